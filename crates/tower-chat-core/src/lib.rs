@@ -15,6 +15,7 @@ mod messages;
 mod metadata;
 mod native;
 mod options;
+pub mod pairing;
 mod part;
 mod request;
 mod response;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, part, store::author::milliseconds,
+    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, pairing::asked_call, part,
+    store::author::milliseconds,
 };
 
 /// Who speaks.
@@ -126,12 +127,8 @@ impl Message {
 
     /// Every tool call that is, or will be, owed a result: those of [`calls`](Self::calls), and
     /// those that wait for approval. A call's position in its batch counts them all.
-    pub fn asked_calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) if !call.provider_executed => Some(call),
-            Part::ApprovalRequest(request) => Some(&request.call),
-            _ => None,
-        })
+    pub fn asked_calls(&self) -> impl Iterator<Item = &ToolCall> + Clone {
+        self.parts.iter().filter_map(asked_call)
     }
 
     /// The approval request of one of the [`asked_calls`](Self::asked_calls), by its position among

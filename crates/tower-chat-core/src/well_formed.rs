@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::{Message, Part, Role};
+use crate::{
+    Message, Part, Role,
+    pairing::{InOrder, asked_call, have_distinct_ids},
+};
 
 /// Finds out, message by message, how long the beginning of a history is that needs no repair:
 /// every call has an id of its own and is answered once, in order, right after its message.
 ///
-/// It errs on the safe side: a beginning that it does not count may be sound too.
+/// It errs on the safe side: a beginning that it does not count may be well-formed too.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WellFormedPrefix {
     messages: usize,
-    /// The message with the open round's calls.
-    asking: Option<Arc<Message>>,
-    /// How many of its calls are not answered yet.
-    unanswered: usize,
+    /// The message with the open round's calls, and how far they are answered.
+    asking: Option<(Arc<Message>, InOrder)>,
     /// How many messages the open round has so far.
     open: usize,
     has_ended: bool,
@@ -26,7 +27,7 @@ impl WellFormedPrefix {
         Self { has_ended: true, ..Self::default() }
     }
 
-    /// How many messages are sound.
+    /// How many messages are well-formed.
     pub(crate) fn messages(&self) -> usize {
         self.messages
     }
@@ -43,9 +44,9 @@ impl WellFormedPrefix {
         }
         let is_well_formed = match message.role {
             Role::Tool => self.answers(message),
-            Role::Assistant => self.unanswered == 0 && self.asks_or_says(message),
+            Role::Assistant => self.asking.is_none() && self.asks_or_says(message),
             Role::User | Role::System | Role::Developer => {
-                self.unanswered == 0 && message.parts.iter().all(is_plain)
+                self.asking.is_none() && message.parts.iter().all(is_plain)
             }
         };
         if !is_well_formed {
@@ -54,56 +55,40 @@ impl WellFormedPrefix {
             return;
         }
         self.open += 1;
-        if self.unanswered == 0 {
-            self.asking = None;
+        if self.asking.is_none() {
             self.messages += std::mem::take(&mut self.open);
         }
     }
 
     fn asks_or_says(&mut self, message: &Arc<Message>) -> bool {
-        let mut says = false;
+        let (mut says, mut asks) = (false, false);
         for part in &message.parts {
             match part {
                 Part::ToolCall(call) if call.provider_executed => return false,
-                Part::ToolCall(call) => {
-                    let is_id = call.id.as_deref().is_some_and(|id| !id.is_empty());
-                    let mut before = message.calls().take(self.unanswered);
-                    if self.unanswered == MOST_CALLS
-                        || !is_id
-                        || before.any(|other| other.id == call.id)
-                    {
-                        return false;
-                    }
-                    self.unanswered += 1;
-                }
+                Part::ToolCall(_) => asks = true,
                 Part::Text(text) => says |= !text.text.is_empty(),
                 part if !is_plain(part) => return false,
                 _ => {}
             }
         }
-        if self.unanswered > 0 {
-            self.asking = Some(message.clone());
+        if !asks {
+            return says;
         }
-        says || self.unanswered > 0
+        let has_distinct_ids = have_distinct_ids(message.parts.iter().filter_map(asked_call));
+        self.asking = has_distinct_ids.then(|| (message.clone(), InOrder::default()));
+        has_distinct_ids
     }
 
     fn answers(&mut self, message: &Message) -> bool {
-        let Some(asking) = &self.asking else { return false };
-        let answered = asking.calls().count() - self.unanswered;
-        let mut calls = asking.calls().skip(answered);
-        for part in &message.parts {
-            let Part::ToolResult(result) = part else { return false };
-            if result.call.is_some() || calls.next().is_none_or(|call| call.id != result.call_id) {
-                return false;
-            }
-            self.unanswered -= 1;
+        let Some((asking, in_order)) = &mut self.asking else { return false };
+        in_order.follow(asking, message);
+        let is_in_order = !in_order.is_broken() && !message.parts.is_empty();
+        if in_order.is_complete(asking) {
+            self.asking = None;
         }
-        !message.parts.is_empty()
+        is_in_order
     }
 }
-
-/// Each id of a message is compared with those before it, so a larger batch is not looked at.
-const MOST_CALLS: usize = 256;
 
 /// Whether a part is shown as it is wherever it stands.
 fn is_plain(part: &Part) -> bool {
@@ -144,15 +129,6 @@ mod tests {
         assert_eq!(well_formed([calls(&["1", "2"]), results(&["1"]), results(&["2"])]), 3);
         assert_eq!(well_formed([Message::user("u"), calls(&["1", "2"]), results(&["1"])]), 1);
         assert_eq!(well_formed([Message::assistant("a"), Message::assistant("b")]), 2);
-    }
-
-    #[test]
-    fn a_batch_that_is_too_large_to_be_looked_at_does_not_count() {
-        let ids: Vec<String> = (0..=MOST_CALLS).map(|id| id.to_string()).collect();
-        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let (most, _) = ids.split_at(MOST_CALLS);
-        assert_eq!(well_formed([Message::user("u"), calls(most), results(most)]), 3);
-        assert_eq!(well_formed([Message::user("u"), calls(&ids), results(&ids)]), 1);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Tool calls that wait for approval.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, Message, Part, Role, ToolCall, ToolDefinition, ToolResult,
+    ApprovalRequest, CallPosition, Message, Part, Role, ToolDefinition, ToolResult,
+    pairing::CallLog,
 };
 
 /// The message with all its calls turned into approval requests, if any of the called tools needs
@@ -24,7 +25,7 @@ use tower_chat_core::{
 pub fn request_approvals(message: Arc<Message>, tools: &[ToolDefinition]) -> Arc<Message> {
     let needs_approval = needs_approval(tools);
     if message.calls().any(|call| needs_approval(&call.name)) {
-        ask_for_all(message, &mut HashMap::new(), needs_approval, |_| false)
+        ask_for_all(message, &mut std::iter::empty(), needs_approval, |_| false)
     } else {
         message
     }
@@ -48,23 +49,20 @@ pub(crate) fn request_pending(
     needs_approval: impl Fn(&str) -> bool,
     is_callers: impl Fn(&str) -> bool,
 ) -> Vec<Arc<Message>> {
-    let mut answered: HashMap<String, usize> = HashMap::new();
-    for result in messages.iter().flat_map(|message| message.results()) {
-        if let Some(id) = &result.call_id {
-            *answered.entry(id.clone()).or_default() += 1;
-        }
-    }
-    let mut others = answered.clone();
-    let must_ask = messages
-        .iter()
-        .flat_map(|message| message.calls())
-        .any(|call| !take_answer(call, &mut others) && needs_approval(&call.name));
+    let log = CallLog::of(messages.iter().map(|message| &**message));
+    let is_answered = log.calls().iter().filter(|call| !call.needs_approval);
+    let mut is_answered = is_answered.map(|call| call.result.is_some());
+    let must_ask = {
+        let calls = messages.iter().filter(|message| message.role == Role::Assistant);
+        let mut calls = calls.flat_map(|message| message.calls()).zip(is_answered.clone());
+        calls.any(|(call, is_answered)| !is_answered && needs_approval(&call.name))
+    };
     if !must_ask {
         return messages;
     }
     let mut ask = |message: Arc<Message>| {
-        if message.calls().next().is_some() {
-            ask_for_all(message, &mut answered, &needs_approval, &is_callers)
+        if message.role == Role::Assistant && message.calls().next().is_some() {
+            ask_for_all(message, &mut is_answered, &needs_approval, &is_callers)
         } else {
             message
         }
@@ -120,18 +118,10 @@ fn needs_approval(tools: &[ToolDefinition]) -> impl Fn(&str) -> bool {
     |name| tools.iter().any(|tool| tool.needs_approval && tool.name == name)
 }
 
-/// Whether a result in the answer itself answers a call. Each answers one: calls of an answer may
-/// have the same id.
-fn take_answer(call: &ToolCall, answered: &mut HashMap<String, usize>) -> bool {
-    let results = call.id.as_ref().and_then(|id| answered.get_mut(id));
-    let Some(results) = results.filter(|results| **results > 0) else { return false };
-    *results -= 1;
-    true
-}
-
+/// `answered` says of each call whether the answer itself holds its result.
 fn ask_for_all(
     message: Arc<Message>,
-    answered: &mut HashMap<String, usize>,
+    answered: &mut impl Iterator<Item = bool>,
     needs_approval: impl Fn(&str) -> bool,
     is_callers: impl Fn(&str) -> bool,
 ) -> Arc<Message> {
@@ -146,7 +136,7 @@ fn ask_for_all(
         if call.provider_executed {
             continue;
         }
-        if !take_answer(call, answered) && !is_callers(&call.name) {
+        if answered.next() != Some(true) && !is_callers(&call.name) {
             let required = needs_approval(&call.name);
             let request = ApprovalRequest::new(format!("{prefix}_{index}"), call.clone(), required);
             *part = Part::ApprovalRequest(request);
@@ -159,7 +149,7 @@ fn ask_for_all(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tower_chat_core::{MessageId, RunId};
+    use tower_chat_core::{MessageId, RunId, ToolCall};
 
     use super::*;
 

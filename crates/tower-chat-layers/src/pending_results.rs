@@ -8,10 +8,11 @@ use std::{
 use tower_chat_core::{
     CallPosition, ConversationKey, Message, MessageId, Messages, ToolInvocation, ToolResult,
     ToolStatus,
+    pairing::AnswerKey,
     store::{History, HistoryStore, InvocationQuery, StoreError},
 };
 
-use crate::replay::{DanglingCalls, Replay, is_of_same_answer, mark_ended};
+use crate::replay::{DanglingCalls, Replay, mark_ended};
 
 /// The results of stored calls that the record holds and the history does not, as one message to
 /// give to the next run as its input; `None` if there are none.
@@ -80,7 +81,7 @@ pub(crate) async fn completed_from_record(
     let mut results: Vec<ToolResult> = Vec::new();
     let mut before: Option<&Arc<Message>> = None;
     for message in history.messages.iter() {
-        if !results.is_empty() && !before.is_some_and(|it| is_of_same_answer(it, message)) {
+        if !results.is_empty() && !before.is_some_and(|it| AnswerKey::is_shared(it, message)) {
             completed.push(Arc::new(Message::tool_results(std::mem::take(&mut results))));
         }
         let is_ended = message.id.is_some_and(|id| ended.contains(&id));
@@ -127,7 +128,7 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     // The messages of one answer, and whether one of them holds such a call.
     let (mut answer, mut is_asking) = (Vec::new(), false);
     for message in history.messages.iter() {
-        if !last.is_some_and(|last| is_of_same_answer(last, message)) {
+        if !last.is_some_and(|last| AnswerKey::is_shared(last, message)) {
             answer.clear();
             is_asking = false;
         }

@@ -1,10 +1,11 @@
 //! A whole run, for those who expect one message.
 
-use std::{borrow::Cow, collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
-use tower_chat_core::{Answer, Message, Part, Role, ToolCall};
-
-use crate::replay::AnswerIds;
+use tower_chat_core::{
+    Answer, Message, Part, Role, ToolCall,
+    pairing::{CallLog, LoggedCall},
+};
 
 /// What a caller sees of an answer where an answer is one message of the model.
 ///
@@ -33,23 +34,18 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let is_of_last = |message: &&Arc<Message>| message.role == Role::Assistant;
     let first = before.len() - before.iter().rev().take_while(is_of_last).count();
     let last_answer = before.get(first..).unwrap_or_default();
-    // An id may have been used before, by a call that was answered then.
-    let answered: HashSet<&str> = last_answer
-        .iter()
-        .chain(results)
-        .flat_map(|message| message.results())
-        .filter_map(|result| result.call_id.as_deref())
-        .collect();
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    let mut ids = AnswerIds::default();
+    // Without the messages before it: an id may have been used before, by a call that was answered.
+    let log = CallLog::of(last_answer.iter().chain(results).map(|message| &**message));
+    let mut calls = log.calls().iter();
     let mut earlier_calls = Vec::new();
     for message in earlier {
-        let parts = open_parts(message, &mut ids, &answered).into_iter();
+        let parts = open_parts(message, &mut calls).into_iter();
         earlier_calls.extend(parts.filter(|part| part.as_tool_call().is_some_and(is_pending)));
     }
-    let mut parts = open_parts(last, &mut ids, &answered);
+    let mut parts = open_parts(last, &mut calls);
     let position = parts.iter().position(|part| part.as_tool_call().is_some_and(is_pending));
     let position = position.unwrap_or(parts.len());
     parts.splice(position..position, earlier_calls);
@@ -73,19 +69,20 @@ fn is_pending(call: &ToolCall) -> bool {
 
 /// The parts of a message of the last answer, without the calls that have a result or wait for
 /// approval. The others have the ids by which their results will be known.
-fn open_parts(message: &Message, ids: &mut AnswerIds, answered: &HashSet<&str>) -> Vec<Part> {
-    let mut ids = ids.next(message).into_iter();
+fn open_parts<'l>(
+    message: &Message,
+    logged: &mut impl Iterator<Item = &'l LoggedCall>,
+) -> Vec<Part> {
     let mut parts = Vec::with_capacity(message.parts.len());
     for part in &message.parts {
         match part {
             Part::ToolCall(call) if is_pending(call) => {
+                let Some(logged) = logged.next().filter(|it| it.result.is_none()) else { continue };
                 let mut call = call.clone();
-                call.id = ids.next().map(Cow::into_owned);
-                if !call.id.as_deref().is_some_and(|id| answered.contains(id)) {
-                    parts.push(Part::ToolCall(call));
-                }
+                call.id = Some(logged.call.id.clone());
+                parts.push(Part::ToolCall(call));
             }
-            Part::ApprovalRequest(_) => drop(ids.next()),
+            Part::ApprovalRequest(_) => drop(logged.next()),
             part => parts.push(part.clone()),
         }
     }
@@ -124,5 +121,18 @@ mod tests {
         let result = Message::tool_results([ToolResult::new("c", "found")]).into();
         let messages = vec![asking(&[("c", "look")]), result, asking(&[("c", "mine")])];
         assert_eq!(shown(messages), [("c".to_owned(), "mine".to_owned())]);
+    }
+
+    #[test]
+    fn a_call_that_a_result_without_an_id_answers_is_not_shown() {
+        let mut result = ToolResult::new("", "found");
+        result.call_id = None;
+        let messages = vec![
+            asking(&[("", "open")]),
+            asking(&[("", "answered")]),
+            Message::tool_results([result]).into(),
+        ];
+        let names: Vec<_> = shown(messages).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["open"]);
     }
 }

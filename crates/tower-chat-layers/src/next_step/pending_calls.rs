@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Role};
+use tower_chat_core::{Message, pairing::CallLog};
 
-use crate::{replay::Pairing, tool::PendingCall};
+use crate::tool::PendingCall;
 
 /// The calls that nothing in the answer itself answers.
 pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> Vec<PendingCall> {
@@ -12,24 +12,10 @@ pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> Vec<PendingCall> {
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {
         return calls;
     }
-    let mut pairing = Pairing::new(calls.iter().map(PendingCall::asked).collect());
-    for message in messages {
-        for result in message.results() {
-            let is_named =
-                result.call.is_some() || result.call_id.as_deref().is_some_and(|id| !id.is_empty());
-            // Beside calls a result without an id may be of a tool the provider ran itself.
-            if is_named || message.role == Role::Tool {
-                pairing.answer(result);
-            }
-        }
-    }
-    let is_open = |index: usize| pairing.calls().get(index).is_some_and(|asked| !asked.is_answered);
-    calls
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| is_open(*index))
-        .map(|(_, call)| call.clone())
-        .collect()
+    let log = CallLog::of(messages.iter().map(|message| &**message));
+    let results = log.calls().iter().filter(|call| !call.needs_approval).map(|call| call.result);
+    let open = calls.into_iter().zip(results).filter(|(_, result)| result.is_none());
+    open.map(|(call, _)| call).collect()
 }
 
 #[cfg(test)]

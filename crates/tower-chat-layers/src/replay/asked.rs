@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult};
+use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult, pairing::Answers};
 
-use super::{Replay, pairing::Answers, round::Unanswered};
+use super::{Replay, round::Unanswered};
 
 /// A call that was asked for, with the id by which its result names it.
 #[derive(Debug, Clone)]

@@ -2,13 +2,15 @@
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
-use tower_chat_core::{Message, Messages, Part, Role, ToolCall, ToolResult};
+use tower_chat_core::{
+    Message, Messages, Part, Role, ToolCall, ToolResult,
+    pairing::{asked_call, is_marked_ended},
+};
 
 use super::{
     DanglingCalls, Replay,
     naming::Naming,
     order::{Ordered, in_order},
-    pairing::pending_call,
     policy::Strictness,
     round::{AfterRound, Round, Unanswered},
     run_end,
@@ -82,7 +84,7 @@ impl Replay {
                 if message.role == Role::Tool {
                     round.end_answer();
                 }
-                if run_end::is_marked_ended(message) {
+                if is_marked_ended(message) {
                     round.end_run();
                 }
             }
@@ -155,7 +157,7 @@ impl Replay {
                 self.decided.push(response.request_id.clone());
                 false
             }
-            part => pending_call(part).is_none(),
+            part => asked_call(part).is_none(),
         });
         match &mut self.open {
             // They belong to a round before it.

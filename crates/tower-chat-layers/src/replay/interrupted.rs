@@ -5,12 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use tower_chat_core::{Message, MessageId, Messages, Role};
+use tower_chat_core::{Message, MessageId, Messages, Role, pairing::asked_call};
 
-use super::{
-    pairing::pending_call,
-    round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id},
-};
+use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id};
 
 /// A call that is shown as interrupted, although its real result has arrived.
 ///
@@ -35,7 +32,7 @@ pub(super) fn without(shown: &Messages, retracted: &[Retracted]) -> Messages {
         from = position + 2;
         let mut asking = (**asking).clone();
         asking.parts.retain(|part| {
-            let id = pending_call(part).and_then(|call| call.id.as_deref());
+            let id = asked_call(part).and_then(|call| call.id.as_deref());
             !id.is_some_and(|id| ids.contains(id))
         });
         drop_trailing_reasoning(&mut asking.parts);
@@ -88,7 +85,7 @@ fn find<'a>(
                 let Some(of_id) = wanted.get_mut(&(id, of_message)) else { continue };
                 let is_within = of_id.last().is_some_and(|(_, within)| position + 1 < *within);
                 let asked = asked.get_or_insert_with(|| {
-                    let calls = message.parts.iter().filter_map(pending_call);
+                    let calls = message.parts.iter().filter_map(asked_call);
                     calls.filter_map(|call| call.id.as_deref()).collect()
                 });
                 if is_within && asked.contains(id) && !ids.contains(id) {

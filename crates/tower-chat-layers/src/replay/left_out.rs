@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
-use tower_chat_core::{CallPosition, ToolResult};
+use imbl::OrdMap;
+use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
@@ -14,19 +14,8 @@ pub(super) struct LeftOut {
     /// In the order in which they were left out, which is that of their messages.
     calls: OrdMap<usize, Arc<Unanswered>>,
     next: usize,
-    named: NamedCalls,
+    named: UnansweredCalls,
 }
-
-/// Calls by what late results may say of them.
-#[derive(Debug, Clone, Default)]
-pub(super) struct NamedCalls {
-    by_id: OrdSet<(Arc<str>, CallNumber)>,
-    by_position: OrdSet<(CallPosition, CallNumber)>,
-}
-
-/// The answer that a call is part of, and the number of the call; later calls have higher numbers,
-/// and are of the same answer or of a later one.
-pub(super) type CallNumber = (usize, usize);
 
 impl LeftOut {
     pub(super) fn is_empty(&self) -> bool {
@@ -40,7 +29,7 @@ impl LeftOut {
     pub(super) fn push(&mut self, call: Unanswered) {
         let number = self.next;
         self.next += 1;
-        self.named.insert((call.position, number), call.named_by, call.ids());
+        self.named.insert((call.position, number), &call.candidate());
         self.calls.insert(number, Arc::new(call));
     }
 
@@ -59,7 +48,7 @@ impl LeftOut {
 
     pub(super) fn remove(&mut self, number: usize) -> Option<Arc<Unanswered>> {
         let call = self.calls.remove(&number)?;
-        self.named.remove((call.position, number), call.named_by, call.ids());
+        self.named.remove((call.position, number), &call.candidate());
         Some(call)
     }
 
@@ -67,47 +56,4 @@ impl LeftOut {
     pub(super) fn set(&mut self, number: usize, call: Arc<Unanswered>) {
         self.calls.insert(number, call);
     }
-}
-
-impl NamedCalls {
-    pub(super) fn insert<'a>(
-        &mut self,
-        number: CallNumber,
-        position: CallPosition,
-        ids: impl Iterator<Item = &'a str>,
-    ) {
-        self.by_position.insert((position, number));
-        for id in ids {
-            self.by_id.insert((id.into(), number));
-        }
-    }
-
-    pub(super) fn remove<'a>(
-        &mut self,
-        number: CallNumber,
-        position: CallPosition,
-        ids: impl Iterator<Item = &'a str>,
-    ) {
-        self.by_position.remove(&(position, number));
-        for id in ids {
-            self.by_id.remove(&(id.into(), number));
-        }
-    }
-
-    /// Of the last answer with calls that a result names, the first of them.
-    pub(super) fn find(&self, result: &ToolResult) -> Option<CallNumber> {
-        if let Some(named) = result.call {
-            return first_of_last(&self.by_position, &named);
-        }
-        let id = result.call_id.as_deref().filter(|id| !id.is_empty())?;
-        first_of_last(&self.by_id, &id.into())
-    }
-}
-
-fn first_of_last<N: Ord + Clone>(calls: &OrdSet<(N, CallNumber)>, name: &N) -> Option<CallNumber> {
-    const LAST: usize = usize::MAX;
-    let within = |from: CallNumber, to: CallNumber| (name.clone(), from)..=(name.clone(), to);
-    let &(_, (answer, _)) = calls.range(within((0, 0), (LAST, LAST))).next_back()?;
-    let &(_, number) = calls.range(within((answer, 0), (answer, LAST))).next()?;
-    Some(number)
 }

@@ -34,7 +34,6 @@ mod json;
 mod left_out;
 mod naming;
 mod order;
-mod pairing;
 mod pending;
 mod policy;
 mod registered;
@@ -58,15 +57,10 @@ use tower_chat_core::{Messages, store::History};
 
 pub(crate) use self::{
     asked::AskedCall,
-    call_ids::{AnswerIds, ids_of_calls},
     dangling::DanglingCall,
-    pairing::{Asked, Pairing},
     pending::{PendingApproval, PendingBatch},
     round::INTERRUPTED,
-    run_end::{
-        end_marker, is_end_marker, is_marked_ended, is_of_same_answer, mark_ended, mark_not_kept,
-        without_mark,
-    },
+    run_end::{end_marker, is_end_marker, mark_ended, mark_not_kept, without_mark},
 };
 pub use self::{
     call_ids::effective_call_ids,

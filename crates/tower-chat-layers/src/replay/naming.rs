@@ -3,35 +3,27 @@
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
-use tower_chat_core::{Message, Part, ToolResult};
-
-use super::{
-    left_out::LeftOut,
-    pairing::{Answers, Asked, Pairing, RoundPairing},
-    round::Unanswered,
+use tower_chat_core::{
+    Message, Part, ToolResult,
+    pairing::{Answers, Candidate, Ids, Matcher, RoundMatcher, Target},
 };
+
+use super::{left_out::LeftOut, round::Unanswered};
 
 /// Names the calls in messages of results that follow each other.
 pub(super) struct Naming<'a> {
     earlier: &'a LeftOut,
-    round: Option<OpenRound<'a>>,
+    /// The calls of the open round, and the results that it has so far.
+    round: Option<RoundMatcher<&'a str>>,
     decided: Option<Decided<'a>>,
 }
 
 /// The calls of the open round, where those of its last message begin, and its results so far.
 type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 
-/// The calls of the open round, and the results that it has so far.
-struct OpenRound<'a> {
-    calls: Vec<Asked<&'a str>>,
-    last: usize,
-    results: Vec<Arc<Message>>,
-    pairing: RoundPairing<&'a str>,
-}
-
 /// The calls that were approved or rejected since the model spoke last.
 struct Decided<'a> {
-    pairing: Pairing<&'a str>,
+    calls: Matcher<&'a str>,
     /// Where those of the open round begin among them; before are calls that were left out.
     of_round: usize,
     /// Which calls of the open round they are.
@@ -51,7 +43,9 @@ impl<'a> Naming<'a> {
     ) -> Self {
         let round_calls = round.map(|(calls, ..)| calls).unwrap_or_default();
         let round = round.map(|(calls, last, results)| {
-            OpenRound::new(calls.iter().map(|call| call.asked(false)).collect(), last, results)
+            let mut round = RoundMatcher::new(candidates(calls), last);
+            round.extend(targets(results));
+            round
         });
         let decided = (!decided.is_empty()).then(|| {
             let requests: HashSet<&str> = decided.iter().map(String::as_str).collect();
@@ -64,21 +58,21 @@ impl<'a> Naming<'a> {
     pub(super) fn name(&mut self, message: &Arc<Message>) -> Arc<Message> {
         let mut named = Cow::Borrowed(message);
         if let Some(decided) = &mut self.decided {
-            decided.name(&mut named, self.round.as_ref(), self.earlier);
+            decided.name(&mut named, self.round.as_mut(), self.earlier);
         }
         self.name_earlier(&mut named);
         if let (Some(round), Some(decided)) = (&mut self.round, &mut self.decided) {
-            round.push(&named, decided);
+            decided.follow(round, &named);
         }
         named.into_owned()
     }
 
     /// Results name earlier calls that were left out: those whose ids say so, where the open round
     /// could take them for calls of its own that have no ids.
-    fn name_earlier(&self, message: &mut Cow<'_, Arc<Message>>) {
-        let Some(round) = self.round.as_ref().filter(|_| !self.earlier.is_empty()) else { return };
-        let is_late =
-            |result: &ToolResult| result.call.is_none() && !round.pairing.has_named(result);
+    fn name_earlier(&mut self, message: &mut Cow<'_, Arc<Message>>) {
+        let Some(round) = self.round.as_mut().filter(|_| !self.earlier.is_empty()) else { return };
+        let mut is_late =
+            |result: &ToolResult| result.call.is_none() && !round.has_id(result.call_id.as_deref());
         let has_late = message.results().any(|it| is_late(it) && self.earlier.find(it).is_some());
         if !has_late {
             return;
@@ -95,50 +89,26 @@ impl<'a> Naming<'a> {
     }
 }
 
-impl<'a> OpenRound<'a> {
-    fn new(calls: Vec<Asked<&'a str>>, last: usize, results: &[Arc<Message>]) -> Self {
-        let pairing = paired(&calls, last, results);
-        Self { calls, last, results: results.to_vec(), pairing }
-    }
-
-    /// Takes the results of a message.
-    fn push(&mut self, message: &Arc<Message>, decided: &mut Decided<'a>) {
-        self.results.push(message.clone());
-        for result in message.results() {
-            match self.pairing.push(result) {
-                Some(Answers::Call(call)) => decided.hide(call),
-                Some(Answers::Again | Answers::Nothing) => {}
-                None => {
-                    self.pairing = paired(&self.calls, self.last, &self.results);
-                    decided.update(&self.pairing);
-                    return;
-                }
-            }
-        }
-    }
+fn candidates(calls: &[Unanswered]) -> Vec<Candidate<&str>> {
+    calls.iter().map(Unanswered::candidate).collect()
 }
 
-fn paired<'a>(
-    calls: &[Asked<&'a str>],
-    last: usize,
-    results: &[Arc<Message>],
-) -> RoundPairing<&'a str> {
-    let results: Vec<&ToolResult> = results.iter().flat_map(|it| it.results()).collect();
-    RoundPairing::of(calls.to_vec(), last, &results).0
+fn targets(messages: &[Arc<Message>]) -> impl Iterator<Item = Target<'_>> {
+    messages.iter().flat_map(|message| message.results()).map(Target::from)
 }
 
 impl<'a> Decided<'a> {
     fn new(
         earlier: &'a LeftOut,
         calls: &'a [Unanswered],
-        round: Option<&OpenRound<'a>>,
+        round: Option<&RoundMatcher<&'a str>>,
         requests: &HashSet<&str>,
     ) -> Self {
         let is_decided = |call: &Unanswered| {
             call.approval.as_ref().is_some_and(|request| requests.contains(request.id.as_str()))
         };
         let earlier = earlier.iter().map(|call| &**call).filter(|call| is_decided(call));
-        let mut asked: Vec<_> = earlier.map(|call| call.asked(false)).collect();
+        let mut asked: Vec<_> = earlier.map(Unanswered::candidate).collect();
         let of_round = asked.len();
         let mut calls_of_round = Vec::new();
         let mut by_call = vec![None; calls.len()];
@@ -146,27 +116,36 @@ impl<'a> Decided<'a> {
             if is_decided(call) {
                 *decided = Some(asked.len());
                 calls_of_round.push(index);
-                asked.push(call.asked(false));
+                asked.push(call.candidate());
             }
         }
-        let pairing = Pairing::new(asked);
-        let mut decided = Self { pairing, of_round, calls_of_round, by_call };
+        let calls = Matcher::new(asked, Ids::MayBeMissing);
+        let mut decided = Self { calls, of_round, calls_of_round, by_call };
         if let Some(round) = round {
-            decided.update(&round.pairing);
+            decided.update(round);
         }
         decided
     }
 
-    /// A call of the open round that has its result is not waited for any more.
-    fn hide(&mut self, call: usize) {
-        if let Some(decided) = self.by_call.get(call).copied().flatten() {
-            self.pairing.set_hidden(decided, true);
+    /// The open round takes the results of a message: a call that has its result does not wait any
+    /// more.
+    fn follow(&mut self, round: &mut RoundMatcher<&'a str>, message: &Message) {
+        let before = round.answers().len();
+        if !round.extend(message.results().map(Target::from)) {
+            return self.update(round);
+        }
+        for answers in round.answers().get(before..).unwrap_or_default() {
+            if let Answers::Call(call) = answers
+                && let Some(decided) = self.by_call.get(*call).copied().flatten()
+            {
+                self.calls.set_hidden(decided, true);
+            }
         }
     }
 
-    fn update(&mut self, round: &RoundPairing<&'a str>) {
+    fn update(&mut self, round: &RoundMatcher<&'a str>) {
         for (decided, call) in (self.of_round..).zip(&self.calls_of_round) {
-            self.pairing.set_hidden(decided, round.is_answered(*call));
+            self.calls.set_hidden(decided, round.is_answered(*call));
         }
     }
 
@@ -175,7 +154,7 @@ impl<'a> Decided<'a> {
     fn name(
         &mut self,
         message: &mut Cow<'_, Arc<Message>>,
-        round: Option<&OpenRound<'a>>,
+        mut round: Option<&mut RoundMatcher<&'a str>>,
         earlier: &LeftOut,
     ) {
         if message.results().all(|result| result.call.is_some()) {
@@ -184,19 +163,20 @@ impl<'a> Decided<'a> {
         let mut answered = Vec::new();
         for part in &mut Arc::make_mut(message.to_mut()).parts {
             let Part::ToolResult(result) = part else { continue };
-            let is_of_other = !self.pairing.has_named(result)
-                && (round.is_some_and(|round| round.pairing.has_named(result))
+            let id = result.call_id.as_deref();
+            let is_of_other = !self.calls.has_id(id)
+                && (round.as_mut().is_some_and(|round| round.has_id(id))
                     || earlier.find(result).is_some());
             if is_of_other {
                 // Its id says so; by order it might be taken for a decided call without an id.
                 continue;
             }
-            if let Answers::Call(call) = self.pairing.answer(result) {
+            if let Answers::Call(call) = self.calls.answer(&*result) {
                 answered.push(call);
-                result.call = self.pairing.calls().get(call).and_then(|call| call.position);
+                result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
         // A call that was left out goes on waiting until its result is paired with it.
-        answered.into_iter().for_each(|call| self.pairing.set_answered(call, false));
+        answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

@@ -7,13 +7,12 @@
 //! model calls tools, no provider takes a call of anybody else, and to show it as the model's own
 //! would let a user put words into the model's mouth. Their results answer no call then.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    ops::Range,
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use tower_chat_core::{Message, Part, Role};
+use tower_chat_core::{
+    Message, Part, Role,
+    pairing::{Piece, foreign_results, pieces},
+};
 
 /// The message as one or more messages of which each holds either results or anything else.
 ///
@@ -21,7 +20,7 @@ use tower_chat_core::{Message, Part, Role};
 /// nothing but calls that are left out.
 pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
     let stays = |part: &&Part| !is_misplaced_call(message.role, part);
-    if !has_foreign_results(message) {
+    if message.role == Role::Tool || foreign_results(message).is_empty() {
         if message.parts.iter().all(|part| stays(&part)) {
             return Ordered::Unchanged;
         }
@@ -41,150 +40,9 @@ pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
     Ordered::Split(pieces(message).into_iter().map(piece).collect())
 }
 
-/// A stretch of a message's parts that is a message by itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) role: Role,
-    pub(super) parts: Range<usize>,
-}
-
-/// The message's pieces, in the order in which they stand in a conversation; one, if it is in
-/// order already.
-pub(super) fn pieces(message: &Message) -> Vec<Piece> {
-    let role = message.role;
-    if !has_foreign_results(message) {
-        return vec![Piece { role, parts: 0..message.parts.len() }];
-    }
-    let mut pieces = pieces_by(role, message.parts.len(), &leaving_results(message));
-    if role == Role::User {
-        // Results answer what stands before the message, so they come before its own words.
-        pieces.sort_by_key(|piece| piece.role != Role::Tool);
-    }
-    pieces
-}
-
-fn pieces_by(role: Role, parts: usize, leaving: &BTreeSet<usize>) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
-    for index in 0..parts {
-        let role = if leaving.contains(&index) { Role::Tool } else { role };
-        match pieces.last_mut() {
-            Some(piece) if piece.role == role => piece.parts.end = index + 1,
-            _ => pieces.push(Piece { role, parts: index..index + 1 }),
-        }
-    }
-    pieces
-}
-
 pub(super) enum Ordered {
     Unchanged,
     Split(Vec<Arc<Message>>),
-}
-
-fn has_foreign_results(message: &Message) -> bool {
-    message.role != Role::Tool && !foreign_results(message).is_empty()
-}
-
-/// The positions of the results that belong in a tool message: all, but for those of tools the
-/// provider ran itself, which stand inside the assistant's own message.
-pub(super) fn foreign_results(message: &Message) -> BTreeSet<usize> {
-    let is_result = |part: &&Part| matches!(part, Part::ToolResult(_));
-    if !message.parts.iter().any(|part| is_result(&part)) {
-        return BTreeSet::new();
-    }
-    let by_provider: HashSet<Option<&str>> = match message.role {
-        Role::Assistant => message.parts.iter().filter_map(id_of_provider_call).collect(),
-        _ => HashSet::new(),
-    };
-    let results = message.parts.iter().enumerate();
-    let results = results.filter_map(|(index, part)| Some((index, part.as_tool_result()?)));
-    let foreign = results.filter(|(_, result)| !by_provider.contains(&result.call_id.as_deref()));
-    foreign.map(|(index, _)| index).collect()
-}
-
-/// The positions of the results that leave a message: the foreign ones, and those that they part
-/// from the provider's own call, which are no better.
-///
-/// A result that leaves may part others from their calls. It splits a piece in two, and only what
-/// stands in the shorter one, or has its call there, is looked at again.
-fn leaving_results(message: &Message) -> BTreeSet<usize> {
-    let mut leaving = foreign_results(message);
-    if message.role != Role::Assistant {
-        return leaving;
-    }
-    let calls = ProviderCalls::of(message);
-    let mut unseen: Vec<usize> = calls
-        .of_result
-        .keys()
-        .copied()
-        .filter(|result| calls.is_parted(*result, &leaving))
-        .collect();
-    while let Some(result) = unseen.pop() {
-        if !leaving.insert(result) {
-            continue;
-        }
-        let before = leaving.range(..result).next_back().map_or(0, |before| before + 1);
-        let after = leaving.range(result + 1..).next().copied().unwrap_or(message.parts.len());
-        let shorter =
-            if result - before < after - result { before..result } else { result + 1..after };
-        for position in shorter {
-            let of_call = calls.results.get(&position).into_iter().flatten().copied();
-            let own = calls.of_result.contains_key(&position).then_some(position);
-            let again = of_call.chain(own).filter(|result| calls.is_parted(*result, &leaving));
-            unseen.extend(again);
-        }
-    }
-    leaving
-}
-
-/// The calls of the provider in a message, by the results that answer them.
-#[derive(Default)]
-struct ProviderCalls {
-    /// For each result the nearest calls with its id, before it and behind it.
-    of_result: BTreeMap<usize, [Option<usize>; 2]>,
-    /// The same by call.
-    results: HashMap<usize, Vec<usize>>,
-}
-
-impl ProviderCalls {
-    fn of(message: &Message) -> Self {
-        let mut calls = Self::default();
-        calls.take(message.parts.iter().enumerate(), 0);
-        calls.take(message.parts.iter().enumerate().rev(), 1);
-        calls
-    }
-
-    /// Finds the nearest call on one side of each result.
-    fn take<'m>(&mut self, parts: impl Iterator<Item = (usize, &'m Part)>, side: usize) {
-        let mut last: HashMap<Option<&str>, usize> = HashMap::new();
-        for (position, part) in parts {
-            if let Some(id) = id_of_provider_call(part) {
-                last.insert(id, position);
-            }
-            let Some(result) = part.as_tool_result() else { continue };
-            let call = last.get(&result.call_id.as_deref()).copied();
-            if let Some(nearest) = self.of_result.entry(position).or_default().get_mut(side) {
-                *nearest = call;
-            }
-            if let Some(call) = call {
-                self.results.entry(call).or_default().push(position);
-            }
-        }
-    }
-
-    /// Whether a result that leaves stands between a result and each of its calls.
-    fn is_parted(&self, result: usize, leaving: &BTreeSet<usize>) -> bool {
-        let is_between = |call: usize| {
-            let between = call.min(result)..call.max(result);
-            leaving.range(between).any(|leaving| *leaving != result)
-        };
-        let calls = self.of_result.get(&result).into_iter().flatten().flatten();
-        !leaving.contains(&result) && calls.copied().all(is_between)
-    }
-}
-
-fn id_of_provider_call(part: &Part) -> Option<Option<&str>> {
-    let call = part.as_tool_call().filter(|call| call.provider_executed)?;
-    Some(call.id.as_deref())
 }
 
 /// A call, or a request to approve one, in a message that is not the assistant's.

@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_chat_core::{Message, Part, Role};
-
-/// The key of the metadata of stored messages with which a run has ended on purpose, although
-/// they ask for something or say nothing.
-const RUN_ENDED: &str = "run_ended";
+use tower_chat_core::{
+    Message, Part, Role,
+    pairing::{RUN_ENDED, is_marked_ended},
+};
 
 /// The key of the metadata of stored messages of results under which the ids of the calls stand
 /// whose results hooks did not let be stored: they were answered, and not interrupted.
@@ -41,11 +40,6 @@ pub(crate) fn mark_ended(message: &mut Arc<Message>) {
     Arc::make_mut(message).metadata.insert(RUN_ENDED.to_owned(), Value::Bool(true));
 }
 
-/// Whether a message says that its run ended with it.
-pub(crate) fn is_marked_ended(message: &Message) -> bool {
-    message.metadata.get(RUN_ENDED) == Some(&Value::Bool(true))
-}
-
 /// The message as the caller of the run got it.
 pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     let mut message = message.clone();
@@ -66,17 +60,6 @@ pub(crate) fn end_marker() -> Message {
 /// Whether a message is nothing but an [`end_marker`].
 pub(crate) fn is_end_marker(message: &Message) -> bool {
     message.parts.is_empty() && is_marked_ended(message)
-}
-
-/// Whether a message of the model may belong to the same answer as another one right before it.
-/// The last answer of a run that was interrupted and sent again is another one than the answer
-/// before, whose calls have no results.
-pub(crate) fn is_of_same_answer(before: &Message, message: &Message) -> bool {
-    let run_of = |message: &Message| message.id.map(|id| id.run);
-    message.role == Role::Assistant
-        && before.role == Role::Assistant
-        && run_of(before) == run_of(message)
-        && is_marked_ended(before) == is_marked_ended(message)
 }
 
 /// Whether a message shows that the run ended on purpose with calls that it left without results.

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Part, Role, ToolResult};
-
-use super::order::foreign_results;
+use tower_chat_core::{Message, Part, Role, ToolResult, pairing::foreign_results};
 
 /// How much of a tool's result is stored: 256 KiB, unless another limit is set.
 ///

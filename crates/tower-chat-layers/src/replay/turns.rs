@@ -1,8 +1,6 @@
 //! Where turns begin.
 
-use tower_chat_core::{Message, Role, RunId};
-
-use super::pairing::pending_call;
+use tower_chat_core::{Message, Role, RunId, pairing::asked_call};
 
 /// Finds the beginnings of turns in messages that pass by, oldest first.
 ///
@@ -42,8 +40,7 @@ pub(super) fn is_input(message: &Message) -> bool {
 
 /// Whether a message is one of the model that asks for nothing more.
 pub(super) fn is_answer(message: &Message) -> bool {
-    message.role == Role::Assistant
-        && !message.parts.iter().any(|part| pending_call(part).is_some())
+    message.role == Role::Assistant && !message.parts.iter().any(|part| asked_call(part).is_some())
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Leaving calls out of a replay together with their results.
 
-use std::{borrow::Cow, collections::HashSet, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
-use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
+use tower_chat_core::{
+    Message, Messages, Part, Role, ToolCall,
+    pairing::{AnswerIds, AnswerKey, Answers, Candidate, IdBase, Ids, Matcher, asked_call},
+};
 
 use super::{
-    call_ids::{IdBase, call_ids},
-    pairing::{Answers, Asked, Pairing, pending_call},
     round::{drop_trailing_reasoning, has_content},
     shown::{Passing, after_step, changed},
 };
@@ -52,7 +53,7 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
         self.open = Round::Whole;
         self.going.clear();
         for part in &message.parts {
-            if let Some(call) = pending_call(part) {
+            if let Some(call) = asked_call(part) {
                 let is_call = matches!(part, Part::ToolCall(_));
                 self.going.push(is_call && (self.goes)(message, self.going.len(), call));
             }
@@ -79,19 +80,20 @@ enum Round {
 }
 
 struct PartedRound {
-    calls: Pairing<String>,
+    calls: Matcher<String>,
     /// Which of them go.
     going: Vec<bool>,
 }
 
 impl PartedRound {
     fn of(message: &Message, position: usize, going: &[bool]) -> Self {
-        let calls = || message.parts.iter().filter_map(pending_call);
-        let ids = call_ids(calls(), IdBase::of(message, position), 0, &HashSet::new());
-        // What is shown of a result names no call by position.
-        let asked =
-            calls().zip(ids).map(|(call, id)| Asked::new(call, None, &id, false).into_owned());
-        Self { calls: Pairing::new(asked.collect()), going: going.to_vec() }
+        let (key, base) = (AnswerKey::of(message), IdBase::of(message, position));
+        let ids = AnswerIds::default().next_calls(key, message.asked_calls(), base, 0);
+        // Results in a replay name no call by position.
+        let candidate =
+            |(call, id): (_, Cow<'_, str>)| Candidate::new(call, None, &id).into_owned();
+        let candidates = message.asked_calls().zip(ids).map(candidate).collect();
+        Self { calls: Matcher::new(candidates, Ids::MayBeMissing), going: going.to_vec() }
     }
 }
 
@@ -100,7 +102,7 @@ fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
         return None;
     }
     let mut going = going.iter();
-    let stays = |part: &&Part| pending_call(part).is_none() || going.next() != Some(&true);
+    let stays = |part: &&Part| asked_call(part).is_none() || going.next() != Some(&true);
     let mut parts: Vec<Part> = message.parts.iter().filter(stays).cloned().collect();
     drop_trailing_reasoning(&mut parts);
     let rest = message.with_parts(parts);

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use tower_chat_core::{Message, MessageId, Part, ToolCall, store::SequencePosition};
+use tower_chat_core::{
+    Message, MessageId, Part, ToolCall, pairing::AnswerIds, store::SequencePosition,
+};
 
 use super::{
     State,
@@ -11,10 +13,7 @@ use super::{
     hooks::Hooks,
     stored_messages::{Rounds, StoredMessages},
 };
-use crate::{
-    replay::AnswerIds,
-    tool::{CallOfRun, NotKept, Retained, ToolReports, retained},
-};
+use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
 /// What the record needs to know between the writes of a run.
 #[derive(Debug, Default)]

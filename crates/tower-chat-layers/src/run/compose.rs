@@ -5,6 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::Value;
 use tower_chat_core::{
     CallPosition, Message, MessageId, Part, Role, ToolResult, ToolStatus,
+    pairing::AnswerIds,
     store::{
         SequencePosition,
         author::{RecordedResult, ToolRecord},
@@ -21,7 +22,7 @@ use super::{
     redact::{mark_without_calls, redact_calls, redact_results},
 };
 use crate::{
-    replay::{AnswerIds, AskedCall, Citations, Truncation, mark_not_kept},
+    replay::{AskedCall, Citations, Truncation, mark_not_kept},
     tool::{Retained, ToolReport},
 };
 

@@ -2,10 +2,10 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use tower_chat_core::{Message, MessageId, Part, Role, ToolCall};
+use tower_chat_core::{Message, MessageId, Part, Role, ToolCall, pairing::AnswerIds};
 
 use super::{State, stored_messages::find};
-use crate::{replay::AnswerIds, tool::CallOfRun};
+use crate::tool::CallOfRun;
 
 /// The calls of the answer that was asked about last: what comes out of its calls is mostly told one
 /// by one.

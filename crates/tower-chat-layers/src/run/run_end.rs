@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Part, Role, ToolResult, ToolStatus,
+    pairing::is_marked_ended,
     store::{
         History, HistoryStore, StoreError,
         author::{RecordedResult, ToolRecord},
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     next_step::pending_calls,
     pending_results::results_of_ended_run,
-    replay::{end_marker, is_end_marker, is_marked_ended, mark_ended, without_mark},
+    replay::{end_marker, is_end_marker, mark_ended, without_mark},
     tool::CallOfRun,
 };
 

@@ -2,9 +2,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use tower_chat_core::{CallPosition, Message, MessageId, Part, ToolCall};
-
-use crate::replay::{AnswerIds, Asked};
+use tower_chat_core::{
+    CallPosition, Message, MessageId, Part, Role, ToolCall,
+    pairing::{AnswerIds, asked_call},
+};
 
 /// Names a call of a run: the message that holds it, and its position among the calls of that message.
 pub(crate) type CallOfRun = (MessageId, usize);
@@ -35,16 +36,20 @@ impl PendingCall {
     /// The calls of an answer that the provider did not run itself and that wait for nobody's
     /// approval.
     pub(crate) fn of_answer(messages: &[Arc<Message>]) -> Vec<Self> {
-        let asking = messages.iter().filter(|message| message.asked_calls().next().is_some());
-        let is_named = asking.count() > 1;
+        let is_asking = |message: &&Arc<Message>| {
+            message.role == Role::Assistant && message.asked_calls().next().is_some()
+        };
+        let is_named = messages.iter().filter(is_asking).count() > 1;
         let mut ids = AnswerIds::default();
         let mut calls = Vec::new();
         for message in messages {
-            let owes = |part: &Part| match part {
-                Part::ToolCall(call) => !call.provider_executed,
-                part => matches!(part, Part::ApprovalRequest(_)),
-            };
-            let parts = message.parts.iter().enumerate().filter(|(_, part)| owes(part));
+            if message.role != Role::Assistant {
+                // Only the model calls tools.
+                ids = AnswerIds::default();
+                continue;
+            }
+            let parts = message.parts.iter().enumerate();
+            let parts = parts.filter(|(_, part)| asked_call(part).is_some());
             for (index, ((position, part), id)) in parts.zip(ids.next(message)).enumerate() {
                 if !matches!(part, Part::ToolCall(_)) {
                     continue;
@@ -81,15 +86,6 @@ impl PendingCall {
     /// Where it stands in its run, if its message has an id.
     pub(crate) fn position(&self) -> Option<CallOfRun> {
         self.0.position
-    }
-
-    /// The call as results name it.
-    pub(crate) fn asked(&self) -> Asked<&str> {
-        let position = self.0.position.map(|(message, index)| CallPosition {
-            message,
-            index: u32::try_from(index).unwrap_or(u32::MAX),
-        });
-        Asked::new(self.call(), position, self.id(), false)
     }
 
     /// How its result names it, if it has to.

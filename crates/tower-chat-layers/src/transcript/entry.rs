@@ -1,10 +1,11 @@
 //! Messages reduced to what identifies them when a client repeats them.
 
-use std::collections::{HashMap, HashSet};
+use std::{borrow::Cow, collections::HashSet};
 
-use tower_chat_core::{MediaSource, Message, Messages, Part, Role, RunId};
-
-use crate::replay::ids_of_calls;
+use tower_chat_core::{
+    MediaSource, Message, Messages, Part, Role,
+    pairing::{AnswerIds, AnswerKey, CallLog, ResultPosition, ids_of_calls},
+};
 
 /// One entry of a conversation, as far as a client can repeat it. Two entries are the same if they
 /// are equal.
@@ -84,7 +85,7 @@ impl Entry {
         match message.role {
             Role::System | Role::Developer => Self::system(message),
             Role::Assistant => {
-                let calls = client_calls(message, |_, _| true);
+                let calls = client_calls(message, ids_of_calls(message), |_, _| true);
                 Self::Assistant { text: text(message), calls }
             }
             _ => match message.results().next() {
@@ -124,31 +125,41 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
     let answers = Answers::of(messages);
     let mut known = Vec::new();
     let mut answering = None;
-    for message in messages.iter() {
+    let mut ids = AnswerIds::default();
+    let mut before: Option<&Message> = None;
+    for (number, message) in (0..).zip(messages.iter()) {
         let run = message.id.map(|id| id.run);
+        let ids = ids.next(message);
         match message.role {
             Role::System | Role::Developer => known.push(Entry::system(message)),
             Role::Assistant => {
-                let is_open =
-                    |id: &str, name: &str| names.contains(name) && !answers.is_within_run(run, id);
-                let (own_text, asked) = (message.text(), client_calls(message, is_open));
+                let is_open = |index: u32, name: &str| {
+                    names.contains(name) && !answers.within_run.contains(&(number, index))
+                };
+                let (own_text, asked) = (message.text(), client_calls(message, ids, is_open));
                 match known.last_mut() {
                     Some(Entry::Assistant { text, calls }) if run.is_some() && run == answering => {
                         if !text.is_empty() && !own_text.is_empty() {
                             text.push_str("\n\n");
                         }
                         text.push_str(&own_text);
-                        *calls = asked;
+                        // The calls of all messages of the last answer are shown.
+                        if !before.is_some_and(|before| AnswerKey::is_shared(before, message)) {
+                            calls.clear();
+                        }
+                        calls.extend(asked);
+                        calls.sort_unstable();
                     }
                     _ => known.push(Entry::Assistant { text: own_text, calls: asked }),
                 }
             }
             _ if message.results().next().is_some() => {
-                let shown = message
-                    .results()
-                    .filter_map(|result| result.call_id.as_deref())
-                    .filter(|id| answers.is_from_client(run, id));
-                known.extend(shown.map(|id| Entry::Results(vec![id.to_owned()])));
+                let of_client = |(index, _): &(u32, _)| {
+                    answers.from_client.contains(&ResultPosition { message: number, index: *index })
+                };
+                let results = (0..).zip(message.results()).filter(of_client);
+                let ids = results.filter_map(|(_, result)| result.call_id.clone());
+                known.extend(ids.map(|id| Entry::Results(vec![id])));
             }
             // What was queued for a run under way did not come from its client.
             _ if run.is_some() && run == answering => {}
@@ -158,6 +169,7 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
         if message.role == Role::Assistant {
             answering = run;
         }
+        before = Some(message);
     }
     for entry in &mut known {
         if let Entry::Assistant { text, .. } = entry {
@@ -167,43 +179,43 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
     known
 }
 
-/// Which calls were answered in the run that asked for them, by tools of the stack.
+/// Where the results of calls come from.
+#[derive(Default)]
 struct Answers {
-    asked: HashMap<String, HashSet<Option<RunId>>>,
-    within_run: HashSet<(Option<RunId>, String)>,
+    /// The calls that were answered in the run that asked for them, by tools of the stack: the number
+    /// of the message and the index among its calls.
+    within_run: HashSet<(u64, u32)>,
+    /// The results that a client gave in a later run. Those of calls that had to be approved are none.
+    from_client: HashSet<ResultPosition>,
 }
 
 impl Answers {
     fn of(messages: &Messages) -> Self {
-        let mut answers = Self { asked: HashMap::new(), within_run: HashSet::new() };
-        for message in messages.iter() {
-            let run = message.id.map(|id| id.run);
-            for call in client_calls(message, |_, _| true) {
-                answers.asked.entry(call.id.unwrap_or_default()).or_default().insert(run);
-            }
-            for id in message.results().filter_map(|result| result.call_id.as_ref()) {
-                if run.is_some() && answers.asked.get(id).is_some_and(|runs| runs.contains(&run)) {
-                    answers.within_run.insert((run, id.clone()));
-                }
+        let mut answers = Self::default();
+        let run_of = |number: u64| {
+            let message = messages.get(usize::try_from(number).ok()?)?;
+            Some(message.id?.run)
+        };
+        for call in CallLog::of(messages.iter().map(|message| &**message)).calls() {
+            let Some(result) = call.result.filter(|_| !call.needs_approval) else { continue };
+            let run = run_of(call.message);
+            if run.is_some() && run == run_of(result.position.message) {
+                answers.within_run.insert((call.message, call.index));
+            } else {
+                answers.from_client.insert(result.position);
             }
         }
         answers
-    }
-
-    fn is_within_run(&self, run: Option<RunId>, id: &str) -> bool {
-        self.within_run.contains(&(run, id.to_owned()))
-    }
-
-    /// Whether a result in this run came from the client: results of calls that are not known are
-    /// those of calls that had to be approved.
-    fn is_from_client(&self, run: Option<RunId>, id: &str) -> bool {
-        self.asked.contains_key(id) && !self.is_within_run(run, id)
     }
 }
 
 /// The calls of a message under the ids by which a client answers them, but for those that wait for
 /// approval, in an order of their own.
-fn client_calls(message: &Message, is_shown: impl Fn(&str, &str) -> bool) -> Vec<Call> {
+fn client_calls(
+    message: &Message,
+    ids: Vec<Cow<'_, str>>,
+    is_open: impl Fn(u32, &str) -> bool,
+) -> Vec<Call> {
     if message.calls().next().is_none() {
         return Vec::new();
     }
@@ -212,10 +224,11 @@ fn client_calls(message: &Message, is_shown: impl Fn(&str, &str) -> bool) -> Vec
         Part::ApprovalRequest(_) => Some(None),
         _ => None,
     });
-    let calls = ids_of_calls(message).zip(asked).filter_map(|(id, call)| Some((id, call?)));
+    let calls = (0..).zip(ids.into_iter().zip(asked));
+    let calls = calls.filter_map(|(index, (id, call))| Some((index, id, call?)));
     let mut calls: Vec<Call> = calls
-        .filter(|(id, call)| is_shown(id, &call.name))
-        .map(|(id, call)| Call {
+        .filter(|(index, _, call)| is_open(*index, &call.name))
+        .map(|(_, id, call)| Call {
             id: Some(id.into_owned()),
             name: call.name.clone(),
             arguments: None,

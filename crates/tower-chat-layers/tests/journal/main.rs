@@ -24,6 +24,7 @@ mod recording;
 mod refusals;
 mod resuming;
 mod sent_again;
+mod shared_ids;
 mod staging;
 mod turns;
 mod visibility;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tower_chat_core::{Message, Part, Role};
+use tower_chat_core::{Message, Part, Role, pairing::asked_call};
 
 use super::{
     Citations, Uncited,
@@ -10,7 +10,6 @@ use super::{
     sources::{compact, looks_like_sources},
 };
 use crate::replay::{
-    pairing::pending_call,
     shown::{self, Passing},
     turns::{Turns, is_answer},
 };
@@ -80,7 +79,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
     fn has_final_text(&self) -> bool {
         let is_of_round = |message: &&Passing<'a>| {
             message.role == Role::Tool
-                || message.parts.iter().any(|part| pending_call(part).is_some())
+                || message.parts.iter().any(|part| asked_call(part).is_some())
         };
         self.turn
             .iter()

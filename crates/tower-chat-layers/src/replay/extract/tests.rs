@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ApprovalRequest, Media, MediaSource, MessageId, RunId, ToolInvocation};
+use tower_chat_core::{
+    ApprovalRequest, Media, MediaSource, MessageId, Part, Role, RunId, ToolCall, ToolInvocation,
+    ToolResult,
+};
 
 use super::*;
 use crate::replay::generated::{SEEDS, history, shown};

@@ -16,7 +16,8 @@ use std::{
 };
 
 use tower_chat_core::{
-    CallPosition, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
+    Message, Messages, Part, Reasoning, Role, ToolCall, ToolResult,
+    pairing::{Answers, Candidate, Ids, Matcher, UnansweredCalls},
 };
 
 use self::row_calls::{ExactResult, RowCalls};
@@ -24,11 +25,7 @@ pub use self::{
     read::{UnreadableRow, UnreadableRows, read_rows},
     row::{AggregateCall, AggregateResult, AggregateRow, AggregateStep},
 };
-use super::{
-    DanglingCallError, DanglingCalls, Replay,
-    left_out::NamedCalls,
-    pairing::{Answers, Asked, Pairing},
-};
+use super::{DanglingCallError, DanglingCalls, Replay};
 
 /// A row that cannot be taken over.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +102,7 @@ struct Import {
     /// The calls of the row that is being taken over.
     of_row: RowCalls,
     /// The calls of the entries that have no answer.
-    unanswered: NamedCalls,
+    unanswered: UnansweredCalls,
 }
 
 /// A message and the results that stand right after it; results of no call stand alone.
@@ -113,7 +110,7 @@ struct Import {
 struct Entry {
     message: Option<Message>,
     calls: Vec<AskedCall>,
-    pairing: Pairing<String>,
+    matcher: Matcher<String>,
     results: Vec<ToolResult>,
     held: HashSet<ExactResult>,
 }
@@ -172,11 +169,11 @@ impl Import {
         }
         let message = Some(Message::new(role, parts));
         for (index, asked) in calls.iter().enumerate().filter(|(_, asked)| !asked.is_answered) {
-            let number = (self.entries.len(), index);
-            self.unanswered.insert(number, position(number), asked.call.id.as_deref().into_iter());
+            self.unanswered.insert((self.entries.len(), index), &asked.candidate());
         }
-        let asked = calls.iter().map(AskedCall::asked).collect();
-        let entry = Entry { message, calls, pairing: Pairing::new(asked), ..Entry::default() };
+        let candidates = calls.iter().map(AskedCall::candidate).collect();
+        let matcher = Matcher::new(candidates, Ids::MayBeMissing);
+        let entry = Entry { message, calls, matcher, ..Entry::default() };
         let index = self.entries.len();
         self.of_row.push(index, &entry);
         results.iter().for_each(|result| self.of_row.push_result(index, result));
@@ -203,7 +200,7 @@ impl Import {
             return Some((index, None));
         }
         let Some(open) = open else { return Some((self.of_row.first_named(result, own)?, None)) };
-        match self.entries.get_mut(open)?.pairing.find(result) {
+        match self.entries.get_mut(open)?.matcher.find(result) {
             Answers::Call(call) => Some((open, Some(call))),
             Answers::Again | Answers::Nothing => None,
         }
@@ -219,10 +216,9 @@ impl Import {
     fn answer(&mut self, index: usize, call: Option<usize>, result: ToolResult) {
         let Some(entry) = self.entries.get_mut(index) else { return };
         if let Some((call, asked)) = call.and_then(|call| Some((call, entry.calls.get(call)?))) {
-            entry.pairing.set_answered(call, true);
+            entry.matcher.set_answered(call, true);
             self.of_row.remove(index, &asked.call);
-            let ids = asked.call.id.as_deref().into_iter();
-            self.unanswered.remove((index, call), position((index, call)), ids);
+            self.unanswered.remove((index, call), &asked.candidate());
         }
         // A row may hold in a list of its own what its steps hold already.
         if call.is_some() || !entry.holds(&result) {
@@ -240,17 +236,10 @@ impl Import {
 }
 
 impl AskedCall {
-    fn asked(&self) -> Asked<String> {
+    fn candidate(&self) -> Candidate<String> {
         let id = self.call.id.as_deref().unwrap_or_default();
-        Asked::new(&self.call, None, id, self.is_answered).into_owned()
+        Candidate::new(&self.call, None, id).answered(self.is_answered).into_owned()
     }
-}
-
-/// A position for a call that no result names by position.
-fn position((entry, call): (usize, usize)) -> CallPosition {
-    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let message = MessageId { run: RunId::from_bytes([0; 16]), index: small(entry) };
-    CallPosition { message, index: small(call) }
 }
 
 impl Entry {

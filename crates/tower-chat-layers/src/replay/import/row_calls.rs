@@ -182,10 +182,7 @@ fn given_id(call: &ToolCall) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{
-        generated::Rng,
-        import::{AskedCall, Pairing},
-    };
+    use crate::replay::{generated::Rng, import::AskedCall};
 
     /// The same as [`RowCalls::first_open`], looked for from the beginning each time.
     fn searched(calls: &RowCalls, result: &ToolResult, own: usize) -> Option<usize> {
@@ -217,8 +214,7 @@ mod tests {
                     .collect();
                 let waiting = asked.iter().filter(|asked| !asked.is_answered);
                 open.extend(waiting.map(|asked| (index, asked.call.clone())));
-                let pairing = Pairing::new(Vec::new());
-                calls.push(index, &Entry { calls: asked, pairing, ..Entry::default() });
+                calls.push(index, &Entry { calls: asked, ..Entry::default() });
                 for _ in 0..6 {
                     let mut result = ToolResult::new("", "found");
                     result.call_id = IDS[rng.below(3)].map(str::to_owned);

@@ -4,10 +4,11 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     Message, Messages, Part, Role,
+    pairing::{asked_call, foreign_results},
     store::{SequencePosition, author::RecordedResult},
 };
 
-use crate::replay::{extract::Extraction, order::foreign_results, pairing::pending_call};
+use crate::replay::extract::Extraction;
 
 /// A stored call without its result, or a stored result without its call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
@@ -86,7 +87,7 @@ pub fn mismatches_of_readable<'a>(
                 },
             ),
         );
-        let asking = message.parts.iter().filter(|part| pending_call(part).is_some());
+        let asking = message.parts.iter().filter(|part| asked_call(part).is_some());
         requests.extend(
             positions
                 .zip(asking)
@@ -152,7 +153,7 @@ impl Uncertain {
             // Results may stand before its words.
             self.results.insert(sequence);
         }
-        let asks = message.parts.iter().any(|part| pending_call(part).is_some());
+        let asks = message.parts.iter().any(|part| asked_call(part).is_some());
         self.open = asks.then_some(sequence);
     }
 }

@@ -31,6 +31,7 @@ use std::{
 
 use tower_chat_core::{
     Messages, Role, ToolResult, ToolStatus,
+    pairing::{Piece, asked_call, pieces},
     store::{
         SequencePosition,
         author::{RecordedResult, ToolRecord},
@@ -39,12 +40,8 @@ use tower_chat_core::{
 
 use self::edit::Edit;
 pub use self::find::{Mismatch, mismatches, mismatches_of_readable};
+use super::extract;
 pub use super::round::INTERRUPTED;
-use super::{
-    extract,
-    order::{Piece, pieces},
-    pairing::pending_call,
-};
 
 /// The key of a message's metadata under which results that were taken out of it are kept: a list
 /// of texts, each the JSON of a [`ToolResult`].
@@ -169,7 +166,7 @@ fn position_for_result(
     let all = pieces(message);
     let mut pieces = all.iter().skip_while(|piece| {
         let parts = message.parts.get(piece.parts.clone()).unwrap_or_default();
-        calls_before += parts.iter().filter_map(pending_call).count();
+        calls_before += parts.iter().filter_map(asked_call).count();
         calls_before <= call.index as usize
     });
     pieces.next()?;

@@ -2,10 +2,10 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tower_chat_core::{Message, Part, Role, ToolResult};
+use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 
 use super::{After, Following, Leftover, Round, Unanswered};
-use crate::replay::{DanglingCalls, broken_links, pairing::pending_call, policy::Strictness};
+use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
 
 /// What a round comes to when nothing more can belong to it.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ fn shown_message(
     let (mut kept, mut gaps, mut is_answered) = (0, Vec::new(), false);
     message.parts.retain_mut(|part| {
         kept += 1;
-        if pending_call(part).is_none() {
+        if asked_call(part).is_none() {
             return true;
         }
         let Some(PairedCall { call, result, is_hidden, is_interrupted }) = calls.next() else {

@@ -1,24 +1,21 @@
 //! Step 2: one assistant message with calls, and the results that answer them.
 
 mod close;
-mod in_order;
 mod unanswered;
 
 use std::{collections::HashSet, sync::Arc};
 
-use tower_chat_core::{Message, Messages, Part, ToolCall, ToolResult};
+use tower_chat_core::{
+    Message, Messages, Part, ToolCall, ToolResult,
+    pairing::{AnswerIds, AnswerKey, Answers, IdBase, InOrder, RoundMatcher, Target, asked_call},
+};
 
-use self::in_order::InOrder;
 pub use self::unanswered::INTERRUPTED;
 pub(in crate::replay) use self::{
     close::{AfterRound, drop_trailing_reasoning, has_content},
-    unanswered::{Unanswered, interrupted_id, named_by},
+    unanswered::{Unanswered, interrupted_id},
 };
-use super::{
-    call_ids::{AnswerIds, IdBase, have_distinct_ids},
-    pairing::{Answers, RoundPairing, pending_call},
-    run_end::{ends_with_open_calls, forgotten_ids, is_of_same_answer},
-};
+use super::run_end::{ends_with_open_calls, forgotten_ids};
 
 /// A round that may still get results.
 #[derive(Debug, Clone)]
@@ -65,7 +62,7 @@ type Leftover = (usize, ToolResult);
 impl Round {
     /// Whether a message owes results.
     pub(in crate::replay) fn opens_with(message: &Message) -> bool {
-        message.parts.iter().any(|part| pending_call(part).is_some())
+        message.parts.iter().any(|part| asked_call(part).is_some())
     }
 
     pub(in crate::replay) fn new(message: Arc<Message>, position: usize) -> Self {
@@ -75,7 +72,7 @@ impl Round {
     /// Whether a message belongs to the answer that opened the round: no result or decision stands
     /// between them, the same run has added both, and it does not end with one of them alone.
     pub(in crate::replay) fn is_continued_by(&self, message: &Message) -> bool {
-        is_of_same_answer(&self.message, message)
+        AnswerKey::is_shared(&self.message, message)
             && self.after.as_ref().is_none_or(|after| !after.is_answered)
     }
 
@@ -116,8 +113,7 @@ impl Round {
     /// Whether the results, as they came, have answered all calls of the only message in order.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
         self.after.as_ref().is_some_and(|after| {
-            !after.in_order.is_broken
-                && after.in_order.part >= self.message.parts.len()
+            after.in_order.is_complete(&self.message)
                 && after.answer.is_empty()
                 && after.following.is_empty()
         })
@@ -125,7 +121,7 @@ impl Round {
 
     /// Does not look any more whether the calls are answered in order: they are not.
     pub(in crate::replay) fn set_out_of_order(&mut self) {
-        self.after.get_or_insert_default().in_order.is_broken = true;
+        self.after.get_or_insert_default().in_order.set_broken();
     }
 
     /// Shows a message after the round's results.
@@ -165,7 +161,7 @@ impl Round {
         }
         let (paired, _) = self.pair();
         let messages = self.answer().flat_map(|(message, _)| {
-            let calls = message.parts.iter().filter(|part| pending_call(part).is_some());
+            let calls = message.parts.iter().filter(|part| asked_call(part).is_some());
             calls.enumerate().map(move |(index, _)| (message, index))
         });
         let calls = paired.iter().zip(messages).enumerate();
@@ -179,7 +175,7 @@ impl Round {
 
     /// Leaves out parts of the message other than calls that wait for a result.
     pub(in crate::replay) fn retain_beside_calls(&mut self, stays: impl Fn(&Part) -> bool) {
-        let stays = |part: &Part| pending_call(part).is_some() || stays(part);
+        let stays = |part: &Part| asked_call(part).is_some() || stays(part);
         let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
         for message in std::iter::once(&mut self.message).chain(others.map(|(other, _)| other)) {
             if !message.parts.iter().all(&stays) {
@@ -187,9 +183,13 @@ impl Round {
             }
         }
         if let Some(after) = &mut self.after {
-            after.in_order = InOrder { part: 0, is_broken: after.in_order.is_broken };
+            let was_broken = after.in_order.is_broken();
+            after.in_order = InOrder::default();
             for results in after.results.iter().chain(&after.unnamed) {
                 after.in_order.follow(&self.message, results);
+            }
+            if was_broken {
+                after.in_order.set_broken();
             }
         }
     }
@@ -211,7 +211,7 @@ impl Round {
         let mut before = 0;
         let mut last = 0;
         for (message, _) in self.answer() {
-            let calls = message.parts.iter().filter_map(pending_call).count();
+            let calls = message.parts.iter().filter_map(asked_call).count();
             if calls > 0 {
                 last = before;
             }
@@ -230,28 +230,13 @@ impl Round {
         let has_more = |after: &After| {
             !after.answer.is_empty() || !after.following.is_empty() || !after.hidden.is_empty()
         };
-        !self.after.as_deref().is_some_and(has_more)
-            && self
-                .is_answered_in_order_by(self.results().iter().flat_map(|message| &message.parts))
+        let results = self.results().iter().map(|message| &**message);
+        !self.after.as_deref().is_some_and(has_more) && InOrder::answers_all(&self.message, results)
     }
 
     /// The same with one message of results, for a round that has nothing else yet.
     pub(in crate::replay) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
-        self.after.is_none() && self.is_answered_in_order_by(results.parts.iter())
-    }
-
-    fn is_answered_in_order_by<'a>(&self, mut results: impl Iterator<Item = &'a Part>) -> bool {
-        let all_answered = self.message.parts.iter().all(|part| match part {
-            Part::ApprovalRequest(_) => false,
-            Part::ToolCall(call) if !call.provider_executed => match results.next() {
-                Some(Part::ToolResult(result)) => {
-                    result.call_id == call.id && result.call.is_none()
-                }
-                _ => false,
-            },
-            _ => true,
-        });
-        all_answered && results.next().is_none() && have_distinct_ids(self.calls())
+        self.after.is_none() && InOrder::answers_all(&self.message, [results])
     }
 
     /// The results that answer none of its calls.
@@ -280,11 +265,6 @@ impl Round {
         }
     }
 
-    /// The calls of the round's first message that owe results.
-    fn calls(&self) -> impl Iterator<Item = &ToolCall> + Clone {
-        self.message.parts.iter().filter_map(pending_call)
-    }
-
     /// All calls of the answer.
     pub(in crate::replay) fn asked(&self) -> Vec<Unanswered> {
         let is_call = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);
@@ -292,10 +272,9 @@ impl Round {
         let mut ids = AnswerIds::default();
         let mut calls = Vec::new();
         for (message, position) in self.answer() {
-            let run = message.id.map(|id| id.run);
-            let pending = message.parts.iter().filter_map(pending_call);
-            let ids = ids.next_calls(message.role, run, pending, IdBase::of(message, position), 0);
-            let parts = message.parts.iter().filter_map(|part| Some((part, pending_call(part)?)));
+            let (base, asked) = (IdBase::of(message, position), message.asked_calls());
+            let ids = ids.next_calls(AnswerKey::of(message), asked, base, 0);
+            let parts = message.parts.iter().filter_map(|part| Some((part, asked_call(part)?)));
             calls.extend(parts.zip(ids).enumerate().map(|(index, ((part, call), id))| {
                 let approval = match part {
                     Part::ApprovalRequest(request) => Some(request.clone()),
@@ -304,7 +283,7 @@ impl Round {
                 Unanswered {
                     position: self.position,
                     call_position: message.id.map(|message| (message, index)),
-                    named_by: named_by(message, position, index),
+                    named_by: base.call_position(index),
                     call: call.clone(),
                     is_beside_calls,
                     approval,
@@ -331,8 +310,10 @@ impl Round {
     }
 
     fn paired(&self, calls: &[Unanswered], results: &[&ToolResult]) -> Vec<Answers> {
-        let asked = calls.iter().map(|call| call.asked(false)).collect();
-        RoundPairing::of(asked, self.last_asking(), results).1
+        let candidates = calls.iter().map(Unanswered::candidate).collect();
+        let mut round = RoundMatcher::new(candidates, self.last_asking());
+        round.extend(results.iter().map(|result| Target::from(*result)));
+        round.answers().to_vec()
     }
 
     /// Each call of the round with its result, in call order, and the results of no call.

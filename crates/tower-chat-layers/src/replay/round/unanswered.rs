@@ -1,10 +1,8 @@
 //! A call of a round, as results name it.
 
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, Message, MessageId, Part, RunId, ToolCall, ToolResult,
+    ApprovalRequest, CallPosition, MessageId, Part, ToolCall, ToolResult, pairing::Candidate,
 };
-
-use crate::replay::pairing::Asked;
 
 /// A call that was left out because nothing answered it.
 #[derive(Debug, Clone)]
@@ -27,13 +25,8 @@ pub(in crate::replay) struct Unanswered {
 }
 
 impl Unanswered {
-    pub(in crate::replay) fn asked(&self, is_answered: bool) -> Asked<&str> {
-        Asked::new(&self.call, Some(self.named_by), &self.id, is_answered)
-    }
-
-    /// The ids by which results may name it.
-    pub(in crate::replay) fn ids(&self) -> impl Iterator<Item = &str> {
-        self.asked(false).into_ids()
+    pub(in crate::replay) fn candidate(&self) -> Candidate<&str> {
+        Candidate::new(&self.call, Some(self.named_by), &self.id)
     }
 
     /// The id by which results name it, as replays show it.
@@ -75,17 +68,6 @@ impl Unanswered {
         result.name = Some(self.call.name.clone());
         result
     }
-}
-
-/// How results name a call. The run of a message without an id is one that no run has.
-pub(in crate::replay) fn named_by(
-    message: &Message,
-    position: usize,
-    index: usize,
-) -> CallPosition {
-    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let of_position = || MessageId { run: RunId::from_bytes([0; 16]), index: small(position) };
-    CallPosition { message: message.id.unwrap_or_else(of_position), index: small(index) }
 }
 
 /// What the model is told of a call whose outcome is unknown.

@@ -1,0 +1,189 @@
+//! Whole histories: answers of several messages, approvals, late and orphan results.
+
+use std::collections::{HashMap, HashSet};
+
+use super::*;
+use crate::{
+    ApprovalRequest, Message, Part, Role,
+    pairing::{CallLog, LoggedResult, ResultPosition},
+};
+
+/// A history of one run after the other, and what the log has to say of it where that is plain.
+fn history(rng: &mut Rng) -> Vec<Message> {
+    let mut messages = Vec::new();
+    let mut requests: Vec<ApprovalRequest> = Vec::new();
+    for number in 0..3 + rng.below(12) {
+        let mut message = match rng.below(8) {
+            0..=2 => asking(rng, &mut requests, number),
+            3 | 4 => {
+                let results = (0..1 + rng.below(3)).map(|at| result(rng, format!("{number}.{at}")));
+                Message::tool_results(results.collect::<Vec<_>>())
+            }
+            5 => match requests.pop() {
+                Some(request) => Message::new(Role::User, vec![request.approve().into()]),
+                None => Message::user(format!("question {number}")),
+            },
+            6 => Message::new(
+                rng.pick([Role::User, Role::Tool, Role::System]),
+                vec![call(rng).into()],
+            ),
+            _ => Message::assistant(format!("text {number}")),
+        };
+        if !rng.one_in(4) {
+            message.id = Some(message_id(number));
+        }
+        messages.push(message);
+    }
+    messages
+}
+
+fn asking(rng: &mut Rng, requests: &mut Vec<ApprovalRequest>, number: usize) -> Message {
+    let parts = (0..1 + rng.below(3)).map(|index| {
+        let call = call(rng);
+        if !rng.one_in(4) {
+            return Part::from(call);
+        }
+        let request = ApprovalRequest::new(format!("approval {number} {index}"), call, true);
+        requests.push(request.clone());
+        request.into()
+    });
+    Message::new(Role::Assistant, parts.collect())
+}
+
+fn log_of(messages: &[Message]) -> CallLog {
+    let mut log = CallLog::default();
+    (1..).zip(messages).for_each(|(number, message)| log.push(number, message));
+    log
+}
+
+/// The results that answer calls, by the calls' messages and indices.
+fn answered(log: &CallLog) -> HashMap<(u64, u32), LoggedResult> {
+    let calls = log.calls().iter();
+    calls.filter_map(|call| Some(((call.message, call.index), call.result?))).collect()
+}
+
+#[test]
+fn every_call_of_the_model_is_logged_once_and_has_at_most_one_result_of_its_own() {
+    let mut found = 0;
+    for seed in 0..4000 {
+        let messages = history(&mut Rng::of(seed));
+        let log = log_of(&messages);
+        let asked = (1..).zip(&messages).filter(|(_, message)| message.role == Role::Assistant);
+        let asked = asked.flat_map(|(number, message)| {
+            (0..).zip(message.asked_calls()).map(move |(index, call)| (number, index, call))
+        });
+        let asked = asked.map(|(number, index, call)| (number, index, call.name.as_str()));
+        let logged = log.calls().iter().map(|it| (it.message, it.index, it.call.tool.as_str()));
+        assert_eq!(logged.collect::<Vec<_>>(), asked.collect::<Vec<_>>(), "seed {seed}");
+        let mut results: HashSet<ResultPosition> = HashSet::new();
+        for call in log.calls() {
+            let Some(result) = call.result else { continue };
+            found += 1;
+            let position = result.position;
+            assert!(results.insert(position), "seed {seed}: one result of two calls {call:?}");
+            assert!(position.message > call.message, "seed {seed}: before its call {call:?}");
+            let message = &messages[usize::try_from(position.message - 1).unwrap()];
+            let result = message.results().nth(position.index as usize).unwrap();
+            let id = result.call_id.as_deref().filter(|id| !id.is_empty());
+            let given = call.call.given_id.as_deref();
+            let agree = id.is_none() || given.is_none() || id == given || id == Some(&call.call.id);
+            assert!(agree, "seed {seed}: {call:?} {result:?}");
+        }
+    }
+    assert!(found > 2000, "{found}");
+}
+
+#[test]
+fn calls_of_one_round_have_different_ids() {
+    for seed in 0..4000 {
+        let log = log_of(&history(&mut Rng::of(seed)));
+        let ids: HashSet<_> = log.calls().iter().map(|call| (call.round, &call.call.id)).collect();
+        assert_eq!(ids.len(), log.calls().len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_has_changed_is_what_differs_from_before() {
+    for seed in 0..2000 {
+        let messages = history(&mut Rng::of(seed));
+        let mut log = CallLog::default();
+        let mut known: Vec<(Option<LoggedResult>, Option<bool>)> = Vec::new();
+        for (number, message) in (1..).zip(&messages) {
+            log.push(number, message);
+            let now: Vec<_> = log.calls().iter().map(|it| (it.result, it.is_approved)).collect();
+            let differs = |index: &usize| known.get(*index) != now.get(*index);
+            let differing: HashSet<usize> = (0..now.len()).filter(differs).collect();
+            let changed: HashSet<usize> = log.take_changed().into_iter().collect();
+            assert!(differing.is_subset(&changed), "seed {seed}: {differing:?} {changed:?}");
+            known = now;
+        }
+    }
+}
+
+/// The calls of an answer that stand in one message, or in one each.
+fn answer_of(calls: &[ToolCall], is_split: bool) -> Vec<Message> {
+    match is_split {
+        true => calls.iter().map(|call| Message::tool_calls([call.clone()])).collect(),
+        false => vec![Message::tool_calls(calls.to_vec())],
+    }
+}
+
+/// A round spans every message of one answer: where all calls have their results, it does not
+/// matter in how many messages the calls stand.
+#[test]
+fn a_whole_round_is_matched_the_same_in_one_message_and_in_several() {
+    for seed in 0..4000 {
+        let mut rng = Rng::of(seed);
+        let calls: Vec<ToolCall> = (0..2 + rng.below(3)).map(|_| call(&mut rng)).collect();
+        let mut texts = Vec::new();
+        for is_split in [false, true] {
+            let mut messages = answer_of(&calls, is_split);
+            let results = calls.iter().enumerate().map(|(index, call)| {
+                let mut result = ToolResult::new("", index.to_string());
+                result.call_id.clone_from(&call.id);
+                result
+            });
+            messages.push(Message::tool_results(results.collect::<Vec<_>>()));
+            for (index, message) in messages.iter_mut().enumerate() {
+                message.id = Some(message_id(index));
+            }
+            let log = log_of(&messages);
+            let of_call = log.calls().iter().map(|call| call.result.map(|it| it.position.index));
+            texts.push(of_call.collect::<Vec<_>>());
+        }
+        let in_order: Vec<_> = (0..u32::try_from(calls.len()).unwrap()).map(Some).collect();
+        assert_eq!(texts, [in_order.clone(), in_order], "seed {seed}: {calls:?}");
+    }
+}
+
+#[test]
+fn a_result_is_late_until_its_call_has_one() {
+    let asking = |id: &str| Message::tool_calls([ToolCall::new(id, "look", "{}")]);
+    let found = |id: &str| Message::tool_results([ToolResult::new(id, "found")]);
+    let log = log_of(&[asking("a"), Message::user("well?"), asking("b"), found("a"), found("a")]);
+    let at =
+        |message| LoggedResult { position: ResultPosition { message, index: 0 }, is_error: false };
+    assert_eq!(answered(&log), HashMap::from([((1, 0), at(4))]));
+    let before = log_of(&[found("a"), asking("a")]);
+    assert_eq!(answered(&before), HashMap::new());
+}
+
+#[test]
+fn results_after_approvals_answer_the_calls_that_were_decided() {
+    let request = |id: &str| ApprovalRequest::new(id, ToolCall::without_id("pay", "{}"), true);
+    let asking = |id: &str| Message::new(Role::Assistant, vec![request(id).into()]);
+    let decisions = ["one", "two"].map(|id| Part::from(request(id).approve()));
+    let mut paid = ToolResult::new("", "paid");
+    paid.call_id = None;
+    let log = log_of(&[
+        asking("one"),
+        Message::user("and?"),
+        asking("two"),
+        Message::new(Role::User, decisions.into()),
+        Message::tool_results([paid.clone(), paid]),
+    ]);
+    let results: Vec<_> =
+        log.calls().iter().map(|call| call.result.map(|it| it.position.index)).collect();
+    assert_eq!(results, [Some(0), Some(1)]);
+    assert!(log.calls().iter().all(|call| call.is_approved == Some(true)));
+}

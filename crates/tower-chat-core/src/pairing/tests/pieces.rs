@@ -1,0 +1,61 @@
+//! Which results leave a message that holds calls too.
+
+use super::*;
+use crate::{ToolCall, ToolResult};
+
+/// The same as [`leaving_results`], by looking at all of each piece again whenever a result
+/// leaves.
+fn leaving_one_by_one(message: &Message) -> BTreeSet<usize> {
+    let mut leaving = foreign_results(message);
+    let is_answer = |parts: &[Part], result: &ToolResult| {
+        let mut calls = parts.iter().filter_map(id_of_provider_call);
+        calls.any(|id| id == result.call_id.as_deref())
+    };
+    loop {
+        let parted = pieces_by(message.role, message.parts.len(), &leaving)
+            .into_iter()
+            .filter(|piece| piece.role != Role::Tool)
+            .find_map(|piece| {
+                let parts = &message.parts[piece.parts.clone()];
+                let is_parted = |part: &Part| {
+                    part.as_tool_result().is_some_and(|result| !is_answer(parts, result))
+                };
+                Some(piece.parts.start + parts.iter().position(is_parted)?)
+            });
+        match parted {
+            Some(parted) => leaving.insert(parted),
+            None => return leaving,
+        };
+    }
+}
+
+#[test]
+fn the_results_that_leave_are_those_of_a_look_at_every_piece() {
+    let mut seed = 0x5eed_u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut parted = 0;
+    for case in 0..5_000 {
+        let ids = 1 + random(9);
+        let part = |index: u64| -> Part {
+            let id = format!("ws_{}", random(ids));
+            match random(7) {
+                0..=2 => {
+                    let mut call = ToolCall::new(id, "web_search", format!("[{index}]"));
+                    call.provider_executed = true;
+                    call.into()
+                }
+                3..=5 => ToolResult::new(id, format!("page {index}")).into(),
+                _ => ToolResult::new(format!("c{index}"), format!("found {index}")).into(),
+            }
+        };
+        let parts = (0..2 + case % 17).map(part).collect();
+        let message = Message::new(Role::Assistant, parts);
+        let leaving = leaving_results(&message);
+        assert_eq!(leaving, leaving_one_by_one(&message), "case {case}: {:?}", message.parts);
+        parted += usize::from(leaving.len() > foreign_results(&message).len());
+    }
+    assert!(parted > 500, "{parted}");
+}
