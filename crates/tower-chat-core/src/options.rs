@@ -73,6 +73,10 @@ pub struct ToolDefinition {
     /// arguments the hook changed never runs from the store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
+    /// A provider that can is to hold the model to the schema. The schema has to be one that strict
+    /// modes take: objects closed, every property required.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
 }
 
 impl ToolDefinition {
@@ -86,6 +90,7 @@ impl ToolDefinition {
             native: None,
             safe_to_retry: false,
             accepts_stored_arguments: false,
+            strict: false,
         }
     }
 
@@ -107,6 +112,13 @@ impl ToolDefinition {
     #[must_use]
     pub fn safe_to_retry(mut self) -> Self {
         self.safe_to_retry = true;
+        self
+    }
+
+    /// Asks providers that can to hold the model to the schema.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
         self
     }
 

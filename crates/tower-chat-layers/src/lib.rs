@@ -26,6 +26,13 @@ mod utc;
 pub mod validate;
 mod yielding;
 
+/// What `#[tool]` expands to.
+#[doc(hidden)]
+pub mod __macro {
+    pub use schemars;
+    pub use serde;
+}
+
 pub use tower_chat_core::{
     Answer, ApprovalRequest, ApprovalResponse, BoxError, CallPosition, ChatOptions, ChatRequest,
     ChatResponse, ChatUpdate, Conversation, ConversationId, ConversationKey, EndedBy, ErrorPart,
@@ -48,7 +55,7 @@ pub use self::{
         ConcurrentRuns, ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy,
         StoreFailure, UnansweredInputs,
     },
-    tool::{Tool, ToolContext, ToolOutput, ToolSource, Tools, tool_fn},
+    tool::{Json, Tool, ToolContext, ToolError, ToolOutput, ToolSource, Tools, TypedTool, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
     transcript::RepeatedTranscript,
 };

@@ -44,6 +44,7 @@
 //! | `sigv4` | `providers::auth` | AWS signatures for Bedrock |
 //! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
 //! | `mcp` | `mcp` | the tools of an MCP server |
+//! | `macros` | | the attribute `#[tool]` |
 //!
 //! Each module is a crate of its own, for those who write a layer, a store or a model client and need
 //! no more than `tower-chat-core`.
@@ -58,6 +59,8 @@ pub use tower_chat_cache as cache;
 pub use tower_chat_encrypted as encrypted;
 #[cfg(feature = "http")]
 pub use tower_chat_http as http;
+#[cfg(feature = "macros")]
+pub use tower_chat_macros::tool;
 #[cfg(feature = "mcp")]
 pub use tower_chat_mcp as mcp;
 #[cfg(feature = "postgres")]

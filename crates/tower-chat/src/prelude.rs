@@ -3,8 +3,10 @@
 pub use tower::{Service, ServiceExt};
 pub use tower_chat_layers::{
     BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey,
-    MemoryStore, Message, PersistenceMode, Role, Tool, ToolContext, ToolDefinition, ToolOutput,
-    Tools, store::HistoryStore, tool_fn,
+    MemoryStore, Message, PersistenceMode, Role, Tool, ToolContext, ToolDefinition, ToolError,
+    ToolOutput, Tools, TypedTool, store::HistoryStore, tool_fn,
 };
+#[cfg(feature = "macros")]
+pub use tower_chat_macros::tool;
 #[cfg(feature = "sqlite")]
 pub use tower_chat_sqlite::SqliteStore;

@@ -67,6 +67,12 @@ impl ToolContext {
         &self.call().arguments
     }
 
+    /// The arguments' text, `{}` where the model wrote none.
+    pub(crate) fn arguments_or_empty(&self) -> &str {
+        let text = self.arguments();
+        if text.trim().is_empty() { "{}" } else { text }
+    }
+
     /// Parses the arguments; empty text parses as `{}`.
     ///
     /// # Errors

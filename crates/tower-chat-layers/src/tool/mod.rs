@@ -18,6 +18,7 @@
 //! ```
 
 mod context;
+mod error;
 mod function;
 mod nesting;
 mod output;
@@ -27,6 +28,7 @@ mod report;
 mod set;
 mod shared;
 mod source_numbers;
+mod typed;
 
 use std::sync::Arc;
 
@@ -35,12 +37,14 @@ use tower_chat_core::{BoxError, ToolDefinition};
 
 pub use self::{
     context::ToolContext,
-    function::{FnTool, TypedFnTool, tool_fn, typed_tool_fn},
+    error::ToolError,
+    function::{FnTool, tool_fn},
     nesting::{NestedInAncestor, RunAncestry},
-    output::ToolOutput,
+    output::{IntoToolOutput, Json, ToolOutput},
     persist::{PersistWith, Retention, StoredCall, persist_with},
     set::{DuplicateTool, Tools},
     shared::{SharedTools, ToolSource},
+    typed::TypedTool,
 };
 pub(crate) use self::{
     context::{RunContext, idempotency_key},

@@ -1,7 +1,8 @@
 //! What a tool gives back.
 
+use serde::Serialize;
 use serde_json::Value;
-use tower_chat_core::{Media, Native, Part, ToolResult};
+use tower_chat_core::{BoxError, Media, Native, Part, ToolResult};
 
 /// What a tool gives back for one call.
 ///
@@ -76,6 +77,32 @@ impl ToolOutput {
     /// The text of all text parts.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()
+    }
+}
+
+/// What a tool's function may return: whatever converts into a [`ToolOutput`], and [`Json`].
+pub trait IntoToolOutput {
+    /// Makes the output.
+    ///
+    /// # Errors
+    ///
+    /// If a value cannot be serialized.
+    fn into_tool_output(self) -> Result<ToolOutput, BoxError>;
+}
+
+impl<T: Into<ToolOutput>> IntoToolOutput for T {
+    fn into_tool_output(self) -> Result<ToolOutput, BoxError> {
+        Ok(self.into())
+    }
+}
+
+/// A value that the model is given as JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize> IntoToolOutput for Json<T> {
+    fn into_tool_output(self) -> Result<ToolOutput, BoxError> {
+        Ok(serde_json::to_value(self.0)?.into())
     }
 }
 

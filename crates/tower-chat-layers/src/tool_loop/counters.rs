@@ -58,13 +58,18 @@ impl RunCounters {
         self.tool_calls += calls.iter().filter(|call| call.is_to_run()).count();
     }
 
-    /// Takes note of the failures of a batch, and fails the run where there are too many in a row.
+    /// Takes note of the failures of a batch, and fails the run where a tool wants it, or where there
+    /// are too many in a row.
     pub(super) fn failed(
         &mut self,
-        failures: Vec<ToolFailure>,
+        mut failures: Vec<ToolFailure>,
         most: Option<usize>,
         conversation: Option<&ConversationKey>,
     ) -> Result<(), ToolLoopError> {
+        if let Some(index) = failures.iter().position(ToolFailure::fails_run) {
+            let (failure, conversation) = (failures.swap_remove(index), conversation.cloned());
+            return Err(ToolLoopError::ToolFailedRun { failure, conversation });
+        }
         let Some(most) = most else { return Ok(()) };
         if failures.is_empty() {
             self.failing_rounds = 0;

@@ -4,7 +4,7 @@ use std::{any::Any, fmt};
 
 use tower_chat_core::{BoxError, ConversationKey};
 
-use crate::{next_step::TooManyCalls, policy::UnknownCall};
+use crate::{next_step::TooManyCalls, policy::UnknownCall, tool::ToolError};
 
 /// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +17,15 @@ pub enum ToolLoopError {
         rounds: usize,
         /// Every failure of those rounds, oldest first.
         failures: Vec<ToolFailure>,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
+    /// A tool failed the run, by [`ToolError::FailRun`]. Results of other calls are stored as they
+    /// are of a run that is cancelled.
+    #[error("{}{}", Chain(failure), of_conversation(conversation.as_ref()))]
+    ToolFailedRun {
+        /// The call and its error.
+        failure: ToolFailure,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
@@ -152,7 +161,7 @@ impl ToolLoopError {
     /// differently the next time.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::ConsecutiveFailures { .. } => true,
+            Self::ConsecutiveFailures { .. } | Self::ToolFailedRun { .. } => true,
             Self::ApprovalMissing { .. }
             | Self::ApprovalAnswered { .. }
             | Self::ApprovalUnknown { .. }
@@ -191,6 +200,13 @@ pub struct ToolFailure {
     /// result.
     #[source]
     pub source: BoxError,
+}
+
+impl ToolFailure {
+    /// Whether the tool wants the run to fail.
+    pub(super) fn fails_run(&self) -> bool {
+        matches!(ToolError::of(&*self.source), Some(ToolError::FailRun(_)))
+    }
 }
 
 /// A tool panicked.

@@ -16,7 +16,7 @@ use crate::{
     next_step::{Action, PlannedCall},
     run::Run,
     tool::{
-        CallOfRun, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext,
+        CallOfRun, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext, ToolError,
         ToolOutcome, ToolOutput, ToolReport,
     },
 };
@@ -82,9 +82,10 @@ impl Executor<'_> {
             consume_budget().await;
             let outcome = self.run(sequence_index, pending, tool).await;
             let next = nexts.next().flatten();
+            let ends_batch = outcome.ends_batch();
             let noted = match outcome.of(self.noted(position)) {
                 Some(of_call) => {
-                    let next = next.filter(|_| !outcome.terminate);
+                    let next = next.filter(|_| !outcome.ends_batch());
                     // With the first outcome.
                     let beside = std::mem::take(&mut not_run);
                     Some(self.note(of_call, beside, next, outcome.terminate))
@@ -96,7 +97,7 @@ impl Executor<'_> {
             if let Some(noted) = noted {
                 noted.await?;
             }
-            if outcomes.terminate {
+            if ends_batch {
                 break;
             }
         }
@@ -288,7 +289,13 @@ impl Executor<'_> {
             error = &*error as &dyn std::error::Error,
             "a tool failed"
         );
-        let text = if self.settings.include_error_details {
+        let for_model = match ToolError::of(&*error) {
+            Some(ToolError::ForModel(text)) => Some(text.clone()),
+            _ => None,
+        };
+        let text = if let Some(text) = for_model {
+            text
+        } else if self.settings.include_error_details {
             format!("The tool failed: {}", Chain(&*error))
         } else {
             "The tool failed.".to_owned()

@@ -80,6 +80,11 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// Whether no call after this one is started where they run one after the other.
+    pub(super) fn ends_batch(&self) -> bool {
+        self.terminate || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
+    }
+
     /// What the run needs to know of it, if it knows the call.
     pub(super) fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
         Some((position?, self.result.clone(), self.report.clone()))

@@ -2,7 +2,7 @@
 
 use tower_chat::{
     ChatRequest, Message, Part, Role, ToolLoop, ToolStatus, Tools,
-    tool::{ToolContext, ToolOutput, tool_fn, typed_tool_fn},
+    tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
 use tower_chat_testkit::Step;
 
@@ -11,7 +11,7 @@ use super::*;
 /// What the calls of a round are.
 const KINDS: [&str; 5] = ["look", "fail", "nobody", "weather", "stop"];
 
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, schemars::JsonSchema)]
 #[allow(dead_code, reason = "only its shape matters")]
 struct City {
     city: String,
@@ -26,7 +26,7 @@ fn tools() -> Tools {
         .with(tool_fn(definition("fail"), |context: ToolContext| async move {
             Err::<ToolOutput, BoxError>(format!("broke at {}", context.call_id()).into())
         }))
-        .with(typed_tool_fn(definition("weather"), |_: City, _| async { Ok("rain") }))
+        .with(TypedTool::new("weather", "", |_: City, _| async { Ok("rain") }))
         .with(tool_fn(definition("stop"), |context: ToolContext| async move {
             Ok(ToolOutput::from(format!("stopped at {}", context.call_id())).terminate())
         }))

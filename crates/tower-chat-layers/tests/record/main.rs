@@ -11,6 +11,7 @@ mod changing_tools;
 #[path = "../persistence/common.rs"]
 mod common;
 mod ended_rounds;
+mod failed_runs;
 mod hooks;
 mod late_results;
 mod replaying;

@@ -2,7 +2,7 @@
 
 use tower_chat::{
     ChatRequest, Message, Part, Role, ToolLoop, ToolStatus, Tools,
-    tool::{ToolOutput, tool_fn, typed_tool_fn},
+    tool::{ToolOutput, TypedTool, tool_fn},
 };
 use tower_chat_testkit::Step;
 
@@ -62,7 +62,7 @@ async fn rounds_are_counted_anew_in_every_turn() {
 #[tokio::test]
 async fn calls_that_were_not_run_have_rows_that_say_why() {
     every_case(async |case| {
-        #[derive(serde::Deserialize)]
+        #[derive(serde::Deserialize, schemars::JsonSchema)]
         #[allow(dead_code, reason = "only its shape matters")]
         struct City {
             city: String,
@@ -71,7 +71,7 @@ async fn calls_that_were_not_run_have_rows_that_say_why() {
             .with(tool_fn(definition("fail"), |_| async {
                 Err::<ToolOutput, _>("disk on fire".into())
             }))
-            .with(typed_tool_fn(definition("weather"), |_: City, _| async { Ok("rain") }));
+            .with(TypedTool::new("weather", "", |_: City, _| async { Ok("rain") }));
         let script = vec![
             calls([("fail", "1"), ("nobody", "2"), ("weather", "3"), ("look", "4")]),
             Step::text("done"),

@@ -2,7 +2,7 @@
 
 use tower_chat::{
     BoxError, ChatOptions, ChatRequest, ConversationKey, Message,
-    tool::{ToolContext, ToolOutput, Tools, tool_fn, typed_tool_fn},
+    tool::{ToolContext, ToolOutput, Tools, TypedTool, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError, ToolPanicked, UnknownTools},
 };
 
@@ -86,8 +86,8 @@ async fn a_tool_can_choose_the_words_of_its_error() {
 #[tokio::test]
 async fn arguments_that_do_not_parse_are_told_to_the_model() {
     let double =
-        typed_tool_fn(definition("double"), |n: u8, _| async move { Ok((n * 2).to_string()) });
-    let script = then_done(calls([("double", "21"), ("double", "{\"cut")]));
+        TypedTool::new("double", "Doubles.", |n: u8, _| async move { Ok((n * 2).to_string()) });
+    let script = then_done(calls([("double", r#"{"value": 21}"#), ("double", "{\"cut")]));
     let answer = ask(&over(double), &script, ChatRequest::user("hi")).await.unwrap();
     let results = results(&answer);
     assert_eq!((results[0].text().as_str(), results[0].is_error), ("42", false));

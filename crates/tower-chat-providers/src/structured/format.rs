@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
 
-use super::schema::PortableSchema;
+use tower_chat_schema::TypeSchema;
 
 /// By which field of a request a provider takes the schema of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,13 +39,13 @@ pub enum StructuredFormat {
 pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
-    pub(super) schema: &'a PortableSchema,
+    pub(super) schema: &'a TypeSchema,
 }
 
 impl StructuredFormat {
     /// Adds the schema to the options of a request; what else they hold stays.
     pub(super) fn apply(self, asked: &Asked<'_>, options: &mut ChatOptions) {
-        let schema = &asked.schema.schema;
+        let schema = asked.schema.portable();
         let extra = &mut options.extra;
         match self {
             Self::OpenAiChat | Self::Mistral => {
@@ -98,9 +98,9 @@ impl Asked<'_> {
         if let Some(description) = self.description {
             fields.insert("description".to_owned(), json!(description));
         }
-        fields.insert("schema".to_owned(), self.schema.schema.clone());
+        fields.insert("schema".to_owned(), self.schema.portable().clone());
         if !strict.is_empty() {
-            fields.insert(strict.to_owned(), json!(self.schema.is_closed));
+            fields.insert(strict.to_owned(), json!(self.schema.is_closed()));
         }
         fields
     }

@@ -43,6 +43,5 @@
 mod error;
 mod format;
 mod output;
-mod schema;
 
 pub use self::{error::StructuredError, format::StructuredFormat, output::StructuredOutput};

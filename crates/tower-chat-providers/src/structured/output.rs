@@ -1,14 +1,14 @@
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower_chat_core::{Answer, ChatRequest, FinishReason, Message, Part};
+use tower_chat_schema::TypeSchema;
 
 use super::{
     error::StructuredError,
     format::{Asked, StructuredFormat},
-    schema::{PortableSchema, VALUE},
 };
 
 /// Asks for answers of a type, and reads them: see the module.
@@ -16,26 +16,17 @@ pub struct StructuredOutput<T> {
     format: StructuredFormat,
     name: String,
     description: Option<String>,
-    /// That of the type.
-    schema: Value,
-    /// That which is sent.
-    sent: PortableSchema,
+    schema: TypeSchema,
     answer: PhantomData<fn() -> T>,
 }
 
 impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     /// For requests to a provider. The schema has the name and the description of the type.
     pub fn for_provider(format: StructuredFormat) -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
-        let mut schema: Value = settings.into_generator().into_root_schema_for::<T>().into();
-        let mut take = |name: &str| match schema.as_object_mut()?.remove(name)? {
-            Value::String(text) => Some(text),
-            _ => None,
-        };
-        let description = take("description");
-        let name = acceptable_name(&take("title").unwrap_or_else(|| T::schema_name().into_owned()));
-        let sent = PortableSchema::of(&schema);
-        Self { format, name, description, schema, sent, answer: PhantomData }
+        let schema = TypeSchema::of::<T>();
+        let name = acceptable_name(schema.name());
+        let description = schema.description().map(str::to_owned);
+        Self { format, name, description, schema, answer: PhantomData }
     }
 
     /// The name of the schema, instead of that of the type. Providers take letters, digits, `_` and
@@ -59,7 +50,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         let asked = Asked {
             name: &self.name,
             description: self.description.as_deref(),
-            schema: &self.sent,
+            schema: &self.schema,
         };
         self.format.apply(&asked, Arc::make_mut(&mut request.options));
         request
@@ -99,19 +90,11 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
 
     /// The value in a text, or what is wrong with it.
     fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
-        let validator = jsonschema::validator_for(&self.schema).map_err(|error| {
+        let validator = jsonschema::validator_for(self.schema.of_type()).map_err(|error| {
             StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
         })?;
         let value = || -> Result<T, String> {
-            let mut value: Value =
-                serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-            if self.sent.is_wrapped {
-                value = value
-                    .get_mut(VALUE)
-                    .map(Value::take)
-                    .ok_or_else(|| format!("it has no field {VALUE}"))?;
-            }
-            without_nulls_of_missing(&mut value, &self.schema, &self.schema);
+            let value = self.schema.value(text).map_err(|error| error.to_string())?;
             if let Err(error) = validator.validate(&value) {
                 return Err(format!("{error} at {:?}", error.instance_path().to_string()));
             }
@@ -126,43 +109,6 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         let mut calls = calls.filter(|call| call.name == self.name);
         calls.next().map(|call| call.arguments.clone())
     }
-}
-
-/// Removes fields that are `null` because the schema that was sent required them, although the type
-/// can do without them and does not take `null`.
-fn without_nulls_of_missing(value: &mut Value, schema: &Value, root: &Value) {
-    let schema = referred(schema, root);
-    match value {
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| without_nulls_of_missing(item, schema, root));
-            }
-        }
-        Value::Object(fields) => {
-            let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-                return;
-            };
-            let required = schema.get("required").and_then(Value::as_array);
-            let is_required =
-                |name: &str| required.is_some_and(|names| names.iter().any(|it| it == name));
-            fields.retain(|name, value| {
-                !value.is_null() || is_required(name) || !properties.contains_key(name)
-            });
-            for (name, value) in fields {
-                if let Some(schema) = properties.get(name) {
-                    without_nulls_of_missing(value, schema, root);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The schema, or that to which it refers.
-fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
-    let reference = schema.get("$ref").and_then(Value::as_str);
-    let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
-    pointer.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
 }
 
 /// What the model says instead of an answer: OpenAI's `refusal`, in a message of Chat Completions or
@@ -204,7 +150,6 @@ impl<T> Clone for StructuredOutput<T> {
             name: self.name.clone(),
             description: self.description.clone(),
             schema: self.schema.clone(),
-            sent: self.sent.clone(),
             answer: PhantomData,
         }
     }

@@ -323,7 +323,7 @@ fn a_type_that_is_no_object_is_a_field_of_one() {
     let found = output.parse(&answer(r#"{"value":["cross","calm"]}"#, FinishReason::Stop)).unwrap();
     assert_eq!(found, [Mood::Cross, Mood::Calm]);
     let error = output.parse(&answer(r#"["calm"]"#, FinishReason::Stop)).unwrap_err();
-    assert!(error.to_string().contains("it has no field value"), "{error}");
+    assert!(error.to_string().contains("it has no field `value`"), "{error}");
 }
 
 #[test]

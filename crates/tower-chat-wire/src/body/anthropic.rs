@@ -16,8 +16,13 @@ use crate::{
     object::{Object, as_text, raw},
 };
 
-const TOOL: Form =
-    Form { wire: WIRE, parameters: "input_schema", is_nested: false, plain: || json!({}) };
+const TOOL: Form = Form {
+    wire: WIRE,
+    parameters: "input_schema",
+    is_nested: false,
+    has_strict: true,
+    plain: || json!({}),
+};
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let messages: Messages = parse_body(body)?.into_iter().collect();

@@ -21,8 +21,13 @@ use crate::{
 /// The field of a function for a schema in the whole language; `parameters` takes a part of it.
 pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
 
-pub(crate) const FUNCTION: Form =
-    Form { wire: WIRE, parameters: "parameters", is_nested: false, plain: || json!({}) };
+pub(crate) const FUNCTION: Form = Form {
+    wire: WIRE,
+    parameters: "parameters",
+    is_nested: false,
+    has_strict: false,
+    plain: || json!({}),
+};
 
 /// The field of a tool that lists functions; any other tool is run by the service.
 const FUNCTIONS: &str = "functionDeclarations";

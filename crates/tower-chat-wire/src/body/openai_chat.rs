@@ -20,6 +20,7 @@ pub(super) const TOOL: Form = Form {
     wire: WIRE,
     parameters: "parameters",
     is_nested: true,
+    has_strict: true,
     plain: || json!({"type": "function", "function": {}}),
 };
 

@@ -14,6 +14,8 @@ pub(crate) struct Form {
     pub(crate) parameters: &'static str,
     /// Whether all of it stands in a field that is named as the type is.
     pub(crate) is_nested: bool,
+    /// Whether it has `strict` beside the schema.
+    pub(crate) has_strict: bool,
     /// What an ordinary tool has besides.
     pub(crate) plain: fn() -> Value,
 }
@@ -75,6 +77,9 @@ impl Form {
         let is_empty = definition.parameters.as_object().is_some_and(Map::is_empty);
         if !definition.parameters.is_null() && !is_empty {
             fields.insert(self.parameters.to_owned(), definition.parameters.clone());
+        }
+        if definition.strict && self.has_strict {
+            fields.insert("strict".to_owned(), json!(true));
         }
         Some(tool)
     }

@@ -16,6 +16,7 @@ pub(crate) const TOOL: Form = Form {
     wire: WIRE,
     parameters: "parameters",
     is_nested: true,
+    has_strict: false,
     plain: || json!({"type": "function", "function": {}}),
 };
 

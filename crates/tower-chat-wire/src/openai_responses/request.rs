@@ -32,7 +32,8 @@ pub struct RequestForm<'a> {
 ///
 /// `extra` options count more than named ones, and a `null` among them takes the field out. The
 /// input, whether the answer is streamed, and where the history is, are the request's own. Tools are
-/// sent with `strict: false`: the service would otherwise rewrite their schemas.
+/// sent with `strict: false` unless their definition asks for it: the service would otherwise rewrite
+/// their schemas.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -152,7 +153,7 @@ fn tool(definition: &ToolDefinition) -> Option<Value> {
         "name": name,
         "description": description,
         "parameters": parameters,
-        "strict": false,
+        "strict": definition.strict,
     }))
 }
 

@@ -26,23 +26,26 @@ const FORMATS: [&str; 9] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
 
 /// The field of a type that is no object.
-pub(super) const VALUE: &str = "value";
+pub(crate) const VALUE: &str = "value";
 
 /// A schema that can be sent.
 #[derive(Debug, Clone)]
-pub(super) struct PortableSchema {
-    pub(super) schema: Value,
+pub(crate) struct PortableSchema {
+    pub(crate) schema: Value,
     /// The type is the field [`VALUE`] of the object that is sent.
-    pub(super) is_wrapped: bool,
+    pub(crate) is_wrapped: bool,
     /// No object in it has keys that the schema does not name.
-    pub(super) is_closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 impl PortableSchema {
-    pub(super) fn of(schema: &Value) -> Self {
+    pub(crate) fn of(schema: &Value) -> Self {
+        let mut schema = schema.clone();
+        if let Some(fields) = schema.as_object_mut() {
+            name_properties(fields);
+        }
         let is_wrapped = schema.get("type").is_none_or(|kind| kind != "object")
             || schema.get("properties").is_none();
-        let mut schema = schema.clone();
         let mut definitions = schema.as_object_mut().and_then(|fields| {
             fields.remove("$schema");
             fields.remove("$defs")
@@ -73,6 +76,7 @@ fn make_portable(schema: &mut Value, is_closed: &mut bool) {
         *is_closed = false;
         return;
     };
+    name_properties(fields);
     describe_limits(fields);
     fields.remove("default");
     if fields.get("format").is_some_and(|format| !FORMATS.iter().any(|known| format == known)) {
@@ -98,6 +102,17 @@ fn make_portable(schema: &mut Value, is_closed: &mut bool) {
     }
     if let Some(items) = fields.get_mut("items").filter(|items| !items.is_boolean()) {
         make_portable(items, is_closed);
+    }
+}
+
+/// Says of a type without fields that it has none.
+fn name_properties(fields: &mut Map<String, Value>) {
+    let is_object = fields.get("type").is_some_and(|kind| kind == "object");
+    if is_object
+        && !fields.contains_key("properties")
+        && !fields.contains_key("additionalProperties")
+    {
+        fields.insert("properties".to_owned(), json!({}));
     }
 }
 

@@ -1,0 +1,149 @@
+//! Tools whose arguments are a type.
+
+use std::{fmt, marker::PhantomData, time::Duration};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+use tower_chat_core::{BoxError, ToolDefinition};
+use tower_chat_schema::TypeSchema;
+
+use super::{IntoToolOutput, Tool, ToolContext, ToolError, ToolOutput};
+
+/// A tool made of an async closure whose arguments are a type: what the model is told of them, and
+/// what is read of its calls, comes from the type.
+///
+/// Arguments that are not of the type are an error result that names the field; the closure is not
+/// called. The documentation of the type's fields is their description. The schema is
+/// [portable](tower_chat_schema): every provider takes it.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+/// use tower_chat::{Tool, tool::{Json, TypedTool}};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Place {
+///     /// The city's name, in English.
+///     city: String,
+/// }
+///
+/// #[derive(Serialize)]
+/// struct Weather {
+///     celsius: i8,
+/// }
+///
+/// let weather = TypedTool::new("weather", "The weather in a city.", |place: Place, _| async move {
+///     Ok(Json(Weather { celsius: if place.city == "Paris" { 21 } else { 9 } }))
+/// });
+/// let city = &weather.definition().parameters["properties"]["city"];
+/// assert_eq!(city["description"], "The city's name, in English.");
+/// ```
+pub struct TypedTool<A, F> {
+    definition: ToolDefinition,
+    arguments: TypeSchema,
+    function: F,
+    retries: u32,
+    first_delay: Duration,
+    of_type: PhantomData<fn(A)>,
+}
+
+impl<A, F, R, O> TypedTool<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<O, BoxError>> + Send + 'static,
+    O: IntoToolOutput,
+{
+    /// A tool that may run without approval. The description is for the model.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, function: F) -> Self {
+        let arguments = TypeSchema::of::<A>();
+        let definition = ToolDefinition::new(name, description, arguments.portable().clone());
+        let (retries, first_delay) = (0, Duration::ZERO);
+        Self { definition, arguments, function, retries, first_delay, of_type: PhantomData }
+    }
+
+    /// Makes every call wait for approval.
+    #[must_use]
+    pub fn needs_approval(self) -> Self {
+        self.define(ToolDefinition::needs_approval)
+    }
+
+    /// Says that a call which may or may not have run can be run again: it only reads, or knows a
+    /// repetition by its [idempotency key](ToolContext::idempotency_key).
+    #[must_use]
+    pub fn safe_to_retry(self) -> Self {
+        self.define(ToolDefinition::safe_to_retry)
+    }
+
+    /// Says that the tool can be run with what its `persist` hook stores of the arguments.
+    #[must_use]
+    pub fn accepts_stored_arguments(self) -> Self {
+        self.define(ToolDefinition::accepts_stored_arguments)
+    }
+
+    /// Asks providers that can to hold the model to the schema.
+    ///
+    /// It is not asked for where the type has a map in it, whose keys no schema names: providers
+    /// refuse the combination.
+    #[must_use]
+    pub fn strict(self) -> Self {
+        if self.arguments.is_closed() { self.define(ToolDefinition::strict) } else { self }
+    }
+
+    /// Runs a call that fails again, up to `count` times, and makes the tool
+    /// [safe to retry](Self::safe_to_retry). The first time after `delay`, then after twice as long
+    /// each. A [`ToolError`] is final.
+    #[must_use]
+    pub fn with_retries(mut self, count: u32, delay: Duration) -> Self {
+        (self.retries, self.first_delay) = (count, delay);
+        self.safe_to_retry()
+    }
+
+    fn define(mut self, change: impl FnOnce(ToolDefinition) -> ToolDefinition) -> Self {
+        self.definition = change(self.definition);
+        self
+    }
+
+    async fn run(&self, context: &ToolContext) -> Result<ToolOutput, BoxError> {
+        match self.arguments.parse(context.arguments_or_empty()) {
+            Ok(arguments) => (self.function)(arguments, context.clone()).await?.into_tool_output(),
+            Err(error) => {
+                let text = format!("The arguments do not fit the tool: {error}.");
+                Ok(ToolOutput::rejected_arguments(text))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<A, F, R, O> Tool for TypedTool<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<O, BoxError>> + Send + 'static,
+    O: IntoToolOutput,
+{
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
+        let mut delay = self.first_delay;
+        for _ in 0..self.retries {
+            match self.run(&context).await {
+                Err(error) if ToolError::of(&*error).is_none() => sleep(delay).await,
+                outcome => return outcome,
+            }
+            delay = delay.saturating_mul(2);
+        }
+        self.run(&context).await
+    }
+}
+
+impl<A, F> fmt::Debug for TypedTool<A, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedTool").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}

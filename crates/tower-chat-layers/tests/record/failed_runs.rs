@@ -1,0 +1,100 @@
+//! A tool that fails its run: in every mode the calls before it have run, and none after it.
+
+use tower_chat::{
+    Role, ToolLoop, ToolLoopError, ToolStatus, Tools,
+    tool::{ToolError, ToolOutput, tool_fn},
+};
+use tower_chat_testkit::Step;
+
+use super::*;
+
+fn tools() -> Tools {
+    Tools::new()
+        .with(tool_fn(definition("look"), |_| async { Ok("looked around") }))
+        .with(tool_fn(definition("charge"), |_| async {
+            Err::<ToolOutput, BoxError>(ToolError::fail_run("the account is closed").into())
+        }))
+        .with(tool_fn(definition("ship"), |_| async { Ok("shipped the parcel") }))
+}
+
+fn script() -> Vec<Step> {
+    vec![
+        calls([("look", "c1"), ("charge", "c2"), ("ship", "c3")]),
+        Step::text("what became of it"),
+        Step::text("and later"),
+    ]
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_its_run_is_named_and_no_later_call_is_started() {
+    every_case(async |case| {
+        let agent = Agent::of(case, ToolLoop::new(tools()), script()).await;
+        let error = agent.ask("send it").await.unwrap_err();
+        let Some(ToolLoopError::ToolFailedRun { failure, .. }) = error.downcast_ref() else {
+            panic!("{case:?}: {error}");
+        };
+        assert_eq!((&*failure.tool, &*failure.call_id), ("charge", "c2"), "{case:?}");
+        assert!(error.to_string().contains("the account is closed"), "{case:?}: {error}");
+
+        let record = agent.record().await;
+        let ran: Vec<_> = record
+            .iter()
+            .filter(|call| call.status != ToolStatus::Pending)
+            .map(|call| (call.name.as_str(), call.status))
+            .collect();
+        let expected: &[_] = match case.mode {
+            PersistenceMode::PerServiceCall => {
+                &[("look", ToolStatus::Ok), ("charge", ToolStatus::Error)]
+            }
+            // Of a journaled run they are staged, and the run stays open.
+            _ => &[],
+        };
+        assert_eq!(ran, expected, "{case:?}");
+        let open_run = agent.store.open_run(&key()).await.unwrap();
+        assert_eq!(open_run.is_some(), case.mode == PersistenceMode::Journaled, "{case:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn calls_that_run_at_the_same_time_end_before_the_run_fails() {
+    let tool_loop = ToolLoop::new(tools()).concurrent(true);
+    let agent = Agent::new(PersistenceMode::PerServiceCall, tool_loop, script());
+    let error = agent.ask("send all of it").await.unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(ToolLoopError::ToolFailedRun { .. })), "{error}");
+    let statuses: Vec<_> = agent.record().await.iter().map(|call| call.status).collect();
+    assert_eq!(statuses, [ToolStatus::Ok, ToolStatus::Error, ToolStatus::Ok]);
+}
+
+#[tokio::test]
+async fn the_model_is_told_what_an_error_says_for_it_and_nothing_else() {
+    every_case(async |case| {
+        let tools = Tools::new()
+            .with(tool_fn(definition("look"), |_| async {
+                Err::<ToolOutput, BoxError>("the password is hunter2".into())
+            }))
+            .with(tool_fn(definition("charge"), |_| async {
+                Err::<ToolOutput, BoxError>(ToolError::for_model("the card has expired").into())
+            }));
+        let script =
+            vec![calls([("look", "c4"), ("charge", "c5")]), Step::text("try another card")];
+        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        agent.ask("pay with a card").await.unwrap();
+        let shown = agent.model.requests()[1].messages.clone();
+        let results = shown.iter().filter(|message| message.role == Role::Tool);
+        let texts: Vec<_> = results
+            .flat_map(|message| {
+                message.results().map(|result| (result.call_id.clone(), result.text()))
+            })
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                (Some("c4".to_owned()), "The tool failed.".to_owned()),
+                (Some("c5".to_owned()), "the card has expired".to_owned())
+            ],
+            "{case:?}"
+        );
+    })
+    .await;
+}

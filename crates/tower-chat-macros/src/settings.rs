@@ -1,0 +1,99 @@
+//! What stands in the parentheses of `#[tool(...)]`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{
+    Error, Ident, LitInt, LitStr, Path, Token,
+    ext::IdentExt,
+    parse::{Parse, ParseStream},
+};
+
+/// The settings, each at most once.
+#[derive(Default)]
+pub(crate) struct Settings {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) description: Option<LitStr>,
+    pub(crate) persist: Option<Path>,
+    tower_chat: Option<Path>,
+    retries: Option<LitInt>,
+    retry_delay_ms: Option<LitInt>,
+    /// Settings without a value, which are methods of `TypedTool` of the same name.
+    flags: Vec<Ident>,
+}
+
+const FLAGS: [&str; 4] = ["needs_approval", "safe_to_retry", "strict", "accepts_stored_arguments"];
+
+impl Parse for Settings {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut settings = Self::default();
+        let mut seen = Vec::new();
+        while !input.is_empty() {
+            // `crate` is a keyword.
+            let setting = input.call(Ident::parse_any)?;
+            let name = setting.to_string();
+            if seen.contains(&name) {
+                return Err(Error::new(setting.span(), format!("`{name}` is set twice")));
+            }
+            settings.set(&name, &setting, input)?;
+            seen.push(name);
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        if let (None, Some(delay)) = (&settings.retries, &settings.retry_delay_ms) {
+            return Err(Error::new(delay.span(), "`retry_delay_ms` needs `retries`"));
+        }
+        Ok(settings)
+    }
+}
+
+impl Settings {
+    fn set(&mut self, name: &str, setting: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
+        match name {
+            "name" => self.name = Some(value(input)?),
+            "description" => self.description = Some(value(input)?),
+            "persist" => self.persist = Some(value(input)?),
+            "crate" => self.tower_chat = Some(value(input)?),
+            "retries" => self.retries = Some(value(input)?),
+            "retry_delay_ms" => self.retry_delay_ms = Some(value(input)?),
+            flag if FLAGS.contains(&flag) => self.flags.push(setting.clone()),
+            _ => {
+                let known = FLAGS.join("`, `");
+                return Err(Error::new(
+                    setting.span(),
+                    format!(
+                        "`{name}` is no setting of a tool: there are `name`, `description`, \
+                         `persist`, `crate`, `retries`, `retry_delay_ms`, `{known}`"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where tower-chat is.
+    pub(crate) fn tower_chat(&self) -> TokenStream {
+        match &self.tower_chat {
+            Some(path) => quote!(#path),
+            None => quote!(::tower_chat),
+        }
+    }
+
+    /// What is called on the `TypedTool`.
+    pub(crate) fn calls(&self) -> TokenStream {
+        let flags = &self.flags;
+        let retries = self.retries.as_ref().map(|count| {
+            let delay = match &self.retry_delay_ms {
+                Some(delay) => quote!(#delay),
+                None => quote!(100),
+            };
+            quote!(.with_retries(#count, ::core::time::Duration::from_millis(#delay)))
+        });
+        quote!(#(.#flags())* #retries)
+    }
+}
+
+fn value<T: Parse>(input: ParseStream<'_>) -> syn::Result<T> {
+    input.parse::<Token![=]>()?;
+    input.parse()
+}

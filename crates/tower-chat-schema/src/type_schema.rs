@@ -1,0 +1,113 @@
+//! The schema of a type, and values of the type.
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    nulls::remove_nulls_of_missing,
+    portable::{PortableSchema, VALUE},
+};
+
+/// The schema of a type: its own, and the form that is sent.
+#[derive(Debug, Clone)]
+pub struct TypeSchema {
+    name: String,
+    description: Option<String>,
+    of_type: Value,
+    sent: PortableSchema,
+}
+
+impl TypeSchema {
+    /// The schema of `T`, whose name and documentation become its name and description.
+    pub fn of<T: JsonSchema>() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
+        let mut of_type: Value = settings.into_generator().into_root_schema_for::<T>().into();
+        let mut take = |name: &str| match of_type.as_object_mut()?.remove(name)? {
+            Value::String(text) => Some(text),
+            _ => None,
+        };
+        let description = take("description");
+        let name = take("title").unwrap_or_else(|| T::schema_name().into_owned());
+        let sent = PortableSchema::of(&of_type);
+        Self { name, description, of_type, sent }
+    }
+
+    /// The name of the type.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The documentation of the type.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// The schema of the type itself, with its limits.
+    pub fn of_type(&self) -> &Value {
+        &self.of_type
+    }
+
+    /// The schema to send.
+    pub fn portable(&self) -> &Value {
+        &self.sent.schema
+    }
+
+    /// Whether no object has keys that the schema does not name, as `strict` demands: a type without
+    /// maps.
+    pub fn is_closed(&self) -> bool {
+        self.sent.is_closed
+    }
+
+    /// What conforms to the type's own schema, from JSON that conforms to the portable one.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not JSON, or lacks the field `value` of a type that is no object.
+    pub fn value(&self, json: &str) -> Result<Value, ParseError> {
+        let mut value: Value = serde_json::from_str(json).map_err(ParseError::NotJson)?;
+        if self.sent.is_wrapped {
+            value = value.get_mut(VALUE).map(Value::take).ok_or(ParseError::NoValue)?;
+        }
+        remove_nulls_of_missing(&mut value, &self.of_type);
+        Ok(value)
+    }
+
+    /// Reads a value of the type from JSON that conforms to the portable schema.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not JSON or not a value of the type; the error names the field.
+    pub fn parse<T: DeserializeOwned>(&self, json: &str) -> Result<T, ParseError> {
+        let value = self.value(json)?;
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let field = error.path().to_string();
+            ParseError::Field { field, source: error.into_inner() }
+        })
+    }
+}
+
+/// Why a text is no value of a type.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// The text is not JSON.
+    #[error("it is not JSON: {0}")]
+    NotJson(#[source] serde_json::Error),
+    /// The field that holds the value of a type that is no object is missing.
+    #[error("it has no field `{VALUE}`")]
+    NoValue,
+    /// A field is missing, unknown or of another type.
+    #[error("{}{source}", of_field(field))]
+    #[non_exhaustive]
+    Field {
+        /// The path to it, such as `dishes[1].name`; `.` for the whole value.
+        field: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+fn of_field(field: &str) -> String {
+    if field == "." { String::new() } else { format!("`{field}`: ") }
+}

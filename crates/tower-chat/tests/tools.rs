@@ -1,0 +1,327 @@
+//! Tools made of functions and types: what the model is told of them, and what becomes of a call.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tower_chat::{
+    BoxError, MemoryStore, Part, RawJson, ToolCall, ToolStatus,
+    prelude::*,
+    store::InvocationQuery,
+    tool::{Json, Retention, StoredCall},
+};
+use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_wire::{bedrock_converse, body::BodyWire, cohere, ollama, openai_responses};
+
+/// How a dish is paid.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Payment {
+    /// At the table.
+    Cash,
+    Card,
+}
+
+/// A dish, and what comes with it.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[allow(dead_code, reason = "only its shape matters")]
+struct Dish {
+    name: String,
+    sides: Vec<Dish>,
+    size: Option<u8>,
+}
+
+#[derive(Serialize)]
+struct Receipt {
+    dishes: usize,
+    note: Option<String>,
+}
+
+/// Orders dishes.
+///
+/// The kitchen closes
+/// at ten.
+#[tool(strict)]
+async fn order(
+    /// What to cook.
+    dishes: Vec<Dish>,
+    /// How to pay.
+    payment: Option<Payment>,
+    #[serde(default, rename = "remark")] note: Option<String>,
+    #[schemars(range(min = 1, max = 12))] guests: u8,
+) -> Result<Receipt, std::io::Error> {
+    match payment {
+        Some(Payment::Card) => Err(std::io::Error::other("no card reader")),
+        _ => Ok(Receipt { dishes: dishes.len() + usize::from(guests), note }),
+    }
+}
+
+/// Adds up.
+#[tool(name = "sum-up", description = "Sums up.")]
+async fn add(numbers: HashMap<String, i64>) -> i64 {
+    numbers.values().sum()
+}
+
+struct Counters {
+    calls: AtomicU32,
+    failures: u32,
+}
+
+/// Fails a few times.
+#[tool(retries = 3, retry_delay_ms = 5)]
+async fn unsteady(context: &ToolContext, counters: &Counters) -> Result<ToolOutput, BoxError> {
+    let call = counters.calls.fetch_add(1, Ordering::Relaxed);
+    if call < counters.failures {
+        return Err("not yet".into());
+    }
+    Ok(ToolOutput::from(format!("{} at attempt {call}", context.call_id())))
+}
+
+/// Says nothing.
+#[tool(needs_approval, safe_to_retry, accepts_stored_arguments, persist = without_arguments)]
+async fn silent(_secret: String) {}
+
+fn without_arguments(call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
+    call.redact_arguments("{}");
+    Ok(Retention::Keep)
+}
+
+/// The text and the error flag that the model is told of one call.
+async fn told(tool: impl Tool, name: &str, arguments: &str) -> (String, bool) {
+    let call = Message::tool_calls([ToolCall::new("call_9", name, arguments)]);
+    let model = ScriptedModel::new([Step::message(call), Step::text("thanks")]);
+    let mut agent = ChatPipeline::builder(model.clone())
+        .tools(Tools::new().with(tool))
+        .history(MemoryStore::new())
+        .build()
+        .unwrap();
+    let request = ChatRequest::user("go").in_conversation(ConversationKey::new("ann", name));
+    agent.ready().await.unwrap().call(request).await.unwrap().collect().await.unwrap();
+    let messages = &model.requests()[1].messages;
+    let results = messages.iter().flat_map(|message| message.results());
+    results.map(|result| (result.text(), result.is_error)).last().unwrap()
+}
+
+#[test]
+fn a_function_tells_its_name_its_documentation_and_its_parameters() {
+    let tool = order();
+    let definition = tool.definition();
+    assert_eq!(definition.name, "order");
+    assert_eq!(definition.description, "Orders dishes.\n\nThe kitchen closes at ten.");
+    assert!(definition.strict && !definition.needs_approval && !definition.safe_to_retry);
+    let properties = &definition.parameters["properties"];
+    assert_eq!(properties["dishes"]["description"], "What to cook.");
+    assert_eq!(properties["dishes"]["items"], json!({"$ref": "#/$defs/Dish"}));
+    assert_eq!(properties["guests"]["description"], "(maximum: 12, minimum: 1)");
+    assert_eq!(properties["remark"]["type"], json!(["string", "null"]));
+    assert!(properties.get("note").is_none());
+}
+
+#[test]
+fn settings_are_those_of_the_definition() {
+    let tool = silent();
+    let definition = tool.definition();
+    assert!(definition.needs_approval && definition.safe_to_retry);
+    assert!(definition.accepts_stored_arguments && !definition.strict);
+    let tool = add();
+    assert_eq!((&*tool.definition().name, &*tool.definition().description), ("sum-up", "Sums up."));
+    // The keys of a map are none that a schema names.
+    let open = TypedTool::new("open", "", async |_: HashMap<String, u8>, _| Ok("")).strict();
+    assert!(!open.definition().strict);
+}
+
+#[tokio::test]
+async fn results_are_texts_values_or_nothing() {
+    let order_two = r#"{"dishes": [{"name": "soup", "sides": [], "size": null}], "payment": "cash",
+        "remark": "hot", "guests": 2}"#;
+    let receipt = told(order(), "order", order_two).await;
+    assert_eq!(receipt, (r#"{"dishes":3,"note":"hot"}"#.to_owned(), false));
+    assert_eq!(
+        told(add(), "sum-up", r#"{"numbers": {"a": 4, "b": -9}}"#).await,
+        ("-5".to_owned(), false)
+    );
+    let listed = TypedTool::new("list", "", |ids: Vec<u8>, _| async move { Ok(Json(ids)) });
+    assert_eq!(told(listed, "list", r#"{"value": [3, 1]}"#).await, ("[3,1]".to_owned(), false));
+    let empty = TypedTool::new("none", "", async |(): (), _| Ok(vec![Part::text("parts")]));
+    assert_eq!(told(empty, "none", r#"{"value": null}"#).await, ("parts".to_owned(), false));
+}
+
+#[tokio::test]
+async fn wrong_arguments_go_back_with_the_field_that_is_wrong() {
+    let cases = [
+        ("{}", "missing field `dishes`"),
+        ("", "missing field `dishes`"),
+        (r#"{"dishes": 7, "guests": 1}"#, "`dishes`: invalid type"),
+        (
+            r#"{"dishes": [{"name": "a", "sides": [{"name": 5}]}], "guests": 1}"#,
+            "`dishes[0].sides[0].name`",
+        ),
+        (
+            r#"{"dishes": [], "payment": "shells", "guests": 1}"#,
+            "`payment`: unknown variant `shells`",
+        ),
+        (r#"{"dishes": [], "guests": 300}"#, "`guests`: invalid value"),
+        (r#"{"dishes": "#, "it is not JSON"),
+    ];
+    for (arguments, expected) in cases {
+        let (text, is_error) = told(order(), "order", arguments).await;
+        assert!(is_error && text.starts_with("The arguments do not fit the tool: "), "{text}");
+        assert!(text.contains(expected), "{arguments}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_may_be_missing_may_be_null() {
+    let arguments = r#"{"dishes": [], "payment": null, "remark": null, "guests": 5}"#;
+    let receipt = told(order(), "order", arguments).await;
+    assert_eq!(receipt, (r#"{"dishes":5,"note":null}"#.to_owned(), false));
+}
+
+#[tokio::test]
+async fn an_error_tells_the_model_no_more_than_that_the_tool_failed() {
+    let arguments = r#"{"dishes": [], "payment": "card", "guests": 1}"#;
+    assert_eq!(told(order(), "order", arguments).await, ("The tool failed.".to_owned(), true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_is_run_again_as_often_as_was_set() {
+    for (failures, calls, text) in
+        [(0, 1, "call_9 at attempt 0"), (3, 4, "call_9 at attempt 3"), (4, 4, "The tool failed.")]
+    {
+        let counters = Arc::new(Counters { calls: AtomicU32::new(0), failures });
+        let tool = unsteady(counters.clone());
+        assert!(tool.definition().safe_to_retry);
+        let before = tokio::time::Instant::now();
+        assert_eq!(told(tool, "unsteady", "{}").await.0, text);
+        assert_eq!(counters.calls.load(Ordering::Relaxed), calls);
+        let waited = (1..calls).map(|retry| 5 << (retry - 1)).sum();
+        assert_eq!(before.elapsed(), Duration::from_millis(waited), "{failures} failures");
+    }
+}
+
+#[tokio::test]
+async fn a_persist_function_decides_what_is_stored() {
+    let call = Message::tool_calls([ToolCall::new("c1", "silent", r#"{"_secret": "x-1"}"#)]);
+    let store = MemoryStore::new();
+    let mut agent = ChatPipeline::builder(ScriptedModel::new([Step::message(call)]))
+        .tools(Tools::new().with(silent()))
+        .history(store.clone())
+        .build()
+        .unwrap();
+    let request = ChatRequest::user("hush").in_conversation(ConversationKey::new("ann", "secret"));
+    agent.ready().await.unwrap().call(request).await.unwrap().collect().await.unwrap();
+    let record = store.invocations(&InvocationQuery::in_scope("ann")).await.unwrap().found;
+    let stored: Vec<_> = record.iter().map(|(_, call)| (&*call.arguments, call.status)).collect();
+    assert_eq!(stored, [("{}", ToolStatus::PendingApproval)]);
+}
+
+/// The schema of a tool in a request of each provider, and whether it is asked to be strict.
+fn rendered(definition: &ToolDefinition) -> Vec<(&'static str, Value, Option<Value>)> {
+    let body = |wire: BodyWire, pointer: &str, strict: &str| {
+        let tool = wire.render_tool(definition).unwrap();
+        (tool.pointer(pointer).unwrap().clone(), tool.pointer(strict).cloned())
+    };
+    let request = ChatRequest::user("hi").with_options({
+        let mut options = ChatOptions::default();
+        options.tools = vec![definition.clone()];
+        options
+    });
+    let tools = |field: &RawJson| -> Value { serde_json::from_str(field.get()).unwrap() };
+    let mut schemas = Vec::new();
+    for (name, wire, pointer, strict) in [
+        ("chat", BodyWire::OpenAiChat, "/function/parameters", "/function/strict"),
+        ("anthropic", BodyWire::Anthropic, "/input_schema", "/strict"),
+    ] {
+        let (schema, strict) = body(wire, pointer, strict);
+        schemas.push((name, schema, strict));
+    }
+    let form = openai_responses::RequestForm { model: Some("m"), ..Default::default() };
+    let history = openai_responses::HistoryLocation::Request;
+    let responses = tools(&openai_responses::render_request(&request, &history, &form)["tools"]);
+    schemas.push((
+        "responses",
+        responses[0]["parameters"].clone(),
+        responses[0].get("strict").cloned(),
+    ));
+    let ollama = tools(&ollama::render_request(&request, "m").unwrap()["tools"]);
+    schemas.push(("ollama", ollama[0]["function"]["parameters"].clone(), None));
+    let cohere = tools(&cohere::render_request(&request, "m")["tools"]);
+    schemas.push(("cohere", cohere[0]["function"]["parameters"].clone(), None));
+    let converse = tools(&bedrock_converse::render_request(&request).unwrap()["toolConfig"]);
+    schemas.push((
+        "converse",
+        converse["tools"][0]["toolSpec"]["inputSchema"]["json"].clone(),
+        None,
+    ));
+    schemas
+}
+
+/// What a strict mode refuses of a schema: the first such thing.
+fn refused(schema: &Value, root: &Value) -> Option<String> {
+    let fields = schema.as_object()?;
+    for keyword in ["oneOf", "const", "default", "minimum", "maxLength", "pattern", "$schema"] {
+        if fields.contains_key(keyword) {
+            return Some(format!("{keyword} in {schema}"));
+        }
+    }
+    if let Some(reference) = fields.get("$ref").and_then(Value::as_str)
+        && root.pointer(reference.trim_start_matches('#')).is_none()
+    {
+        return Some(format!("{reference} leads nowhere"));
+    }
+    if let Some(properties) = fields.get("properties").and_then(Value::as_object) {
+        let required =
+            fields.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        if fields.get("additionalProperties") != Some(&json!(false)) {
+            return Some(format!("an open object: {schema}"));
+        }
+        if let Some(name) = properties.keys().find(|name| !required.contains(&json!(name))) {
+            return Some(format!("{name} is not required in {schema}"));
+        }
+    }
+    let inside = fields.iter().filter(|(name, _)| *name != "enum" && *name != "required");
+    inside.map(|(_, value)| value).find_map(|value| match value {
+        Value::Array(list) => list.iter().find_map(|value| refused(value, root)),
+        Value::Object(_) => refused(value, root)
+            .or_else(|| value.as_object()?.values().find_map(|it| refused(it, root))),
+        _ => None,
+    })
+}
+
+#[test]
+fn every_provider_takes_the_schema_of_nested_recursive_optional_and_enumerated_types() {
+    let tool = order();
+    let rendered = rendered(tool.definition());
+    assert_eq!(rendered.len(), 6);
+    for (provider, schema, strict) in rendered {
+        assert_eq!(refused(&schema, &schema), None, "{provider}");
+        assert_eq!(schema["type"], "object", "{provider}");
+        assert_eq!(
+            schema["$defs"]["Dish"]["required"],
+            json!(["name", "sides", "size"]),
+            "{provider}"
+        );
+        let can_be_strict = matches!(provider, "chat" | "responses" | "anthropic");
+        assert_eq!(strict, can_be_strict.then_some(json!(true)), "{provider}");
+    }
+}
+
+#[test]
+fn strict_is_asked_for_only_where_it_was_set() {
+    let tool = TypedTool::new("look", "Looks.", async |_: Dish, _| Ok(""));
+    for (provider, schema, strict) in rendered(tool.definition()) {
+        assert_eq!(refused(&schema, &schema), None, "{provider}");
+        // Responses would make a schema strict by itself.
+        let expected = (provider == "responses").then_some(json!(false));
+        assert_eq!(strict, expected, "{provider}");
+    }
+}
