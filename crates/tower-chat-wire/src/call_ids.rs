@@ -1,31 +1,30 @@
 //! The ids of calls, as the wires of Anthropic, Bedrock and Cohere take them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
-/// The calls of one round: an assistant's turn and what answers it.
+use tower_chat_core::{
+    Role,
+    pairing::{Answers, Candidate, Matcher, Target},
+};
+
+/// The calls of one round: an answer of the assistant, in however many messages, and its results.
 ///
 /// Anthropic and Bedrock want ids of ASCII letters, digits, `_` and `-`, each once in a round; an id that is
 /// like that stays. Nothing but the round decides, so that a round is written alike whatever
 /// stands before it.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    calls: Vec<Call>,
-    /// The calls that wait for a result, by the id they original with; `""` for none.
-    waiting: HashMap<String, VecDeque<usize>>,
+    calls: Matcher<String>,
+    /// The id with which each call was written.
+    written: Vec<String>,
     taken: HashSet<String>,
     /// For an id that was wanted again, the number to try next; the smaller ones are taken.
     next_number: HashMap<String, usize>,
-    /// All calls before this one are answered.
-    first_open: usize,
     /// Ids may have any character.
     takes_any: bool,
     /// Some call was written with another id than it has.
     has_renamed: bool,
-}
-
-#[derive(Debug)]
-struct Call {
-    id: String,
+    /// Something else than messages of the assistant has followed.
     is_answered: bool,
 }
 
@@ -40,58 +39,44 @@ impl Round {
         self.has_renamed
     }
 
+    /// A message follows, which may ask for tools. An answer behind something else begins another
+    /// round.
+    pub(crate) fn follow(&mut self, role: Role, asks: bool) {
+        if role != Role::Assistant {
+            self.is_answered = true;
+        } else if asks && self.is_answered {
+            *self = Self { takes_any: self.takes_any, ..Self::default() };
+        }
+    }
+
     /// The id to write for the next call.
     pub(crate) fn call(&mut self, id: Option<&str>) -> String {
-        let position = self.calls.len();
         let original = id.unwrap_or_default();
         let wanted = if original.is_empty() {
-            format!("call_{position}")
+            format!("call_{}", self.written.len())
         } else {
             self.acceptable(original)
         };
-        let id = self.free(wanted);
-        self.has_renamed |= id != original;
-        self.taken.insert(id.clone());
-        self.waiting.entry(original.to_owned()).or_default().push_back(position);
-        self.calls.push(Call { id: id.clone(), is_answered: false });
-        id
+        let written = self.free(wanted);
+        self.has_renamed |= written != original;
+        self.taken.insert(written.clone());
+        self.written.push(written.clone());
+        self.calls.push(Candidate::of_id(id).into_owned());
+        written
     }
 
-    /// The id to write for the next result: that of the first open call with its id, or, if it has
-    /// none, of the first open call.
+    /// The id to write for the next result: that of the call that it answers.
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
-        let original = id.unwrap_or_default();
-        let named = self.next_named(original);
-        let position = named.or_else(|| if original.is_empty() { self.next_open() } else { None });
-        match position.and_then(|position| self.calls.get_mut(position)) {
-            Some(call) => {
-                call.is_answered = true;
-                call.id.clone()
-            }
-            None if original.is_empty() => "call".to_owned(),
-            None => self.acceptable(original),
-        }
+        let target = Target::id(id);
+        let call = match self.calls.answer(target) {
+            Answers::Call(call) => self.written.get(call),
+            Answers::Again | Answers::Nothing => None,
+        };
+        call.cloned().unwrap_or_else(|| self.acceptable(target.id.unwrap_or("call")))
     }
 
     fn acceptable(&self, id: &str) -> String {
         if self.takes_any { id.to_owned() } else { acceptable(id) }
-    }
-
-    fn next_named(&mut self, original: &str) -> Option<usize> {
-        let waiting = self.waiting.get_mut(original)?;
-        while let Some(position) = waiting.pop_front() {
-            if self.calls.get(position).is_some_and(|call| !call.is_answered) {
-                return Some(position);
-            }
-        }
-        None
-    }
-
-    fn next_open(&mut self) -> Option<usize> {
-        while self.calls.get(self.first_open)?.is_answered {
-            self.first_open += 1;
-        }
-        Some(self.first_open)
     }
 
     fn free(&mut self, wanted: String) -> String {

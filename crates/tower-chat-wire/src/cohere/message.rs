@@ -151,9 +151,7 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
 
 /// The message in the usual form: its results, one by one, and then what else it has.
 fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
-    if message.calls().next().is_some() {
-        *round = Round::of_any_ids();
-    }
+    round.follow(message.role, message.calls().next().is_some());
     let is_assistant = message.role == Role::Assistant;
     let at_provider = ids_of_assistants_provider_calls(message);
     let mut written = Vec::new();
@@ -249,4 +247,37 @@ fn render_call(call: &ToolCall, id: &str) -> RawJson {
     fields.entry("type".to_owned()).or_insert_with(|| raw("function"));
     fields.insert("function".to_owned(), raw(&function));
     raw(&fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn calls_of_several_messages_of_one_answer_have_different_ids_and_results_take_those() {
+        for id in [Some("c"), Some(""), None] {
+            let asking = |name: &str| {
+                let mut call = ToolCall::without_id(name, "{}");
+                call.id = id.map(str::to_owned);
+                Message::tool_calls([call])
+            };
+            let results = ["blue", "a bird"].map(|text| {
+                let mut result = ToolResult::new("", text);
+                result.call_id = id.map(str::to_owned);
+                result
+            });
+            let answer = [asking("look"), asking("listen"), Message::tool_results(results)];
+            // A later round is written as if it were the only one.
+            let messages = answer.iter().chain(&answer);
+            let written: Vec<Value> =
+                render_messages(messages).iter().map(|json| json.parse().unwrap()).collect();
+            let call_id = |at: usize| written[at]["tool_calls"][0]["id"].as_str().unwrap();
+            let of_result = |at: usize| written[at]["tool_call_id"].as_str().unwrap();
+            assert_ne!(call_id(0), call_id(1), "{id:?}");
+            assert_eq!([of_result(2), of_result(3)], [call_id(0), call_id(1)], "{id:?}");
+            assert_eq!(written[..4], written[4..], "{id:?}");
+        }
+    }
 }

@@ -12,7 +12,7 @@
 //!
 //! Messages of other wires are written as this wire can express them. Left out are reasoning and
 //! native items of other wires, what other providers ran, approvals, errors, and media other than a
-//! user's images. Calls have ids that differ within one message; results take those of their calls.
+//! user's images. Calls have ids that differ within one answer; results take those of their calls.
 
 mod accumulator;
 mod answer;

@@ -1,6 +1,8 @@
 //! Ids of calls: there, short enough, and of one call each.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
+
+use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::kind::CallKind;
 
@@ -11,13 +13,24 @@ const LONGEST: usize = 64;
 /// The ids under which the calls of a list are written, and what answers each.
 ///
 /// An id depends on the calls before it alone, so that a longer list begins with the same ids.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CallIds<'a> {
     used: HashSet<String>,
     /// For the beginning of a made id, the number to try next; the smaller ones are used.
     next_number: HashMap<String, usize>,
-    waiting: HashMap<&'a str, VecDeque<Call>>,
-    calls: usize,
+    matcher: Matcher<&'a str>,
+    calls: Vec<Call>,
+}
+
+impl Default for CallIds<'_> {
+    fn default() -> Self {
+        Self {
+            used: HashSet::new(),
+            next_number: HashMap::new(),
+            matcher: Matcher::new(Vec::new(), Ids::Required),
+            calls: Vec::new(),
+        }
+    }
 }
 
 /// A call that was written.
@@ -38,18 +51,19 @@ impl<'a> CallIds<'a> {
         index: usize,
         kind: &'static CallKind,
     ) -> String {
-        let own = own.unwrap_or_default();
-        let id = self.unused(own);
-        self.calls += 1;
+        let id = self.unused(own.unwrap_or_default());
         self.used.insert(id.clone());
-        let call = Call { id: id.clone(), index, kind };
-        self.waiting.entry(own).or_default().push_back(call);
+        self.matcher.push(Candidate::of_id(own));
+        self.calls.push(Call { id: id.clone(), index, kind });
         id
     }
 
     /// The call that a result with this id answers: the oldest that still waits.
     pub(super) fn result(&mut self, own: Option<&str>) -> Option<Call> {
-        self.waiting.get_mut(own.unwrap_or_default())?.pop_front()
+        match self.matcher.answer(Target::id(own)) {
+            Answers::Call(call) => self.calls.get(call).cloned(),
+            Answers::Again | Answers::Nothing => None,
+        }
     }
 
     fn unused(&mut self, own: &str) -> String {
@@ -60,7 +74,7 @@ impl<'a> CallIds<'a> {
         let start: String = own.chars().take(LONGEST / 2).collect();
         let start = if start.is_empty() { "call".to_owned() } else { start };
         let number = self.next_number.entry(start.clone()).or_default();
-        *number = self.calls.max(*number);
+        *number = self.calls.len().max(*number);
         loop {
             let id = format!("{start}_{number}");
             if !self.used.contains(&id) {

@@ -4,9 +4,10 @@
 //! are the form that its documents show: a conversation that breaks it is one the template turns
 //! into something the model was not trained on.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use serde_json::Value;
+use tower_chat_core::pairing::{Answers, Candidate, Matcher, Target};
 
 use super::{
     Citation, Rule,
@@ -81,75 +82,42 @@ pub(super) fn check(body: &Value, report: &mut Report) {
 #[derive(Debug, Default)]
 struct Round<'a> {
     message: usize,
-    calls: Vec<Call<'a>>,
-    /// For each tool, the first of its calls that may still wait.
-    next_of_tool: HashMap<&'a str, usize>,
-    /// The first call of all that may still wait.
-    next: usize,
-}
-
-#[derive(Debug)]
-struct Call<'a> {
-    id: Option<&'a str>,
-    answered: bool,
-    /// The next call of the same tool.
-    next_of_tool: Option<usize>,
+    calls: Matcher<&'a str>,
+    ids: Vec<Option<&'a str>>,
+    tools: HashSet<&'a str>,
 }
 
 impl<'a> Round<'a> {
     fn open(&mut self, message: usize, calls: &'a [Value]) {
         self.message = message;
-        self.next = 0;
-        for (index, call) in calls.iter().enumerate().rev() {
+        for call in calls {
             let name = call.get("function").and_then(|function| text(function, "name"));
-            let next_of_tool = self.next_of_tool.insert(name.unwrap_or_default(), index);
-            self.calls.push(Call { id: text(call, "id"), answered: false, next_of_tool });
+            let mut candidate = Candidate::of_id(None);
+            candidate.tool = name.unwrap_or_default();
+            self.tools.insert(candidate.tool);
+            self.calls.push(candidate);
+            self.ids.push(text(call, "id"));
         }
-        self.calls.reverse();
     }
 
     fn result(&mut self, index: usize, message: &'a Value, report: &mut Report) {
         let id = text(message, "tool_call_id");
-        let waiting = match text(message, "tool_name").or_else(|| text(message, "name")) {
-            Some(name) if !self.next_of_tool.contains_key(name) => {
-                report.call(&ANSWERS_CALL, index, 0, id);
-                return;
+        let tool = text(message, "tool_name").or_else(|| text(message, "name"));
+        let is_known = tool.map_or(!self.ids.is_empty(), |tool| self.tools.contains(tool));
+        match self.calls.answer(Target { position: None, id: None, tool }) {
+            Answers::Call(_) => {}
+            Answers::Again | Answers::Nothing => {
+                let rule = if is_known { &ANSWERED_ONCE } else { &ANSWERS_CALL };
+                report.call(rule, index, 0, id);
             }
-            Some(name) => self.next_waiting_of(name),
-            None => self.next_waiting(),
-        };
-        let unmatched = if self.calls.is_empty() { &ANSWERS_CALL } else { &ANSWERED_ONCE };
-        match waiting.and_then(|call| self.calls.get_mut(call)) {
-            Some(call) => call.answered = true,
-            None => report.call(unmatched, index, 0, id),
         }
-    }
-
-    fn next_waiting_of(&mut self, name: &'a str) -> Option<usize> {
-        let mut index = *self.next_of_tool.get(name)?;
-        while let Some(call) = self.calls.get(index) {
-            if !call.answered {
-                return Some(index);
-            }
-            index = call.next_of_tool?;
-            self.next_of_tool.insert(name, index);
-        }
-        None
-    }
-
-    fn next_waiting(&mut self) -> Option<usize> {
-        while self.calls.get(self.next).is_some_and(|call| call.answered) {
-            self.next += 1;
-        }
-        (self.next < self.calls.len()).then_some(self.next)
     }
 
     fn close(&mut self, report: &mut Report) {
-        for (index, call) in self.calls.drain(..).enumerate() {
-            if !call.answered {
-                report.call(&ANSWERED, self.message, index, call.id);
-            }
+        let calls = self.calls.calls().iter().zip(&self.ids).enumerate();
+        for (index, (_, id)) in calls.filter(|(_, (call, _))| !call.is_answered) {
+            report.call(&ANSWERED, self.message, index, *id);
         }
-        self.next_of_tool = HashMap::new();
+        *self = Self::default();
     }
 }

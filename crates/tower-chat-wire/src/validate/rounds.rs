@@ -1,11 +1,8 @@
 //! Pairs results with calls, round by round.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::{Citation, report::Report};
-
-/// More calls than a round has as a rule.
-const LARGE: usize = 64;
 
 /// What a wire says about calls and results.
 #[derive(Debug)]
@@ -16,33 +13,26 @@ pub(super) struct RoundRules {
     pub(super) distinct: &'static Citation,
 }
 
-/// The calls that wait for results.
+/// The calls of a round, and which of them have their results.
 ///
-/// A call without an id has the id `""`; several of those are answered in their order.
+/// Several calls without ids are answered in their order, by results without ids.
 #[derive(Debug)]
 pub(super) struct Rounds<'a> {
     rules: &'static RoundRules,
-    calls: Vec<OpenCall<'a>>,
-    waiting: HashMap<&'a str, VecDeque<usize>>,
-    known: HashSet<&'a str>,
+    calls: Matcher<&'a str>,
+    /// The message of each call, and its index there.
+    positions: Vec<(usize, usize)>,
+    has_calls_without_id: bool,
     unanswered: usize,
-}
-
-#[derive(Debug)]
-struct OpenCall<'a> {
-    message: usize,
-    index: usize,
-    id: Option<&'a str>,
-    answered: bool,
 }
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(rules: &'static RoundRules) -> Self {
         Self {
             rules,
-            calls: Vec::new(),
-            waiting: HashMap::new(),
-            known: HashSet::new(),
+            calls: Matcher::new(Vec::new(), Ids::Required),
+            positions: Vec::new(),
+            has_calls_without_id: false,
             unanswered: 0,
         }
     }
@@ -55,16 +45,17 @@ impl<'a> Rounds<'a> {
         id: Option<&'a str>,
         report: &mut Report,
     ) {
-        let key = id.unwrap_or_default();
-        if !self.known.insert(key) && !key.is_empty() {
+        if self.calls.has_id(id) {
             report.call(self.rules.distinct, message, index, id);
         }
-        self.waiting.entry(key).or_default().push_back(self.calls.len());
-        self.calls.push(OpenCall { message, index, id, answered: false });
+        let call = Candidate::of_id(id);
+        self.has_calls_without_id |= call.given_id.is_none();
+        self.calls.push(call);
+        self.positions.push((message, index));
         self.unanswered += 1;
     }
 
-    /// A result comes.
+    /// A result follows.
     pub(super) fn result(
         &mut self,
         message: usize,
@@ -72,23 +63,21 @@ impl<'a> Rounds<'a> {
         id: Option<&'a str>,
         report: &mut Report,
     ) {
-        let key = id.unwrap_or_default();
-        let call = self.waiting.get_mut(key).and_then(VecDeque::pop_front);
-        match call.and_then(|call| self.calls.get_mut(call)) {
-            Some(call) => {
-                call.answered = true;
-                self.unanswered -= 1;
+        let target = Target::id(id);
+        match self.calls.answer(target) {
+            Answers::Call(_) => self.unanswered -= 1,
+            Answers::Nothing if target.id.is_some() || !self.has_calls_without_id => {
+                report.call(self.rules.answers_call, message, index, id);
             }
-            None if self.known.contains(key) => {
+            Answers::Nothing | Answers::Again => {
                 report.call(self.rules.answered_once, message, index, id);
             }
-            None => report.call(self.rules.answers_call, message, index, id),
         }
     }
 
     /// Whether there are calls in this round, answered or not.
     pub(super) fn is_open(&self) -> bool {
-        !self.calls.is_empty()
+        !self.positions.is_empty()
     }
 
     /// Whether a call still waits.
@@ -96,18 +85,16 @@ impl<'a> Rounds<'a> {
         self.unanswered > 0
     }
 
-    /// Something comes that ends the round: what was not answered never will be.
+    /// Something else follows, which ends the round: calls without a result will get none.
     pub(super) fn close(&mut self, report: &mut Report) {
-        for call in self.calls.drain(..).filter(|call| !call.answered) {
-            report.call(self.rules.answered, call.message, call.index, call.id);
+        if self.is_waiting() {
+            let calls = self.calls.calls().iter().zip(&self.positions);
+            for (call, (message, index)) in calls.filter(|(call, _)| !call.is_answered) {
+                report.call(self.rules.answered, *message, *index, call.given_id);
+            }
         }
-        self.unanswered = 0;
-        // Clearing a map costs its capacity: one large round must not slow down all after it.
-        if self.known.capacity() > LARGE {
+        if self.is_open() {
             *self = Self::new(self.rules);
-        } else {
-            self.waiting.clear();
-            self.known.clear();
         }
     }
 }
