@@ -1,11 +1,11 @@
 //! The rules that all providers share.
 
-use std::{
-    cell::LazyCell,
-    collections::{HashMap, HashSet},
-};
+use std::{cell::LazyCell, collections::HashSet};
 
-use tower_chat_core::{ChatRequest, ConversationId, Message, Part, Role, ToolCall, ToolResult};
+use tower_chat_core::{
+    ChatRequest, ConversationId, Message, Part, Role, ToolCall, ToolResult,
+    pairing::{Answers, Candidate, Ids, Matcher, Target},
+};
 
 use super::{Fault, InvalidMessages};
 
@@ -35,7 +35,7 @@ use super::{Fault, InvalidMessages};
 pub fn validate_messages<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
 ) -> Result<(), InvalidMessages> {
-    Check::default().run(messages)
+    Check::new(false).run(messages)
 }
 
 /// Checks the messages of a request.
@@ -48,32 +48,34 @@ pub fn validate_messages<'a>(
 /// As [`validate_messages`].
 pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
     let held_by_service = matches!(request.conversation_id, Some(ConversationId::Service(_)));
-    let check = Check { may_begin_with_results: held_by_service, ..Check::default() };
+    let check = Check::new(held_by_service);
     check.run(request.messages.iter().map(|message| &**message))
 }
 
-/// More calls than a round has as a rule.
-const LARGE: usize = 64;
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Check<'a> {
     faults: Vec<Fault>,
-    /// The calls of the last assistant message, and whether each has its result.
-    calls: Vec<Open<'a>>,
-    by_id: HashMap<&'a str, usize>,
+    /// The calls of the last assistant message that have an id of their own, as providers pair them
+    /// with results.
+    calls: Matcher<&'a str>,
+    /// The message of each, and the call.
+    asked: Vec<(usize, &'a ToolCall)>,
     /// Calls without an id that a result without one may be meant for.
     without_id: usize,
     may_begin_with_results: bool,
 }
 
-#[derive(Debug)]
-struct Open<'a> {
-    message: usize,
-    call: &'a ToolCall,
-    answered: bool,
-}
-
 impl<'a> Check<'a> {
+    fn new(may_begin_with_results: bool) -> Self {
+        Self {
+            faults: Vec::new(),
+            calls: Matcher::new(Vec::new(), Ids::Required),
+            asked: Vec::new(),
+            without_id: 0,
+            may_begin_with_results,
+        }
+    }
+
     fn run(
         mut self,
         messages: impl IntoIterator<Item = &'a Message>,
@@ -125,63 +127,60 @@ impl<'a> Check<'a> {
     }
 
     fn call(&mut self, message: usize, call: &'a ToolCall) {
-        let tool = || call.name.clone();
-        match call.id.as_deref() {
-            None | Some("") => {
-                self.without_id += 1;
-                self.faults.push(Fault::CallWithoutId { message, tool: tool() });
-                return;
-            }
-            Some(id) if self.by_id.contains_key(id) => {
-                let call_id = id.to_owned();
-                self.faults.push(Fault::RepeatedCallId { message, tool: tool(), call_id });
-                return;
-            }
-            Some(id) => self.by_id.insert(id, self.calls.len()),
-        };
-        self.calls.push(Open { message, call, answered: false });
+        let (id, tool) = (call.id.as_deref(), call.name.clone());
+        let candidate = Candidate::of_id(id);
+        if candidate.given_id.is_none() {
+            self.without_id += 1;
+            self.faults.push(Fault::CallWithoutId { message, tool });
+        } else if self.calls.has_id(id) {
+            let call_id = candidate.id.to_owned();
+            self.faults.push(Fault::RepeatedCallId { message, tool, call_id });
+        } else {
+            self.calls.push(candidate);
+            self.asked.push((message, call));
+        }
     }
 
     fn result(&mut self, message: usize, result: &'a ToolResult) {
-        let id = result.call_id.as_deref().unwrap_or_default();
-        if id.is_empty() && self.without_id > 0 {
-            self.without_id -= 1;
+        let target = Target::id(result.call_id.as_deref());
+        let Some(id) = target.id else {
+            match self.without_id.checked_sub(1) {
+                Some(fewer) => self.without_id = fewer,
+                None => {
+                    let call_id = result.call_id.clone();
+                    self.faults.push(Fault::Orphan { message, call_id });
+                }
+            }
             return;
-        }
-        let call = self.by_id.get(id).copied();
-        match call.and_then(|call| self.calls.get_mut(call)) {
-            Some(call) if !call.answered => call.answered = true,
-            Some(_) => {
+        };
+        match self.calls.answer(target) {
+            Answers::Call(_) => {}
+            Answers::Again => {
                 self.faults.push(Fault::AnsweredTwice { message, call_id: id.to_owned() });
             }
-            None if self.may_begin_with_results && !id.is_empty() => self.held_call(message, id),
-            None => {
-                self.faults.push(Fault::Orphan { message, call_id: result.call_id.clone() });
+            // The service holds the call: all that can be seen is a second result for it.
+            Answers::Nothing if self.may_begin_with_results => {
+                self.calls.push(Candidate::of_id(Some(id)).answered(true));
             }
-        }
-    }
-
-    /// The service holds the call: all that can be seen is a second result for it.
-    fn held_call(&mut self, message: usize, id: &'a str) {
-        const HELD: usize = usize::MAX;
-        if self.by_id.insert(id, HELD).is_some() {
-            self.faults.push(Fault::AnsweredTwice { message, call_id: id.to_owned() });
+            Answers::Nothing => {
+                let call_id = result.call_id.clone();
+                self.faults.push(Fault::Orphan { message, call_id });
+            }
         }
     }
 
     fn end_round(&mut self) {
-        self.may_begin_with_results = false;
-        for Open { message, call, .. } in self.calls.drain(..).filter(|open| !open.answered) {
-            let (tool, call_id) = (call.name.clone(), call.id.clone());
+        let calls = self.calls.calls().iter().zip(&self.asked);
+        for (_, (message, call)) in calls.filter(|(candidate, _)| !candidate.is_answered) {
+            let (message, tool, call_id) = (*message, call.name.clone(), call.id.clone());
             self.faults.push(Fault::Unanswered { message, tool, call_id });
         }
-        self.without_id = 0;
-        // Clearing a map costs its capacity: one large round must not slow down all after it.
-        if self.by_id.capacity() > LARGE {
-            self.by_id = HashMap::new();
-        } else {
-            self.by_id.clear();
+        if !self.calls.calls().is_empty() {
+            self.calls = Matcher::new(Vec::new(), Ids::Required);
+            self.asked.clear();
         }
+        self.without_id = 0;
+        self.may_begin_with_results = false;
     }
 }
 
