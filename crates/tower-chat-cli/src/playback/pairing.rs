@@ -1,31 +1,17 @@
 //! Which result answers which call of a round.
 
 use tower_chat::{ToolCall, ToolResult};
+use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 /// For each result, the position of the call it answers among the calls; `None` if it answers none.
-///
-/// A result that names a call of the round by its id answers the first of that id that has no
-/// answer yet. One that names none goes by position: to the first call without an answer, where one of
-/// the two has no id and a recorded name does not speak against it.
 pub(super) fn pair(calls: &[ToolCall], results: &[ToolResult]) -> Vec<Option<usize>> {
-    let mut is_answered = vec![false; calls.len()];
-    let mut answers = |result: &ToolResult| {
-        let names = |call: &ToolCall| has_text(&result.call_id) && result.call_id == call.id;
-        let is_named = calls.iter().any(names);
-        let fits = |call: &ToolCall| {
-            if is_named {
-                return names(call);
-            }
-            (!has_text(&call.id) || !has_text(&result.call_id))
-                && result.name.as_ref().is_none_or(|name| *name == call.name)
-        };
-        let free = calls.iter().zip(&is_answered).position(|(call, done)| !done && fits(call))?;
-        if let Some(done) = is_answered.get_mut(free) {
-            *done = true;
-        }
-        Some(free)
+    let candidate = |call| Candidate::new(call, None, call.id.as_deref().unwrap_or_default());
+    let mut calls = Matcher::new(calls.iter().map(candidate).collect(), Ids::MayBeMissing);
+    let answered = |result| match calls.answer(Target { position: None, ..Target::from(result) }) {
+        Answers::Call(call) => Some(call),
+        Answers::Again | Answers::Nothing => None,
     };
-    results.iter().map(&mut answers).collect()
+    results.iter().map(answered).collect()
 }
 
 /// Whether there is an id, and it is not empty.
