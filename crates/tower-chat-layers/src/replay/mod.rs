@@ -30,7 +30,6 @@ mod fold;
 mod freshness;
 pub mod import;
 mod interrupted;
-mod json;
 mod left_out;
 mod naming;
 mod order;

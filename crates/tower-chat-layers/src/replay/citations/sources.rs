@@ -1,11 +1,14 @@
 //! JSON arrays of numbered sources, read without changing a byte.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet, fmt};
 
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize, Deserializer as _,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Deserializer, Map, Value, value::RawValue};
 
 use super::Uncited;
-use crate::replay::json::Json;
 
 /// A source that a tool found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,64 +43,55 @@ pub(super) fn compact(
     cited: &BTreeSet<u64>,
     uncited: &Uncited,
 ) -> Option<String> {
-    let (mut items, mut kept) = (0, Vec::new());
-    let mut json = Json::of(text);
-    json.array(|json| {
-        let begin = json.offset();
-        let number = number_in(json, number_key)?;
-        items += 1;
-        if cited.contains(&number) {
-            kept.push(json.since(begin)?);
+    let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+    let mut kept = Vec::new();
+    for item in &items {
+        if cited.contains(&number_of(item.get(), number_key)?) {
+            kept.push(item.get());
         }
-        Some(())
-    })?;
-    json.end()?;
+    }
     match (cited.is_empty(), uncited) {
-        _ if kept.len() == items => None,
+        _ if kept.len() == items.len() => None,
         (true, Uncited::LeaveAlone) => None,
         (true, Uncited::Replace(sentence)) => (sentence != text).then(|| sentence.clone()),
-        (false, _) => Some(array_of(&kept)),
+        (false, _) => Some(format!("[{}]", kept.join(","))),
     }
-}
-
-fn array_of(items: &[&str]) -> String {
-    let commas = items.len().saturating_sub(1);
-    let length = items.iter().map(|item| item.len()).sum::<usize>() + commas;
-    let mut array = String::with_capacity("[]".len() + length);
-    array.push('[');
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            array.push(',');
-        }
-        array.push_str(item);
-    }
-    array.push(']');
-    array
 }
 
 /// The number of an item: a JSON integer from 0 on, under this key of an object. Of a key that
 /// comes twice the first one counts.
 pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
-    number_in(&mut Json::of(item), key)
+    let members = Members { key, first: None };
+    let mut json = Deserializer::from_str(item);
+    let value = json.deserialize_map(members).ok()?;
+    json.end().ok()?;
+    value?.get().parse().ok()
 }
 
-/// Goes over an item that has a number.
-fn number_in(json: &mut Json<'_>, key: &str) -> Option<u64> {
-    let mut number = None;
-    json.object(|name, value| {
-        if number.is_none() && is_text(name, key) {
-            number = Some(value);
+/// A member's name, copied only if it is written with escapes.
+#[derive(Deserialize)]
+struct Name<'j>(#[serde(borrow)] Cow<'j, str>);
+
+/// Finds the first value of a key.
+struct Members<'k, 'j> {
+    key: &'k str,
+    first: Option<&'j RawValue>,
+}
+
+impl<'j> Visitor<'j> for Members<'_, 'j> {
+    type Value = Option<&'j RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'j>>(mut self, mut members: A) -> Result<Self::Value, A::Error> {
+        while let Some((Name(name), value)) = members.next_entry()? {
+            if name == self.key && self.first.is_none() {
+                self.first = Some(value);
+            }
         }
-    })?;
-    number?.parse().ok()
-}
-
-/// Whether a JSON string holds this text.
-fn is_text(json: &str, text: &str) -> bool {
-    let inside = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
-    match inside {
-        Some(inside) if !inside.as_bytes().contains(&b'\\') => inside == text,
-        _ => serde_json::from_str::<String>(json).is_ok_and(|held| held == text),
+        Ok(self.first)
     }
 }
 
@@ -105,11 +99,25 @@ fn is_text(json: &str, text: &str) -> bool {
 pub(super) fn items(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
     // Where the text is cut, what was read before it counts all the same.
-    let _cut = Json::of(text).array(|json| {
-        items.push(json.value()?);
-        Some(())
-    });
+    let _cut = Deserializer::from_str(text).deserialize_seq(Items(&mut items));
     items
+}
+
+struct Items<'i, 'j>(&'i mut Vec<&'j str>);
+
+impl<'j> Visitor<'j> for Items<'_, 'j> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'j>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(item) = items.next_element::<&RawValue>()? {
+            self.0.push(item.get());
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
