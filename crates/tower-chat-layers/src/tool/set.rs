@@ -105,12 +105,7 @@ impl Tools {
     }
 
     fn index(&self, name: &str) -> Option<usize> {
-        /// Up to so many names are compared faster than one is hashed.
-        const FEW: usize = 8;
-        match self.0.definitions.len() {
-            ..=FEW => self.0.definitions.iter().position(|tool| tool.name == name),
-            _ => self.0.indexes.get(name).copied(),
-        }
+        self.0.indexes.get(name).copied()
     }
 
     fn put(mut self, definition: ToolDefinition, tool: Option<Arc<dyn Tool>>) -> Self {

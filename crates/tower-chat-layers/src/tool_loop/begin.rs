@@ -72,7 +72,7 @@ impl<S> Rounds<S> {
         let mut rounds = Self {
             service: ready,
             is_ready: true,
-            options: CallOptions::new(request.options, settings.options.clone()),
+            options: CallOptions::new(request.options),
             settings,
             context: Arc::new(RunContext {
                 run: run_id,

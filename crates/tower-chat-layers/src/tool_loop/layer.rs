@@ -60,7 +60,6 @@ impl ToolLoop {
                 max_failing_rounds: Some(3),
                 include_error_details: false,
                 assumes_persister_below: false,
-                options: Arc::default(),
             }),
         }
     }

@@ -1,6 +1,6 @@
 //! The options of each service call: the caller's, with the tools of the set declared.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
 
@@ -10,23 +10,17 @@ use crate::tool::Tools;
 pub(super) struct CallOptions {
     caller: Arc<ChatOptions>,
     declared: Option<Declared>,
-    cache: Arc<OptionsCache>,
 }
 
-/// What was made last, for the next run: copying definitions costs more than all else.
-#[derive(Default)]
-pub(super) struct OptionsCache(Mutex<Option<Declared>>);
-
-#[derive(Clone)]
+/// The caller's options with the tools of a set declared, for as long as the set stays the same.
 struct Declared {
-    caller: Arc<ChatOptions>,
     tools: Tools,
     options: Arc<ChatOptions>,
 }
 
 impl CallOptions {
-    pub(super) fn new(caller: Arc<ChatOptions>, cache: Arc<OptionsCache>) -> Self {
-        Self { caller, declared: None, cache }
+    pub(super) fn new(caller: Arc<ChatOptions>) -> Self {
+        Self { caller, declared: None }
     }
 
     /// The tools the caller declared.
@@ -48,8 +42,9 @@ impl CallOptions {
         if let Some(declared) = self.declared.as_ref().filter(is_current) {
             return declared.options.clone();
         }
-        let declared = self.cache.get(&self.caller, tools);
-        self.declared.insert(declared).options.clone()
+        let options = Arc::new(declare(&self.caller, tools));
+        self.declared = Some(Declared { tools: tools.clone(), options: options.clone() });
+        options
     }
 
     /// The caller's options with no tools at all.
@@ -80,24 +75,6 @@ impl CallOptions {
     }
 }
 
-impl OptionsCache {
-    fn get(&self, caller: &Arc<ChatOptions>, tools: &Tools) -> Declared {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(declared) = &*kept
-            && declared.tools.is_same(tools)
-            && declared.caller == *caller
-        {
-            return declared.clone();
-        }
-        let declared = Declared {
-            caller: caller.clone(),
-            tools: tools.clone(),
-            options: Arc::new(declare(caller, tools)),
-        };
-        kept.insert(declared).clone()
-    }
-}
-
 /// The caller's own declarations first, as far as the set has no tool of the name.
 fn declare(caller: &ChatOptions, tools: &Tools) -> ChatOptions {
     let mut options = caller.clone();
@@ -124,29 +101,17 @@ mod tests {
     fn the_set_wins_over_the_callers_declaration_of_a_name() {
         let mut caller = ChatOptions::default();
         caller.tools = vec![definition("a", "caller"), definition("b", "caller")];
-        let mut options = CallOptions::new(Arc::new(caller), Arc::default());
+        let mut options = CallOptions::new(Arc::new(caller));
         let tools = Tools::new().declare(definition("a", "set"));
         assert_eq!(names(&options.with_tools(&tools)), [("b", "caller"), ("a", "set")]);
     }
 
     #[test]
-    fn equal_options_and_the_same_set_share_what_was_made() {
-        let cache = Arc::new(OptionsCache::default());
-        let tools = Tools::new().declare(definition("a", "1"));
-        let made = || CallOptions::new(Arc::default(), cache.clone()).with_tools(&tools);
-        assert!(Arc::ptr_eq(&made(), &made()));
-        let mut changed = ChatOptions::default();
-        changed.temperature = Some(0.5);
-        let made_of_changed = CallOptions::new(Arc::new(changed), cache.clone()).with_tools(&tools);
-        assert_eq!(made_of_changed.temperature, Some(0.5));
-        assert_eq!(made().temperature, None);
-    }
-
-    #[test]
-    fn a_changed_set_is_declared_anew() {
-        let mut options = CallOptions::new(Arc::default(), Arc::default());
+    fn a_set_is_declared_once_and_a_changed_one_anew() {
+        let mut options = CallOptions::new(Arc::default());
         let tools = Tools::new().declare(definition("a", "1"));
         assert_eq!(names(&options.with_tools(&tools)), [("a", "1")]);
+        assert!(Arc::ptr_eq(&options.with_tools(&tools), &options.with_tools(&tools.clone())));
         let tools = tools.declare(definition("b", "2"));
         assert_eq!(names(&options.with_tools(&tools)), [("a", "1"), ("b", "2")]);
     }

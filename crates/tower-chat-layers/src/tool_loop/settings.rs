@@ -2,7 +2,6 @@
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use super::options::OptionsCache;
 use crate::{next_step::UnknownTools, tool::ToolSource};
 
 /// Everything the runs of a loop share.
@@ -18,5 +17,4 @@ pub(super) struct Settings {
     pub(super) include_error_details: bool,
     /// A persister stands below, where polling for readiness does not find it.
     pub(super) assumes_persister_below: bool,
-    pub(super) options: Arc<OptionsCache>,
 }
