@@ -42,10 +42,7 @@ mod write;
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tower_chat_core::{
@@ -93,8 +90,6 @@ struct Shared {
     is_background: bool,
     /// It was begun by a tool of another run.
     is_nested: bool,
-    persister_reported: AtomicBool,
-    persister_missed: AtomicBool,
     state: Mutex<State>,
     /// The last field, so that nothing else of the run has these messages when they are let go.
     _loaded: Loaded,
@@ -158,14 +153,20 @@ impl Run {
     /// [`MissingPersister::Fail`](crate::MissingPersister::Fail); otherwise it is logged, once a
     /// run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
-        if !self.persists_below() || self.0.persister_reported.load(Ordering::Acquire) {
+        if !self.persists_below() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        if state.is_persister_reported {
             return Ok(());
         }
         let missing = self.persister_missing();
         if self.fails_without_persister() {
             return Err(missing);
         }
-        if !self.0.persister_missed.swap(true, Ordering::AcqRel) {
+        let was_missed = std::mem::replace(&mut state.is_persister_missed, true);
+        drop(state);
+        if !was_missed {
             tracing::warn!(conversation = %self.key(), "{missing}");
         }
         Ok(())
@@ -182,7 +183,7 @@ impl Run {
 
     /// Notes that a persister below the tool loop is at work.
     pub(crate) fn report_persister(&self) {
-        self.0.persister_reported.store(true, Ordering::Release);
+        self.state().is_persister_reported = true;
     }
 
     pub(crate) fn clock(&self) -> Clock {

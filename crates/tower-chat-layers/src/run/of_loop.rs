@@ -2,10 +2,7 @@
 
 use std::{
     future::Future,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Mutex as BeginMutex;
@@ -23,11 +20,17 @@ pub(crate) struct RunOfLoop(Arc<Slot>);
 
 #[derive(Default)]
 struct Slot {
-    run: OnceLock<Run>,
-    is_answered: AtomicBool,
     /// One service call at a time begins the run, where a layer makes two at once.
     begin: BeginMutex<()>,
-    tools: Mutex<Tools>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    run: Option<Run>,
+    /// The run was complete before this request.
+    is_answered: bool,
+    tools: Tools,
 }
 
 /// What the persister does with a service call of a run that it had to begin.
@@ -40,27 +43,27 @@ pub(crate) enum Begun {
 impl RunOfLoop {
     /// Names the tools of the next service call.
     pub(crate) fn use_tools(&self, tools: &Tools) {
-        *self.0.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools.clone();
-        if let Some(run) = self.0.run.get() {
+        let mut state = self.state();
+        state.tools = tools.clone();
+        if let Some(run) = &state.run {
             run.use_tools(tools);
         }
     }
 
     /// The run, once a persister has begun it.
-    pub(crate) fn run(&self) -> Option<&Run> {
-        self.0.run.get()
+    pub(crate) fn run(&self) -> Option<Run> {
+        self.state().run.clone()
     }
 
     /// Whether the run was complete before this request, so that its stored answer is the last.
     pub(crate) fn is_answered(&self) -> bool {
-        self.0.is_answered.load(Ordering::Acquire)
+        self.state().is_answered
     }
 
     /// The run, if it is the one of this conversation: a layer may send other requests with the
     /// extensions of this one.
     pub(crate) fn run_of(&self, conversation: &Conversation) -> Option<Run> {
-        let run = self.run()?;
-        (run.0.conversation == *conversation).then(|| run.clone())
+        self.run().filter(|run| run.0.conversation == *conversation)
     }
 
     /// The run, or the one that `begin` makes. Nothing is kept of one that could not be begun.
@@ -70,16 +73,21 @@ impl RunOfLoop {
     ) -> Result<Begun, PersistenceError> {
         let _one_at_a_time = self.0.begin.lock().await;
         if let Some(run) = self.run() {
-            return Ok(Begun::Run(run.clone()));
+            return Ok(Begun::Run(run));
         }
         let begun = begin.await?;
+        let mut state = self.state();
         match &begun {
             Begun::Run(run) => {
-                run.use_tools(&self.0.tools.lock().unwrap_or_else(PoisonError::into_inner));
-                let _is_the_only_one = self.0.run.set(run.clone());
+                run.use_tools(&state.tools);
+                state.run = Some(run.clone());
             }
-            Begun::Answered(_) => self.0.is_answered.store(true, Ordering::Release),
+            Begun::Answered(_) => state.is_answered = true,
         }
         Ok(begun)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! Per-service-call mode: each answered call is appended with what was new in it.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use tower_chat_core::{
     Message, Role,
@@ -176,10 +176,10 @@ impl Run {
     /// Submits messages that no service call will carry. Nothing where the persister was missed,
     /// since then nobody has stored the calls.
     pub(super) fn submit_messages(&self, messages: Vec<Arc<Message>>) {
-        if self.0.persister_missed.load(Ordering::Acquire) {
+        let mut state = self.state();
+        if state.is_persister_missed {
             return;
         }
-        let mut state = self.state();
         let messages = self.number(state.conversation.taken, messages);
         if messages.is_empty() {
             return;

@@ -33,6 +33,10 @@ pub(super) struct State {
     pub(super) unsettled: Vec<Write>,
     /// What is submitted of the run says that it is complete.
     pub(super) is_end_stored: bool,
+    /// A persister below the tool loop is at work.
+    pub(super) is_persister_reported: bool,
+    /// A service call was made, and no persister below the tool loop had reported.
+    pub(super) is_persister_missed: bool,
     pub(super) of_mode: ModeState,
 }
 

@@ -1,6 +1,6 @@
 //! How a run that is stored as it goes ends where it stands.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use tower_chat_core::{Message, store::author::Slot};
 
@@ -23,11 +23,11 @@ impl Run {
         unsent: Vec<Arc<Message>>,
         answer: Vec<Arc<Message>>,
     ) -> Result<(), PersistenceError> {
-        if self.0.persister_missed.load(Ordering::Acquire) {
-            return Ok(());
-        }
         let mut submission = {
             let mut state = self.state();
+            if state.is_persister_missed {
+                return Ok(());
+            }
             // Its text is among the messages.
             state.of_mode.forget_partial_text();
             let mut messages = self.not_stored_of(&state, unsent);

@@ -204,7 +204,7 @@ fn source_numbers(
 ) -> SourceNumbers {
     SourceNumbers::from(move || {
         let begun_below = || run_of_loop.as_ref().and_then(RunOfLoop::run);
-        match run.as_ref().or_else(begun_below) {
+        match run.clone().or_else(begun_below) {
             Some(run) => run.next_source_number(&messages),
             None => Citations::default().next_number(&messages),
         }

@@ -235,8 +235,8 @@ impl<S> Rounds<S> {
     pub(super) fn find_run(&mut self) {
         let Some(run) = self.run_of_loop.as_ref().and_then(RunOfLoop::run) else { return };
         if self.run.is_none() {
-            self.run = Some(run.clone());
             self.clock = run.clock();
+            self.run = Some(run);
             self.transcript.keep_below();
         }
     }

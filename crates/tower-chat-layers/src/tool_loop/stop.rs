@@ -52,7 +52,7 @@ impl CallUnderWay {
     /// Whether the call has its answer, stored or on the way into the store. It is not dropped any
     /// more then: nothing else would report a failure of that write.
     pub(super) fn is_answered(&self) -> bool {
-        let run = self.run.as_ref().or_else(|| self.run_of_loop.as_ref()?.run());
+        let run = self.run.clone().or_else(|| self.run_of_loop.as_ref()?.run());
         run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.has_answer(ordinal))
     }
 }

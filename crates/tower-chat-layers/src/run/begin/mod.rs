@@ -9,7 +9,7 @@ mod resume;
 mod settings;
 mod stored_answer;
 
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, Mutex};
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationId, Message, MessageId, Messages,
@@ -105,8 +105,6 @@ impl Run {
             mode,
             policy: settings.policy.clone(),
             store: settings.store.clone(),
-            persister_reported: AtomicBool::new(false),
-            persister_missed: AtomicBool::new(false),
             clock: settings.clock.clone(),
             is_alone: caller == Caller::ServiceCall,
             is_background,
@@ -313,6 +311,8 @@ impl Beginning<'_> {
             unsaved: unsaved.iter().map(|write| write.messages().len()).sum(),
             unsettled: Vec::new(),
             is_end_stored: false,
+            is_persister_reported: false,
+            is_persister_missed: false,
             of_mode: self.state_of_mode(opened, &history, &own, (taken, visible), prior_rows),
             conversation: LoadedConversation {
                 pruned: history.head.pruned,
