@@ -5,10 +5,7 @@ mod stored;
 use std::{
     collections::BTreeMap,
     ops::Bound,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -44,17 +41,18 @@ pub struct MemoryStore(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     handle: StoreHandle,
-    closed: AtomicBool,
-    conversations: Mutex<BTreeMap<ConversationKey, Stored>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_closed: bool,
+    conversations: BTreeMap<ConversationKey, Stored>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self {
-            handle: StoreHandle::exclusive(),
-            closed: AtomicBool::default(),
-            conversations: Mutex::default(),
-        }
+        Self { handle: StoreHandle::exclusive(), state: Mutex::default() }
     }
 }
 
@@ -64,21 +62,24 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn conversations(&self) -> MutexGuard<'_, BTreeMap<ConversationKey, Stored>> {
-        self.0.conversations.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, if the store is open.
+    fn open_state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        let state = self.state();
+        if state.is_closed { Err(StoreError::Closed) } else { Ok(state) }
     }
 
     fn store(&self, write: &Write) -> Result<Revision, StoreError> {
-        if self.0.closed.load(Ordering::Acquire) {
-            return Err(StoreError::Closed);
-        }
-        let mut conversations = self.conversations();
-        if let Some(stored) = conversations.get_mut(write.key()) {
+        let mut state = self.open_state()?;
+        if let Some(stored) = state.conversations.get_mut(write.key()) {
             return stored.store(write);
         }
         let mut stored = Stored::new();
         let revision = stored.store(write)?;
-        conversations.insert(write.key().clone(), stored);
+        state.conversations.insert(write.key().clone(), stored);
         Ok(revision)
     }
 }
@@ -90,20 +91,21 @@ impl HistoryStore for MemoryStore {
     }
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
-        let conversations = self.conversations();
-        let head = conversations.get(key).map(|stored| {
+        let state = self.state();
+        let head = state.conversations.get(key).map(|stored| {
             stored.history.head.clone().with_pending_approvals(stored.pending_approvals())
         });
         Ok(head.unwrap_or_else(|| Head::new(Revision::ABSENT)))
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        let conversations = self.conversations();
-        Ok(conversations.get(key).map_or_else(History::empty, |stored| stored.history.clone()))
+        let state = self.state();
+        let stored = state.conversations.get(key);
+        Ok(stored.map_or_else(History::empty, |stored| stored.history.clone()))
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        Ok(self.conversations().get(key).and_then(Stored::open_run_content))
+        Ok(self.state().conversations.get(key).and_then(Stored::open_run_content))
     }
 
     async fn open_runs(
@@ -112,8 +114,8 @@ impl HistoryStore for MemoryStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        let conversations = self.conversations();
-        let open = of_scope(&conversations, scope, after)
+        let state = self.state();
+        let open = of_scope(&state.conversations, scope, after)
             .filter_map(|(key, stored)| Some((key.clone(), stored.open_run()?.clone())));
         Ok(open.take(limit).collect())
     }
@@ -123,10 +125,7 @@ impl HistoryStore for MemoryStore {
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
-        if self.0.closed.load(Ordering::Acquire) {
-            return Err(StoreError::Closed);
-        }
-        let mut conversations = self.conversations();
+        let conversations = &mut self.open_state()?.conversations;
         if conversations.contains_key(to) {
             return Err(StoreError::Exists { key: to.clone() });
         }
@@ -140,14 +139,11 @@ impl HistoryStore for MemoryStore {
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
-        if self.0.closed.load(Ordering::Acquire) {
-            return Err(StoreError::Closed);
-        }
-        Ok(Slot::unbounded())
+        self.open_state().map(|_| Slot::unbounded())
     }
 
     fn try_reserve(&self) -> Option<Slot> {
-        (!self.0.closed.load(Ordering::Acquire)).then(Slot::unbounded)
+        self.open_state().is_ok().then(Slot::unbounded)
     }
 
     fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
@@ -163,17 +159,14 @@ impl HistoryStore for MemoryStore {
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.0.handle.at_rest(key)?;
-        if self.0.closed.load(Ordering::Acquire) {
-            return Err(StoreError::Closed);
-        }
-        match self.conversations().get_mut(key) {
+        match self.open_state()?.conversations.get_mut(key) {
             Some(stored) => stored.prune(key, keep),
             None => Ok(Pruned::default()),
         }
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        Ok(self.conversations().remove(key).is_some())
+        Ok(self.state().conversations.remove(key).is_some())
     }
 
     async fn list(
@@ -182,8 +175,9 @@ impl HistoryStore for MemoryStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError> {
-        let conversations = self.conversations();
-        let seen = of_scope(&conversations, scope, after).filter(|(_, stored)| stored.is_visible());
+        let state = self.state();
+        let seen =
+            of_scope(&state.conversations, scope, after).filter(|(_, stored)| stored.is_visible());
         Ok(seen.take(limit).map(|(key, _)| key.clone()).collect())
     }
 
@@ -192,8 +186,8 @@ impl HistoryStore for MemoryStore {
         if query.asks_for_nothing() {
             return Ok(invocations);
         }
-        let conversations = self.conversations();
-        let rows = asked_for(&conversations, query).take(query.limit.unwrap_or(usize::MAX));
+        let state = self.state();
+        let rows = asked_for(&state.conversations, query).take(query.limit.unwrap_or(usize::MAX));
         for (key, stored, record) in rows {
             match record.resolve(|sequence| stored.message(sequence)) {
                 Ok(invocation) => invocations.found.push((key.clone(), invocation)),
@@ -213,9 +207,9 @@ impl HistoryStore for MemoryStore {
     }
 
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        let conversations = self.conversations();
+        let state = self.state();
         let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
-        for (_, _, record) in asked_for(&conversations, query) {
+        for (_, _, record) in asked_for(&state.conversations, query) {
             let tool = totals.entry(&record.name).or_insert_with(|| ToolTotals::new(&record.name));
             tool.count(record.status, record.started_at, record.finished_at);
         }
@@ -227,7 +221,7 @@ impl HistoryStore for MemoryStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        self.0.closed.store(true, Ordering::Release);
+        self.state().is_closed = true;
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct Stored {
     /// What readers see; its head has the revision with everything that is staged.
     pub(super) history: History,
-    tools: BTreeMap<SequencePosition, Row>,
+    tools: BTreeMap<SequencePosition, ToolRecord>,
     /// The calls among `tools` that wait for approval.
     pending_approvals: BTreeSet<SequencePosition>,
     open: Option<Open>,
@@ -34,25 +34,7 @@ pub(super) struct Stored {
 struct Open {
     run: OpenRun,
     messages: Vec<Arc<Message>>,
-    tools: BTreeMap<SequencePosition, Row>,
-}
-
-/// A row of the record, in the write that brought it: to copy it would cost as much as all else
-/// that is done with it.
-#[derive(Debug, Clone)]
-struct Row {
-    write: Write,
-    index: usize,
-}
-
-impl Row {
-    fn all_of(write: &Write) -> impl Iterator<Item = Self> {
-        (0..write.tools().len()).map(|index| Self { write: write.clone(), index })
-    }
-
-    fn record(&self) -> Option<&ToolRecord> {
-        self.write.tools().get(self.index)
-    }
+    tools: BTreeMap<SequencePosition, ToolRecord>,
 }
 
 impl Stored {
@@ -94,7 +76,7 @@ impl Stored {
                 pruning.see_message(sequence, id.run);
             }
         }
-        self.tools.values().filter_map(Row::record).for_each(|row| pruning.see_record(row));
+        self.tools.values().for_each(|row| pruning.see_record(row));
         let cut = pruning.cut()?;
         if cut.last_sequence == 0 {
             return Ok(cut.pruned);
@@ -146,7 +128,7 @@ impl Stored {
             Some(staged) => self.stage(write, staged),
             None => {
                 self.history.apply(write);
-                self.put_tools(Row::all_of(write));
+                self.put_tools(write.tools().iter().cloned());
             }
         }
         Ok(write.result())
@@ -183,7 +165,7 @@ impl Stored {
     }
 
     fn admits(&self, claim: &Claim) -> bool {
-        match self.tools.get(&claim.call).and_then(Row::record) {
+        match self.tools.get(&claim.call) {
             Some(row) => {
                 row.status == ToolStatus::PendingApproval && row.started_at == claim.started_at
             }
@@ -205,15 +187,11 @@ impl Stored {
         }
         open.messages.extend(write.messages().iter().cloned());
         let mut seen = Vec::new();
-        for row in Row::all_of(write) {
-            let Some(call) = row.record().map(|record| record.call) else { continue };
-            if !held.contains(&call.sequence) {
-                continue;
-            }
-            if call.sequence <= visible {
-                seen.push(row);
+        for row in write.tools().iter().filter(|row| held.contains(&row.call.sequence)) {
+            if row.call.sequence <= visible {
+                seen.push(row.clone());
             } else {
-                open.tools.insert(call, row);
+                open.tools.insert(row.call, row.clone());
             }
         }
         self.put_tools(seen);
@@ -237,20 +215,15 @@ impl Stored {
         }
     }
 
-    fn put_tools(&mut self, rows: impl IntoIterator<Item = Row>) {
+    fn put_tools(&mut self, rows: impl IntoIterator<Item = ToolRecord>) {
         let held = self.numbers_to(self.last_visible());
-        for row in rows {
-            let Some(record) = row.record() else { continue };
-            let (call, status) = (record.call, record.status);
-            if !held.contains(&call.sequence) {
-                continue;
-            }
-            if status == ToolStatus::PendingApproval {
-                self.pending_approvals.insert(call);
+        for row in rows.into_iter().filter(|row| held.contains(&row.call.sequence)) {
+            if row.status == ToolStatus::PendingApproval {
+                self.pending_approvals.insert(row.call);
             } else {
-                self.pending_approvals.remove(&call);
+                self.pending_approvals.remove(&row.call);
             }
-            self.tools.insert(call, row);
+            self.tools.insert(row.call, row);
         }
     }
 
@@ -269,7 +242,7 @@ impl Stored {
             self.history.head.clone(),
             open.run.clone(),
             open.messages.clone(),
-            open.tools.values().filter_map(Row::record).cloned().collect(),
+            open.tools.values().cloned().collect(),
         ))
     }
 
@@ -313,9 +286,6 @@ pub(super) fn asked_for<'a>(
     conversations
         .range(first..)
         .take_while(move |(key, _)| key.scope() == query.scope && is_asked_for(key))
-        .flat_map(|(key, stored)| {
-            let records = stored.tools.values().filter_map(Row::record);
-            records.map(move |record| (key, stored, record))
-        })
+        .flat_map(|(key, stored)| stored.tools.values().map(move |record| (key, stored, record)))
         .filter(|(_, _, record)| query.fits(record))
 }
