@@ -6,10 +6,8 @@
 //! that is little.
 
 use std::{
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -59,18 +57,18 @@ pub(crate) struct Checkpoints {
     file: StoreFile,
     /// At how many pages of a log that was begun anew something is to be done first.
     first_due: u32,
-    /// How many pages the log has since the last commit.
-    log: AtomicU32,
-    /// The same, until it is taken.
-    written: AtomicU32,
-    /// At how many something is to be done.
-    due: AtomicU32,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// How many pages the log has since the last commit.
+    log: u32,
+    /// The same, until it is taken.
+    written: u32,
+    /// At how many something is to be done.
+    due: u32,
     /// How many pages of the log are known to be carried over.
     carried: u32,
     /// The thread is asked to carry over.
@@ -96,9 +94,8 @@ impl Checkpoints {
             Durability::Full => STEP,
             Durability::Normal => LIMIT,
         };
-        let (log, due) = (AtomicU32::new(0), AtomicU32::new(first_due));
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { file, first_due, log, written: AtomicU32::new(0), due, state, changed }
+        let state = Mutex::new(State { due: first_due, ..State::default() });
+        Self { file, first_due, state, changed: Condvar::new() }
     }
 
     /// Follows the commits of a connection, instead of SQLite's own checkpoints in them.
@@ -112,14 +109,13 @@ impl Checkpoints {
 
     /// After a commit, on its connection: sees to it that the log does not grow without end.
     pub(crate) fn committed(&self, connection: &Connection) {
-        let log = self.log.load(Ordering::Relaxed);
-        if log < self.due.load(Ordering::Relaxed) {
+        let mut state = self.state();
+        let log = state.log;
+        if log < state.due {
             return;
         }
         let due = log.saturating_add(STEP);
-        let due = if log < LIMIT { due.min(LIMIT) } else { due };
-        self.due.store(due, Ordering::Relaxed);
-        let mut state = self.state();
+        state.due = if log < LIMIT { due.min(LIMIT) } else { due };
         if log < LIMIT || (log.saturating_sub(state.carried) > AT_ONCE && !state.is_behind) {
             state.is_wanted = true;
             return self.changed.notify_all();
@@ -215,7 +211,7 @@ impl Checkpoints {
 
     /// How many pages the log has since the last commit, if that wrote any since this was last asked.
     pub(crate) fn take_written(&self) -> Option<u32> {
-        Some(self.written.swap(0, Ordering::Relaxed)).filter(|pages| *pages > 0)
+        Some(mem::take(&mut self.state().written)).filter(|pages| *pages > 0)
     }
 
     /// Asks the thread to carry over.
@@ -259,11 +255,12 @@ impl Checkpoints {
     }
 
     fn grew_to(&self, pages: u32) {
-        self.written.store(pages, Ordering::Relaxed);
-        if pages < self.log.swap(pages, Ordering::Relaxed) {
+        let mut state = self.state();
+        state.written = pages;
+        if pages < mem::replace(&mut state.log, pages) {
             // It was begun anew.
-            self.state().carried = 0;
-            self.due.store(self.first_due, Ordering::Relaxed);
+            state.carried = 0;
+            state.due = self.first_due;
         }
     }
 
@@ -278,12 +275,14 @@ impl Checkpoints {
         };
         for _ in 0..PASSES {
             let reached = carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
-            let log = self.log.load(Ordering::Relaxed);
+            let mut state = self.state();
+            let log = state.log;
             if log < reached.log {
                 // It was begun anew meanwhile.
                 return Ok(());
             }
-            self.state().carried = reached.carried;
+            state.carried = reached.carried;
+            drop(state);
             let is_in_the_way = reached.carried < reached.log;
             if is_in_the_way || log - reached.carried <= AT_ONCE {
                 return Ok(());
