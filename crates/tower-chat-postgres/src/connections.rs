@@ -4,10 +4,9 @@ use std::{future::Future, time::Duration};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use futures_util::future::join_all;
-use tokio::time::Instant;
 use tokio_postgres::{Config, Row, types::ToSql};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use tower_chat_core::store::StoreError;
+use tower_chat_core::store::{StoreError, author::Retry};
 
 use crate::{failure::Failure, statements::Statements};
 
@@ -24,7 +23,7 @@ pub(crate) struct Connections {
     /// How long the server may take over a statement.
     statement_timeout: Duration,
     /// How long to go on when the server cannot be reached.
-    patience: Duration,
+    retry: Retry,
 }
 
 /// One question to the server.
@@ -33,9 +32,6 @@ pub(crate) struct Question<'a> {
     pub(crate) sql: &'a str,
     pub(crate) values: Values<'a>,
 }
-
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How much longer than the server may take its answer may be under way.
 const WAY: Duration = Duration::from_secs(5);
@@ -64,7 +60,7 @@ impl Connections {
             statements,
             names_scope: false,
             statement_timeout: settings.statement_timeout,
-            patience: settings.patience,
+            retry: Retry::new(settings.patience),
         })
     }
 
@@ -104,32 +100,19 @@ impl Connections {
         self.persist(action, is_repeatable, || self.execute_once(question)).await
     }
 
-    /// Tries again, with growing pauses, while the server cannot be reached. Patience begins with the
-    /// first failure, so what went unanswered for long is tried again too.
+    /// Repeats an attempt while the server cannot be reached.
     pub(crate) async fn persist<Answer, Attempt>(
         &self,
         action: &'static str,
         is_repeatable: bool,
-        mut attempt: impl FnMut() -> Attempt,
+        attempt: impl FnMut() -> Attempt,
     ) -> Result<Answer, StoreError>
     where
         Attempt: Future<Output = Result<Answer, Failure>>,
     {
-        let mut first_failure = None;
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let failure = match attempt().await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            let waited = first_failure.get_or_insert_with(Instant::now).elapsed();
-            let is_over = waited.saturating_add(pause) > self.patience;
-            if is_over || !failure.may_repeat(is_repeatable) {
-                return Err(failure.store_error(action, is_repeatable));
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        let outcome =
+            self.retry.run(attempt, |failure: &Failure| failure.may_repeat(is_repeatable)).await;
+        outcome.map_err(|failure| failure.store_error(action, is_repeatable))
     }
 
     async fn read_once<const COUNT: usize>(

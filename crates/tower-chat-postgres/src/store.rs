@@ -3,17 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, oneshot},
-};
 use tokio_postgres::Config;
 use tower_chat_core::{
     ConversationKey,
     store::{
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
         StoreError, StoreHandle, ToolTotals,
-        author::{AppendError, KeyedQueue, OpenRunContent, QueueGuard, Slot, Ticket, Write},
+        author::{OpenRunContent, Slot, TaskQueue, Ticket, Write},
     },
 };
 
@@ -42,9 +38,7 @@ pub struct PostgresStore(Arc<Shared>);
 struct Shared {
     handle: StoreHandle,
     connections: Arc<Connections>,
-    queue: KeyedQueue,
-    slots: Arc<Semaphore>,
-    runtime: Handle,
+    tasks: TaskQueue,
 }
 
 impl PostgresStore {
@@ -81,44 +75,8 @@ impl PostgresStore {
         Ok(Self(Arc::new(Shared {
             handle: StoreHandle::new(),
             connections: Arc::new(connections),
-            queue: KeyedQueue::default(),
-            slots: Arc::new(Semaphore::new(options.queue_capacity)),
-            runtime: Handle::current(),
+            tasks: TaskQueue::new(options.queue_capacity),
         })))
-    }
-
-    async fn settle(&self, key: Option<&ConversationKey>) {
-        self.0.queue.settle(key).await;
-    }
-
-    /// Changes these conversations after the writes queued before it, whether or not the caller still
-    /// waits for the outcome.
-    async fn change<T, Change>(
-        &self,
-        keys: Vec<ConversationKey>,
-        change: impl FnOnce(Arc<Connections>) -> Change + Send + 'static,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        Change: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        let slot = self.reserve().await?;
-        let mut guard = self.0.queue.enqueue(keys).ok_or(StoreError::Closed)?;
-        let connections = self.0.connections.clone();
-        let (reply, outcome) = oneshot::channel();
-        self.0.runtime.spawn(async move {
-            guard.wait().await;
-            // The caller dropped its future before the change began, so nothing is changed.
-            if reply.is_closed() {
-                return;
-            }
-            let outcome = change(connections).await;
-            drop(slot);
-            // The caller may have dropped its future.
-            drop(reply.send(outcome));
-            drop(guard);
-        });
-        outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 
@@ -129,17 +87,17 @@ impl HistoryStore for PostgresStore {
     }
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
-        self.settle(Some(key)).await;
+        self.0.tasks.settle(Some(key)).await;
         read::head(&self.0.connections, key).await
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        self.settle(Some(key)).await;
+        self.0.tasks.settle(Some(key)).await;
         read::history(&self.0.connections, key).await
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.settle(Some(key)).await;
+        self.0.tasks.settle(Some(key)).await;
         read::open_run(&self.0.connections, key).await
     }
 
@@ -149,28 +107,24 @@ impl HistoryStore for PostgresStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        self.settle(None).await;
+        self.0.tasks.settle(None).await;
         list::open_runs(&self.0.connections, scope, after, limit).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
-        let permit = self.0.slots.clone().acquire_owned().await;
-        permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
+        self.0.tasks.reserve().await
     }
 
     fn try_reserve(&self) -> Option<Slot> {
-        self.0.slots.clone().try_acquire_owned().ok().map(Slot::guarded)
+        self.0.tasks.try_reserve()
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
-        let keys = writes.iter().map(|write| write.key().clone()).collect();
-        let Some(guard) = self.0.queue.enqueue(keys) else {
-            return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
-        };
         let connections = self.0.connections.clone();
-        let (reply, outcome) = oneshot::channel();
-        self.0.runtime.spawn(submit(connections, guard, slot, writes, reply));
-        Ticket::waiting(outcome)
+        self.0.tasks.append(slot, writes, move |write| {
+            let connections = connections.clone();
+            async move { append::append(&connections, &write).await }
+        })
     }
 
     async fn fork(
@@ -178,26 +132,25 @@ impl HistoryStore for PostgresStore {
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
-        let keys = vec![from.clone(), to.clone()];
+        let connections = self.0.connections.clone();
         let (from, to) = (from.clone(), to.clone());
-        let fork =
-            async move |connections: Arc<Connections>| fork::fork(&connections, &from, &to).await;
-        self.change(keys, fork).await
+        let keys = vec![from.clone(), to.clone()];
+        let fork = async move { fork::fork(&connections, &from, &to).await };
+        self.0.tasks.change(keys, fork).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.0.handle.at_rest(key)?;
-        let pruned = key.clone();
-        let prune = async move |connections: Arc<Connections>| {
-            prune::prune(&connections, &pruned, keep).await
-        };
-        self.change(vec![key.clone()], prune).await
+        let (connections, pruned) = (self.0.connections.clone(), key.clone());
+        let prune = async move { prune::prune(&connections, &pruned, keep).await };
+        self.0.tasks.change(vec![key.clone()], prune).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         let stored = StoredKey::new(key);
-        let delete = async move |connections: Arc<Connections>| delete(&connections, &stored).await;
-        self.change(vec![key.clone()], delete).await
+        let connections = self.0.connections.clone();
+        let delete = async move { delete(&connections, &stored).await };
+        self.0.tasks.change(vec![key.clone()], delete).await
     }
 
     async fn list(
@@ -206,7 +159,7 @@ impl HistoryStore for PostgresStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.settle(None).await;
+        self.0.tasks.settle(None).await;
         list::conversations(&self.0.connections, scope, after, limit).await
     }
 
@@ -214,7 +167,7 @@ impl HistoryStore for PostgresStore {
         if query.asks_for_nothing() {
             return Ok(Invocations::default());
         }
-        self.settle(invocations::conversation(query).as_ref()).await;
+        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
         invocations::invocations(&self.0.connections, query).await
     }
 
@@ -222,45 +175,19 @@ impl HistoryStore for PostgresStore {
         if query.sequences.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
-        self.settle(invocations::conversation(query).as_ref()).await;
+        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
         invocations::tool_totals(&self.0.connections, query).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
-        self.settle(None).await;
+        self.0.tasks.settle(None).await;
         Ok(())
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        self.0.slots.close();
-        self.0.queue.close();
-        self.settle(None).await;
+        self.0.tasks.close().await;
         Ok(())
     }
-}
-
-/// Stores the writes of a submission, in their order, up to the first that fails.
-async fn submit(
-    connections: Arc<Connections>,
-    mut guard: QueueGuard,
-    slot: Slot,
-    writes: Vec<Write>,
-    reply: oneshot::Sender<Result<Revision, AppendError>>,
-) {
-    guard.wait().await;
-    let mut outcome = Ok(Revision::ABSENT);
-    for (completed, write) in writes.iter().enumerate() {
-        let stored = append::append(&connections, write).await;
-        outcome = stored.map_err(|source| AppendError { completed, source });
-        if outcome.is_err() {
-            break;
-        }
-    }
-    drop(slot);
-    // The caller may have dropped its ticket.
-    drop(reply.send(outcome));
-    // Released last, so that a caller that waits for this guard in `settle` finds the ticket resolved.
-    drop(guard);
 }
 
 /// Deletes a conversation; says whether there was one. It is not sent again where it may have been

@@ -12,8 +12,8 @@ use futures_util::future::{Either, select};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection,
 };
-use tokio::{sync::Mutex, time::Instant};
-use tower_chat_core::store::StoreError;
+use tokio::sync::Mutex;
+use tower_chat_core::store::{StoreError, author::Retry};
 
 use crate::{
     Durability, RedisOptions,
@@ -31,7 +31,7 @@ pub(crate) struct Connections {
     next: AtomicUsize,
     response_timeout: Duration,
     /// How long to go on after the server could not be reached.
-    patience: Duration,
+    retry: Retry,
     durability: Durability,
 }
 
@@ -76,8 +76,6 @@ impl Link {
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much longer than replicas are waited for an answer may be under way.
@@ -97,7 +95,7 @@ impl Connections {
             groups: (0..size).map(|_| Group::new()).collect(),
             next: AtomicUsize::new(0),
             response_timeout: options.response_timeout,
-            patience: options.patience,
+            retry: Retry::new(options.patience),
             durability: options.durability,
         }
     }
@@ -135,9 +133,9 @@ impl Connections {
         self.persist(action, is_repeatable, |index| self.call(index, call, self.waits())).await
     }
 
-    /// Tries again, with growing pauses, while the server cannot be reached. All attempts use one connection,
-    /// so that a connection that is given up is followed by a new one. Where that leads to a replica
-    /// too, so will the next.
+    /// Repeats an attempt while the server cannot be reached. All attempts use one connection, so that
+    /// a connection that is given up is followed by a new one. Where that leads to a replica too, so
+    /// will the next.
     async fn persist<Attempt>(
         &self,
         action: &'static str,
@@ -148,24 +146,15 @@ impl Connections {
         Attempt: Future<Output = Result<Value, Failure>>,
     {
         let index = self.next_index();
-        let mut first_failure = None;
-        let mut pause = FIRST_PAUSE;
         let mut met_replica = false;
-        loop {
-            let failure = match attempt(index).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            let since = first_failure.get_or_insert_with(Instant::now).elapsed();
+        let may_repeat = |failure: &Failure| {
             let is_replica = failure.meaning == Meaning::ReadOnly;
-            let is_over = since + pause > self.patience || (is_replica && met_replica);
-            if is_over || !failure.may_repeat(is_repeatable) {
-                return Err(failure.store_error(action, is_repeatable));
-            }
+            let meets_it_again = is_replica && met_replica;
             met_replica |= is_replica;
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+            !meets_it_again && failure.may_repeat(is_repeatable)
+        };
+        let outcome = self.retry.run(|| attempt(index), may_repeat).await;
+        outcome.map_err(|failure| failure.store_error(action, is_repeatable))
     }
 
     /// Uses a script once, with its code where the server does not know it.

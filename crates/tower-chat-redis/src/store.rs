@@ -4,16 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redis::{Client, cmd};
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, oneshot},
-};
 use tower_chat_core::{
     ConversationKey,
     store::{
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
         StoreError, StoreHandle, ToolTotals,
-        author::{AppendError, KeyedQueue, OpenRunContent, QueueGuard, Slot, Ticket, Write},
+        author::{OpenRunContent, Slot, TaskQueue, Ticket, Write},
     },
 };
 
@@ -45,9 +41,7 @@ pub struct RedisStore(Arc<Shared>);
 struct Shared {
     handle: StoreHandle,
     settings: Arc<Settings>,
-    queue: KeyedQueue,
-    slots: Arc<Semaphore>,
-    runtime: Handle,
+    tasks: TaskQueue,
 }
 
 impl RedisStore {
@@ -119,44 +113,8 @@ impl RedisStore {
                 names: Names::new(&options.prefix),
                 time_to_live: options.time_to_live,
             }),
-            queue: KeyedQueue::default(),
-            slots: Arc::new(Semaphore::new(options.queue_capacity)),
-            runtime: Handle::current(),
+            tasks: TaskQueue::new(options.queue_capacity),
         })))
-    }
-
-    async fn settle(&self, key: Option<&ConversationKey>) {
-        self.0.queue.settle(key).await;
-    }
-
-    /// Changes these conversations after the writes queued before it, whether or not the caller still
-    /// waits for the outcome.
-    async fn change<T, Change>(
-        &self,
-        keys: Vec<ConversationKey>,
-        change: impl FnOnce(Arc<Settings>) -> Change + Send + 'static,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        Change: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        let slot = self.reserve().await?;
-        let mut guard = self.0.queue.enqueue(keys).ok_or(StoreError::Closed)?;
-        let settings = self.0.settings.clone();
-        let (reply, outcome) = oneshot::channel();
-        self.0.runtime.spawn(async move {
-            guard.wait().await;
-            // The caller dropped its future before the change began, so nothing is changed.
-            if reply.is_closed() {
-                return;
-            }
-            let outcome = change(settings).await;
-            drop(slot);
-            // The caller may have dropped its future.
-            drop(reply.send(outcome));
-            drop(guard);
-        });
-        outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 
@@ -167,17 +125,17 @@ impl HistoryStore for RedisStore {
     }
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
-        self.settle(Some(key)).await;
+        self.0.tasks.settle(Some(key)).await;
         read::head(&self.0.settings, key).await
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        self.settle(Some(key)).await;
+        self.0.tasks.settle(Some(key)).await;
         read::history(&self.0.settings, key).await
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.settle(Some(key)).await;
+        self.0.tasks.settle(Some(key)).await;
         read::open_run(&self.0.settings, key).await
     }
 
@@ -187,28 +145,24 @@ impl HistoryStore for RedisStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        self.settle(None).await;
+        self.0.tasks.settle(None).await;
         list::open_runs(&self.0.settings, scope, after, limit).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
-        let permit = self.0.slots.clone().acquire_owned().await;
-        permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
+        self.0.tasks.reserve().await
     }
 
     fn try_reserve(&self) -> Option<Slot> {
-        self.0.slots.clone().try_acquire_owned().ok().map(Slot::guarded)
+        self.0.tasks.try_reserve()
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
-        let keys = writes.iter().map(|write| write.key().clone()).collect();
-        let Some(guard) = self.0.queue.enqueue(keys) else {
-            return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
-        };
         let settings = self.0.settings.clone();
-        let (reply, outcome) = oneshot::channel();
-        self.0.runtime.spawn(submit(settings, guard, slot, writes, reply));
-        Ticket::waiting(outcome)
+        self.0.tasks.append(slot, writes, move |write| {
+            let settings = settings.clone();
+            async move { append::append(&settings, &write).await }
+        })
     }
 
     async fn fork(
@@ -216,24 +170,25 @@ impl HistoryStore for RedisStore {
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
-        let keys = vec![from.clone(), to.clone()];
+        let settings = self.0.settings.clone();
         let (from, to) = (from.clone(), to.clone());
-        let fork = async move |settings: Arc<Settings>| fork::fork(&settings, &from, &to).await;
-        self.change(keys, fork).await
+        let keys = vec![from.clone(), to.clone()];
+        let fork = async move { fork::fork(&settings, &from, &to).await };
+        self.0.tasks.change(keys, fork).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.0.handle.at_rest(key)?;
-        let pruned = key.clone();
-        let prune =
-            async move |settings: Arc<Settings>| prune::prune(&settings, &pruned, keep).await;
-        self.change(vec![key.clone()], prune).await
+        let (settings, pruned) = (self.0.settings.clone(), key.clone());
+        let prune = async move { prune::prune(&settings, &pruned, keep).await };
+        self.0.tasks.change(vec![key.clone()], prune).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         let owned = key.clone();
-        let delete = async move |settings: Arc<Settings>| delete(&settings, &owned).await;
-        self.change(vec![key.clone()], delete).await
+        let settings = self.0.settings.clone();
+        let delete = async move { delete(&settings, &owned).await };
+        self.0.tasks.change(vec![key.clone()], delete).await
     }
 
     async fn list(
@@ -242,7 +197,7 @@ impl HistoryStore for RedisStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.settle(None).await;
+        self.0.tasks.settle(None).await;
         list::conversations(&self.0.settings, scope, after, limit).await
     }
 
@@ -250,7 +205,7 @@ impl HistoryStore for RedisStore {
         if query.asks_for_nothing() {
             return Ok(Invocations::default());
         }
-        self.settle(invocations::conversation(query).as_ref()).await;
+        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
         invocations::invocations(&self.0.settings, query).await
     }
 
@@ -258,45 +213,19 @@ impl HistoryStore for RedisStore {
         if query.sequences.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
-        self.settle(invocations::conversation(query).as_ref()).await;
+        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
         invocations::tool_totals(&self.0.settings, query).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
-        self.settle(None).await;
+        self.0.tasks.settle(None).await;
         Ok(())
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        self.0.slots.close();
-        self.0.queue.close();
-        self.settle(None).await;
+        self.0.tasks.close().await;
         Ok(())
     }
-}
-
-/// Stores the writes of a submission, in their order, up to the first that fails.
-async fn submit(
-    settings: Arc<Settings>,
-    mut guard: QueueGuard,
-    slot: Slot,
-    writes: Vec<Write>,
-    reply: oneshot::Sender<Result<Revision, AppendError>>,
-) {
-    guard.wait().await;
-    let mut outcome = Ok(Revision::ABSENT);
-    for (completed, write) in writes.iter().enumerate() {
-        let stored = append::append(&settings, write).await;
-        outcome = stored.map_err(|source| AppendError { completed, source });
-        if outcome.is_err() {
-            break;
-        }
-    }
-    drop(slot);
-    // The caller may have dropped its ticket.
-    drop(reply.send(outcome));
-    // Released last, so that a caller that waits for this guard in `settle` finds the ticket resolved.
-    drop(guard);
 }
 
 /// Deletes a conversation; says whether there was one. It is not sent again where it may have been

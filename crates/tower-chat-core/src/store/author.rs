@@ -8,7 +8,8 @@
 //! | keeps the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`milliseconds`] |
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`], [`replace_staged`] |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
-//! | orders tasks that write to the same conversation | [`KeyedQueue`], [`QueueGuard`] |
+//! | changes conversations in tasks of a runtime, those of one conversation in order | [`TaskQueue`] |
+//! | repeats requests while its server is out of reach | [`Retry`] |
 //! | refuses numbers that it cannot keep | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
 //! | keeps in memory what readers derived from a history | [`HistoryMemo`] |
 //!
@@ -20,10 +21,11 @@ pub use super::{
     error::AppendError,
     history::HistoryMemo,
     journal::{Claim, Close, OpenRunContent, Staged, replace_staged},
-    keyed_queue::{KeyedQueue, QueueGuard},
     prune::{Cut, Pruning},
     range::LAST_SEQUENCE,
+    retry::Retry,
     slot::Slot,
+    task_queue::TaskQueue,
     ticket::Ticket,
     tool_record::{RecordedResult, ToolRecord, UnresolvedRecord},
     write::{Write, WriteId},

@@ -14,20 +14,8 @@ use crate::ConversationKey;
 ///
 /// A task waits for the last task before it on each of its conversations. A task ends when its
 /// [`QueueGuard`] is dropped, whether it succeeded, failed or was cancelled.
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat_core::{ConversationKey, store::author::KeyedQueue};
-/// let queue = KeyedQueue::default();
-/// let key = ConversationKey::new("alice", "support");
-/// let first = queue.enqueue(vec![key.clone()]).expect("it is not closed");
-/// let mut second = queue.enqueue(vec![key]).expect("it is not closed");
-/// drop(first); // its write is stored, or has failed, or its task was dropped
-/// second.wait().await;
-/// # });
-/// ```
 #[derive(Debug, Clone, Default)]
-pub struct KeyedQueue(Arc<Mutex<State>>);
+pub(super) struct KeyedQueue(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,7 +26,7 @@ struct State {
 /// An entry in a [`KeyedQueue`]: the right to change some conversations once the guards before it
 /// are dropped. Dropping it releases the guards after it.
 #[derive(Debug)]
-pub struct QueueGuard {
+pub(super) struct QueueGuard {
     queue: KeyedQueue,
     keys: Vec<ConversationKey>,
     before: Vec<watch::Receiver<()>>,
@@ -48,7 +36,7 @@ pub struct QueueGuard {
 
 impl KeyedQueue {
     /// Adds an entry for these conversations at the end; `None` once the queue is closed.
-    pub fn enqueue(&self, keys: Vec<ConversationKey>) -> Option<QueueGuard> {
+    pub(super) fn enqueue(&self, keys: Vec<ConversationKey>) -> Option<QueueGuard> {
         let mut state = self.state();
         if state.closed {
             return None;
@@ -64,7 +52,7 @@ impl KeyedQueue {
     }
 
     /// Waits until everything submitted so far is finished, or everything for one conversation.
-    pub async fn settle(&self, key: Option<&ConversationKey>) {
+    pub(super) async fn settle(&self, key: Option<&ConversationKey>) {
         let unfinished: Vec<_> = {
             let state = self.state();
             match key {
@@ -78,7 +66,7 @@ impl KeyedQueue {
     }
 
     /// Closes the queue: [`enqueue`](Self::enqueue) returns `None` from now on.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.state().closed = true;
     }
 
@@ -89,7 +77,7 @@ impl KeyedQueue {
 
 impl QueueGuard {
     /// Waits until the guards before this one on its conversations are dropped.
-    pub async fn wait(&mut self) {
+    pub(super) async fn wait(&mut self) {
         for last in self.before.drain(..) {
             end_of(last).await;
         }

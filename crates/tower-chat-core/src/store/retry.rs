@@ -1,0 +1,68 @@
+//! Requests to a server that may be out of reach for a while.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Repeats a request that failed, with growing pauses, until a store's patience is over.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use std::{io, time::Duration};
+/// use tower_chat_core::store::author::Retry;
+/// let mut attempts = 0;
+/// let answer = Retry::new(Duration::from_secs(1)).run(
+///     || {
+///         attempts += 1;
+///         std::future::ready(if attempts < 3 { Err(io::ErrorKind::NotConnected) } else { Ok("pong") })
+///     },
+///     |failure| *failure == io::ErrorKind::NotConnected,
+/// );
+/// assert_eq!(answer.await, Ok("pong"));
+/// # });
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Retry {
+    patience: Duration,
+}
+
+impl Retry {
+    /// Repeats requests for this long. The time begins with the first failure, so a request that went
+    /// unanswered for longer is repeated too.
+    pub fn new(patience: Duration) -> Self {
+        Self { patience }
+    }
+
+    /// Makes attempts until one succeeds, one fails in a way that `may_repeat` refuses to repeat, or
+    /// the patience is over.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the last attempt.
+    pub async fn run<Answer, Failure, Attempt>(
+        self,
+        mut attempt: impl FnMut() -> Attempt,
+        mut may_repeat: impl FnMut(&Failure) -> bool,
+    ) -> Result<Answer, Failure>
+    where
+        Attempt: Future<Output = Result<Answer, Failure>>,
+    {
+        let mut first_failure = None;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let failure = match attempt().await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let waited = first_failure.get_or_insert_with(Instant::now).elapsed();
+            if waited.saturating_add(pause) > self.patience || !may_repeat(&failure) {
+                return Err(failure);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The changes of a store, as tasks of a runtime.
+
+use std::sync::Arc;
+
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+};
+
+use super::{
+    Revision, StoreError,
+    author::{AppendError, Slot, Ticket, Write},
+    keyed_queue::KeyedQueue,
+};
+use crate::ConversationKey;
+
+/// Runs the changes of a store whose server is asked asynchronously.
+///
+/// Each submission is a task. Those of one conversation run one after the other, in the order in which
+/// they were submitted; those of different conversations run concurrently. A task goes on when its
+/// caller stops waiting, for as long as the runtime runs on which the queue was made.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat_core::{ConversationKey, Message, MessageId, RunId};
+/// use tower_chat_core::store::{Revision, author::{TaskQueue, Write}};
+/// let queue = TaskQueue::new(64);
+/// let key = ConversationKey::new("alice", "support");
+/// let id = MessageId { run: RunId::new(), index: 0 };
+/// let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
+/// let slot = queue.reserve().await?;
+/// let stored = queue.append(slot, vec![write], async |write: Write| Ok(write.result()));
+/// queue.settle(Some(&key)).await; // as a store does before it reads
+/// assert_eq!(stored.await.map_err(|error| error.source)?.sequence, 1);
+/// # Ok::<(), tower_chat_core::store::StoreError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct TaskQueue {
+    queue: KeyedQueue,
+    slots: Arc<Semaphore>,
+    runtime: Handle,
+}
+
+impl TaskQueue {
+    /// A queue of at most `capacity` submissions, whose tasks run on the runtime of the caller.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            queue: KeyedQueue::default(),
+            slots: Arc::new(Semaphore::new(capacity)),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Waits for a slot; see [`HistoryStore::reserve`](super::HistoryStore::reserve).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Closed`].
+    pub async fn reserve(&self) -> Result<Slot, StoreError> {
+        let permit = self.slots.clone().acquire_owned().await;
+        permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
+    }
+
+    /// A slot, if there is one now.
+    pub fn try_reserve(&self) -> Option<Slot> {
+        self.slots.clone().try_acquire_owned().ok().map(Slot::guarded)
+    }
+
+    /// Stores the writes of a submission with `append`, in their order, up to the first that fails.
+    pub fn append<Stored>(
+        &self,
+        slot: Slot,
+        writes: Vec<Write>,
+        mut append: impl FnMut(Write) -> Stored + Send + 'static,
+    ) -> Ticket
+    where
+        Stored: Future<Output = Result<Revision, StoreError>> + Send,
+    {
+        let keys = writes.iter().map(|write| write.key().clone()).collect();
+        let Some(mut guard) = self.queue.enqueue(keys) else {
+            return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
+        };
+        let (reply, outcome) = oneshot::channel();
+        self.runtime.spawn(async move {
+            guard.wait().await;
+            let mut outcome = Ok(Revision::ABSENT);
+            for (completed, write) in writes.into_iter().enumerate() {
+                let stored = append(write).await;
+                outcome = stored.map_err(|source| AppendError { completed, source });
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            drop(slot);
+            // The caller may have dropped its ticket.
+            drop(reply.send(outcome));
+            // Released last, so that a caller that waits in `settle` finds the ticket resolved.
+            drop(guard);
+        });
+        Ticket::waiting(outcome)
+    }
+
+    /// Changes these conversations after the writes that were submitted before, whether or not the
+    /// caller still waits for the outcome. Nothing is changed if it stopped waiting before the change
+    /// began.
+    ///
+    /// # Errors
+    ///
+    /// That of the change; [`StoreError::Closed`] if the queue is closed.
+    pub async fn change<T: Send + 'static>(
+        &self,
+        keys: Vec<ConversationKey>,
+        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let slot = self.reserve().await?;
+        let mut guard = self.queue.enqueue(keys).ok_or(StoreError::Closed)?;
+        let (reply, outcome) = oneshot::channel();
+        self.runtime.spawn(async move {
+            guard.wait().await;
+            if reply.is_closed() {
+                return;
+            }
+            let outcome = change.await;
+            drop(slot);
+            // The caller may have dropped its future.
+            drop(reply.send(outcome));
+            drop(guard);
+        });
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Waits until every change that was submitted so far is finished, or every one of a
+    /// conversation.
+    pub async fn settle(&self, key: Option<&ConversationKey>) {
+        self.queue.settle(key).await;
+    }
+
+    /// Refuses changes from now on, and waits until those that were submitted are finished.
+    pub async fn close(&self) {
+        self.slots.close();
+        self.queue.close();
+        self.settle(None).await;
+    }
+}
