@@ -56,7 +56,11 @@ impl Messages {
 
     /// Adds all messages of another sequence at the end, in O(log n) of both.
     pub fn append(&mut self, other: &Messages) {
-        self.0.append(other.0.clone());
+        if other.len() <= FEW {
+            self.0.extend(other.iter().cloned());
+        } else {
+            self.0.append(other.0.clone());
+        }
     }
 
     /// Adds a stretch of another sequence at the end. What lies outside of that sequence is left
@@ -152,6 +156,11 @@ fn look_at(part: &Part) -> (bool, usize) {
         | Part::Native(_) => (false, 0),
     }
 }
+
+/// Up to this many messages are pushed one by one. To join two trees copies nodes of both: one message
+/// behind 10,000 took 16 us so and 0.2 us when pushed, which is a fifth of a service call stored
+/// without syncs (case `single` of the benches).
+const FEW: usize = 64;
 
 impl std::fmt::Debug for Messages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
