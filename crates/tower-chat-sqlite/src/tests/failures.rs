@@ -25,7 +25,7 @@ use super::{Fixture, first, hold_the_lead, is_open, key, run, unbounded, write};
 use crate::{
     OpenError,
     byte_budget::ByteBudget,
-    file::{PATIENCE, while_locked},
+    file::{PATIENCE, opening::while_locked},
     submission::Submission,
 };
 

@@ -1,0 +1,172 @@
+//! How a file is looked at before it is used, and opened.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::{PATIENCE, StoreFile, address_of};
+use crate::{
+    OpenError, SqliteOptions,
+    schema::{self, Content},
+};
+
+impl StoreFile {
+    /// The size of the file, or `None` if there is none.
+    pub(super) fn size_on_disk(&self) -> Result<Option<u64>, OpenError> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+            Ok(_) => Err(OpenError::NotADatabase { path: self.path_buf() }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match self.path.parent().map(fs::metadata) {
+                    Some(Ok(folder)) if folder.is_dir() => Ok(None),
+                    _ => Err(OpenError::NoFolder { path: self.path_buf() }),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                Err(OpenError::NoFolder { path: self.path_buf() })
+            }
+            Err(error) => Err(OpenError::Io { path: self.path_buf(), source: error.into() }),
+        }
+    }
+
+    /// Refuses a file that is not ours before anything is done to it.
+    pub(super) fn check_before_use(&self, options: &SqliteOptions) -> Result<(), OpenError> {
+        let failed = |error| self.failure(error).open_error();
+        let look = || self.reader().and_then(|reader| schema::content(&reader)).map_err(failed);
+        let content = match self.glance().and_then(|glance| schema::content(&glance)) {
+            // As far as the file itself says; its write-ahead log may say more.
+            Ok(Content::Empty) => look()?,
+            Ok(content) => content,
+            // Another process may have been writing to it.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => look()?,
+            Err(error) => return Err(failed(error)),
+        };
+        match content {
+            Content::Empty if options.read_only => {
+                Err(OpenError::Missing { path: self.path_buf() })
+            }
+            Content::Empty | Content::Store { .. } => Ok(()),
+            Content::Foreign => Err(OpenError::NotOurs { path: self.path_buf() }),
+        }
+    }
+
+    /// A connection that sees what the file itself says, without its write-ahead log. It takes no
+    /// lock and makes no files. To open the file without SQLite is no way to look at it: closing
+    /// it would free all locks that this process has on it.
+    fn glance(&self) -> rusqlite::Result<Connection> {
+        let mut address = address_of(&self.path);
+        address.push_str("?immutable=1");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Connection::open_with_flags(address, flags)
+    }
+
+    pub(super) fn open_checked_reader(&self) -> Result<Connection, OpenError> {
+        let failed = |error| self.failure(error).open_error();
+        let connection = self.reader().map_err(failed)?;
+        self.check_content(schema::content(&connection).map_err(failed)?)?;
+        self.check_tables(&connection)?;
+        Ok(connection)
+    }
+
+    pub(super) fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
+        // Changing to WAL mode does not always wait for other connections by itself.
+        while_locked(PATIENCE, || self.try_open_current_writer(flags))
+    }
+
+    fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
+        let failed = |error| self.failure(error).open_error();
+        // The folder is there, as is the file if it is not to be made: it may not be written.
+        let failed_to_write = |error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen) => OpenError::ReadOnly { path: self.path_buf() },
+            _ => failed(error),
+        };
+        // SQLite makes the file, its log and the log's index with the permissions of this one.
+        let model = if flags.contains(OpenFlags::SQLITE_OPEN_CREATE) { self.model() } else { None };
+        let opened = match &model {
+            Some(model) => self.connect_as(model, flags),
+            None => self.connect(flags),
+        };
+        let opened = opened.and_then(|connection| self.prepare_writer(connection));
+        let mut connection = opened.map_err(failed_to_write)?;
+        if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
+            return Err(OpenError::ReadOnly { path: self.path_buf() });
+        }
+        let mut content = schema::content(&connection).map_err(failed_to_write)?;
+        let is_behind = match content {
+            Content::Empty => true,
+            Content::Store { version } => version < schema::VERSION,
+            Content::Foreign => false,
+        };
+        if is_behind {
+            // The tables are made before the change to WAL mode, so that a file is ours by its
+            // header, or empty, at every moment.
+            content = schema::migrate(&mut connection).map_err(failed_to_write)?;
+        }
+        self.check_content(content)?;
+        let mode: String = connection
+            .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+            .map_err(failed_to_write)?;
+        if mode != "wal" {
+            let source = format!("its file system does not allow WAL mode (got {mode:?})").into();
+            return Err(OpenError::Io { path: self.path_buf(), source });
+        }
+        self.check_tables(&connection)?;
+        Ok(connection)
+    }
+
+    fn check_content(&self, content: Content) -> Result<(), OpenError> {
+        let path = self.path_buf();
+        let supported = schema::VERSION;
+        match content {
+            Content::Store { version } if version > supported => {
+                Err(OpenError::Newer { path, version, supported })
+            }
+            Content::Store { version } if version < supported => {
+                Err(OpenError::Older { path, version, supported })
+            }
+            Content::Store { .. } => Ok(()),
+            Content::Empty => Err(OpenError::Missing { path }),
+            Content::Foreign => Err(OpenError::NotOurs { path }),
+        }
+    }
+
+    /// Touches all tables, so that a damaged file is found now.
+    fn check_tables(&self, connection: &Connection) -> Result<(), OpenError> {
+        let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages),
+            (SELECT max(place) FROM tool_invocations)";
+        connection.query_row(sql, [], |_| Ok(())).map_err(|error| {
+            let is_missing = error.sqlite_error_code() == Some(ErrorCode::Unknown);
+            let failure = self.failure(error);
+            if is_missing {
+                OpenError::Corrupt { path: self.path_buf(), source: failure.into() }
+            } else {
+                failure.open_error()
+            }
+        })
+    }
+}
+
+/// Tries again while another process holds the file, up to a time.
+pub(crate) fn while_locked<T>(
+    patience: Duration,
+    mut attempt: impl FnMut() -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match attempt() {
+            Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
+    }
+}

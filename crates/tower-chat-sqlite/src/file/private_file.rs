@@ -1,0 +1,34 @@
+//! A file that its owner alone may read.
+
+use std::{
+    ffi::OsString,
+    fs::{self, OpenOptions},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// An empty file that its owner alone may read and write, until this is dropped.
+#[derive(Debug)]
+pub(super) struct PrivateFile(pub(super) PathBuf);
+
+impl PrivateFile {
+    pub(super) fn beside(path: &Path) -> Option<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut name = OsString::from(".");
+        name.push(path.file_name()?);
+        name.push(format!(".{}-{number}.mode", std::process::id()));
+        let path = path.with_file_name(name);
+        options.open(&path).ok().map(|_| Self(path))
+    }
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
