@@ -2,7 +2,7 @@
 //!
 //! Floor: the same appends one after the other, each in a transaction of its own, on a bare
 //! connection. Here the ratio is the speedup, `floor_us` divided by `us_per_call`: how many times
-//! as many appends a second. Bound: at least 3.5.
+//! as many appends a second. Bound: at least 2.
 
 use std::{ops::Range, sync::Arc, time::Instant};
 

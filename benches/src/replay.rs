@@ -3,7 +3,7 @@
 //! - `replay`: stored messages through the fold and all steps, each of which has something to do:
 //!   half of the results are stale, a tool is not registered any more, sources were cited in part,
 //!   and the oldest turns are outside the window. Floor: a deep clone of the messages. Bound: at
-//!   most twice that.
+//!   most 4 times that.
 //! - `replay_off`: the same conversation as a later run finds it, folded already, with all steps
 //!   off. Floor: the same with 10 stored messages. Bound: at most 1.3 times that, or 1 us more.
 

@@ -13,8 +13,8 @@
 //! - `per_run`: the whole run divided by its 21 service calls. Floor: one transaction with the same
 //!   rows, divided alike.
 //!
-//! Bounds in per-service-call mode: 1.15 times the floor with full durability, twice the floor with
-//! normal; 1.3 times its bytes; each at every length of history.
+//! Bounds in per-service-call mode: 1.3 times the floor with full durability, 2.2 times the floor with
+//! normal; 1.3 times its bytes; each at every length of history, and within 1.2 times of one another.
 
 use std::{
     collections::VecDeque,
