@@ -55,6 +55,9 @@ pub(crate) struct PlainAppend {
     messages: usize,
     tools: usize,
     pub(crate) sql: String,
+    /// A write of this shape has come before. Without it the first append of a process took a round
+    /// trip more, for a prepared statement that a process with one short conversation never uses
+    /// again; the tests in `lost_connections.rs` count the round trips.
     has_come: AtomicBool,
 }
 
