@@ -105,6 +105,7 @@ fn assert_exists(name: &str) {
         ["http", ..] => "tower-chat-http/tests",
         ["providers", ..] => "tower-chat-providers/tests/providers",
         ["core", ..] => "tower-chat-core/tests",
+        ["pairing", ..] => "tower-chat-core/src",
         ["sqlite", ..] => "tower-chat-sqlite",
         ["redis", ..] => "tower-chat-redis",
         ["postgres", ..] => "tower-chat-postgres",
