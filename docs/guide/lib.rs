@@ -1,0 +1,71 @@
+//! The guide to tower-chat, which `mdbook build docs/guide` makes a book of.
+//!
+//! Each chapter is the documentation of a module here, so that `cargo test -p tower-chat-guide --doc`
+//! compiles and runs its programs.
+
+macro_rules! chapters {
+    ($($module:ident = $file:literal),* $(,)?) => {
+        $(
+            #[doc = include_str!(concat!("src/", $file))]
+            pub mod $module {}
+        )*
+
+        #[cfg(test)]
+        const CHAPTERS: &[(&str, &str)] = &[$(($file, include_str!(concat!("src/", $file)))),*];
+    };
+}
+
+chapters! {
+    first_agent = "first-agent.md",
+    modes = "modes.md",
+    layers = "layers.md",
+    crash_recovery = "crash-recovery.md",
+    approvals = "approvals.md",
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::CHAPTERS;
+
+    const SUMMARY: &str = include_str!("src/SUMMARY.md");
+
+    /// The targets of the links of a text, in order.
+    fn links(text: &str) -> impl Iterator<Item = &str> {
+        text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0))
+    }
+
+    /// What a heading is linked by: its letters and digits, with hyphens for spaces.
+    fn anchors(text: &str) -> Vec<String> {
+        let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+        let anchor = |heading: &str| {
+            let letters = heading.chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-');
+            letters.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+        };
+        headings.map(anchor).collect()
+    }
+
+    #[test]
+    fn every_chapter_of_the_summary_is_tested_in_its_order() {
+        let (chapters, _reference) = SUMMARY.split_once("# Reference").unwrap_or((SUMMARY, ""));
+        let in_summary: Vec<&str> = links(chapters).collect();
+        let tested: Vec<&str> = CHAPTERS.iter().map(|(file, _)| *file).collect();
+        assert_eq!(tested, in_summary);
+    }
+
+    #[test]
+    fn every_link_to_another_page_leads_to_a_file_and_a_heading() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        for (file, text) in CHAPTERS.iter().chain([&("SUMMARY.md", SUMMARY)]) {
+            for link in links(text).filter(|link| !link.starts_with("https://")) {
+                let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let target = if target.is_empty() { *file } else { target };
+                let read = std::fs::read_to_string(folder.join(target));
+                let Ok(page) = read else { panic!("{file} links {link}, which is no file") };
+                let has_anchor = anchor.is_empty() || anchors(&page).iter().any(|it| it == anchor);
+                assert!(has_anchor, "{file} links {link}, which has no such heading");
+            }
+        }
+    }
+}
