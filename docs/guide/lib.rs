@@ -21,6 +21,14 @@ chapters! {
     layers = "layers.md",
     crash_recovery = "crash-recovery.md",
     approvals = "approvals.md",
+    results = "results.md",
+    windows_and_caches = "windows-and-caches.md",
+    stores = "stores.md",
+    processes = "processes.md",
+    providers = "providers.md",
+    testing = "testing.md",
+    migrating = "migrating.md",
+    operating = "operating.md",
 }
 
 #[cfg(test)]
