@@ -19,6 +19,7 @@ pub mod recovery;
 mod refusal;
 pub mod replay;
 pub mod run;
+pub mod telemetry;
 pub mod tool;
 pub mod tool_loop;
 pub mod transcript;

@@ -14,13 +14,16 @@ use super::{BuildError, ChatPipeline, deadline::Deadline};
 use crate::{
     Clock, MissingPersister, PerRunPersistence, PerRunPersistenceService,
     PerServiceCallPersistence, PerServiceCallPersistenceService, PersistenceMode,
-    PersistencePolicy, ToolLoop, ToolSource, Tools, run::shared, validate::ValidateTranscript,
+    PersistencePolicy, ToolLoop, ToolSource, Tools,
+    run::shared,
+    telemetry::{Telemetry, TracedStore},
+    validate::ValidateTranscript,
 };
 
 /// Collects what a [`ChatPipeline`] is made of.
 ///
-/// The layers, from the outside in: deadline, `PerRunPersistence`, `ToolLoop`,
-/// `PerServiceCallPersistence`, `ValidateTranscript`, the client.
+/// The layers, from the outside in: `Telemetry` of runs, deadline, `PerRunPersistence`, `ToolLoop`,
+/// `PerServiceCallPersistence`, `Telemetry` of service calls, `ValidateTranscript`, the client.
 ///
 /// | `use_client_as_is` | mode | what is built |
 /// |---|---|---|
@@ -43,6 +46,8 @@ pub struct ChatPipelineBuilder<S> {
     deadline: Option<Duration>,
     clock: Clock,
     validator: Option<ValidateTranscript>,
+    agent: Telemetry,
+    chat: Telemetry,
 }
 
 impl<S> ChatPipelineBuilder<S> {
@@ -59,6 +64,8 @@ impl<S> ChatPipelineBuilder<S> {
             deadline: None,
             clock: Clock::default(),
             validator: cfg!(debug_assertions).then(ValidateTranscript::new),
+            agent: Telemetry::agent(),
+            chat: Telemetry::chat(),
         }
     }
 
@@ -82,7 +89,7 @@ impl<S> ChatPipelineBuilder<S> {
 
     /// Keeps the history of conversations in a store.
     pub fn history(mut self, store: impl HistoryStore) -> Self {
-        self.store = Some(shared(store));
+        self.store = Some(shared(TracedStore::new(store)));
         self
     }
 
@@ -120,6 +127,18 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
+    /// What the spans of runs say: see [`telemetry`](crate::telemetry).
+    pub fn agent_telemetry(mut self, agent: Telemetry) -> Self {
+        self.agent = agent;
+        self
+    }
+
+    /// What the spans of service calls say. A client that is used as it is has its own.
+    pub fn chat_telemetry(mut self, chat: Telemetry) -> Self {
+        self.chat = chat;
+        self
+    }
+
     /// Bounds the whole answer, streamed ones to their end. At the deadline the run is dropped,
     /// and stored as for a caller who goes away.
     pub fn deadline(mut self, after: Duration) -> Self {
@@ -154,8 +173,10 @@ where
         let tool_loop = tool_loop.filter(|_| !client_as_is);
         let validator = self.validator.filter(|_| !client_as_is);
         let client = option_layer(validator).layer(ServiceExt::map_err(client, into_box));
+        let client = option_layer((!client_as_is).then_some(self.chat)).layer(client);
+        let finish = |service| finish(service, &self.agent, self.deadline);
         let Some(store) = self.store else {
-            return Ok(finish(maybe(tool_loop, client), self.deadline));
+            return Ok(finish(maybe(tool_loop, client)));
         };
         let mut policy = self.policy.unwrap_or_default();
         if client_as_is {
@@ -170,10 +191,10 @@ where
             above = above.tools(tool_loop.source());
         }
         if client_as_is {
-            return Ok(finish(above.layer(client), self.deadline));
+            return Ok(finish(boxed(above.layer(client))));
         }
         let below = PerServiceCallPersistence::new(store).layer(client);
-        Ok(finish(above.layer(maybe(tool_loop, below)), self.deadline))
+        Ok(finish(boxed(above.layer(maybe(tool_loop, below)))))
     }
 
     fn check(&self) -> Result<(), BuildError> {
@@ -219,10 +240,9 @@ fn holds<S, Wanted>() -> bool {
     type_name::<S>().contains(wanted)
 }
 
-fn maybe<S>(
-    tool_loop: Option<ToolLoop>,
-    inner: S,
-) -> BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
+type Boxed = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
+
+fn maybe<S>(tool_loop: Option<ToolLoop>, inner: S) -> Boxed
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -238,7 +258,7 @@ fn into_box(error: impl Into<BoxError>) -> BoxError {
     error.into()
 }
 
-fn boxed<S>(service: S) -> BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
+fn boxed<S>(service: S) -> Boxed
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -247,16 +267,12 @@ where
     BoxCloneSyncService::new(ServiceExt::map_err(service, into_box))
 }
 
-fn finish<S>(service: S, deadline: Option<Duration>) -> ChatPipeline
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
-    ChatPipeline(match deadline {
-        Some(after) => BoxCloneSyncService::new(Deadline::new(boxed(service), after)),
-        None => boxed(service),
-    })
+fn finish(service: Boxed, agent: &Telemetry, deadline: Option<Duration>) -> ChatPipeline {
+    let service = match deadline {
+        Some(after) => BoxCloneSyncService::new(Deadline::new(service, after)),
+        None => service,
+    };
+    ChatPipeline(BoxCloneSyncService::new(agent.layer(service)))
 }
 
 impl<S> fmt::Debug for ChatPipelineBuilder<S> {

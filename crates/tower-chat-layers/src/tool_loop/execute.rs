@@ -5,6 +5,7 @@ use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::task::consume_budget;
 use tower_chat_core::{BoxError, ToolResult, ToolStatus};
+use tracing::Instrument;
 
 use super::{
     error::{Chain, ToolFailure, ToolPanicked},
@@ -15,6 +16,7 @@ use crate::{
     Clock, PersistenceError,
     next_step::{Action, PlannedCall},
     run::Run,
+    telemetry::{self, OpenSpan, records_content},
     tool::{
         CallOfRun, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext, ToolError,
         ToolOutcome, ToolOutput, ToolReport,
@@ -227,7 +229,7 @@ impl Executor<'_> {
         let position_in_round = (self.round_index, sequence_index);
         let context = ToolContext::new(self.context.clone(), call, position_in_round);
         let started_at = self.clock.now();
-        let answer = run_caught(tool, context).await;
+        let answer = self.traced(&pending, run_caught(tool, context)).await;
         let mut outcome = match answer {
             Ok(output) => self.answered(&pending, output),
             Err(error) => self.failed(&pending, error),
@@ -237,6 +239,29 @@ impl Executor<'_> {
             outcome.report.finished_at = Some(self.clock.now());
         }
         outcome
+    }
+
+    /// What a tool comes to, inside its span.
+    async fn traced(
+        &self,
+        call: &PendingCall,
+        running: impl Future<Output = Result<ToolOutput, BoxError>>,
+    ) -> Result<ToolOutput, BoxError> {
+        let has_content = records_content(&self.context.extensions);
+        let span = telemetry::tool(call, self.context.conversation(), has_content);
+        if span.is_disabled() {
+            return running.await;
+        }
+        let mut open = OpenSpan::new(span.clone());
+        let answer = running.instrument(span).await;
+        match &answer {
+            Ok(output) => {
+                let text = has_content.then(|| output.text());
+                open.tool_answered(text.as_deref(), output.is_error);
+            }
+            Err(_) => open.tool_answered(None, true),
+        }
+        answer
     }
 
     /// What an earlier attempt, or the policy for calls that may or may not have run, says of a

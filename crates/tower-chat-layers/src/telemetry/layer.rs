@@ -1,0 +1,152 @@
+//! The layer for runs and service calls.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::{Instrument, Span};
+
+use super::{open_span::OpenSpan, spans, updates::TracedUpdates};
+use crate::ResponseFuture;
+
+/// Puts a span around every answer: see the [module](super).
+#[derive(Debug, Clone)]
+pub struct Telemetry {
+    operation: Operation,
+    name: Option<Arc<str>>,
+    records_content: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    Agent,
+    Chat,
+}
+
+/// Asks for content in the spans of everything that a run does.
+#[derive(Debug, Clone, Copy)]
+struct RecordContent;
+
+/// Whether the spans of a run have content.
+pub(crate) fn records_content(extensions: &http::Extensions) -> bool {
+    extensions.get::<RecordContent>().is_some()
+}
+
+impl Telemetry {
+    /// Spans of runs, `invoke_agent`. The layer stands above the persistence layers and the tool loop.
+    pub fn agent() -> Self {
+        Self::of(Operation::Agent)
+    }
+
+    /// Spans of service calls, `chat`. The layer stands right above the client.
+    pub fn chat() -> Self {
+        Self::of(Operation::Chat)
+    }
+
+    fn of(operation: Operation) -> Self {
+        Self { operation, name: None, records_content: false }
+    }
+
+    /// What runs are called, `gen_ai.agent.name`; a layer of service calls has no use for it.
+    #[must_use]
+    pub fn with_agent_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        if matches!(self.operation, Operation::Agent) {
+            self.name = Some(name.into());
+        }
+        self
+    }
+
+    /// Who answers service calls, `gen_ai.provider.name`, such as `openai`, `anthropic`, `aws.bedrock`
+    /// or `gcp.gemini`; a layer of runs has no use for it.
+    #[must_use]
+    pub fn with_provider(mut self, name: impl Into<Arc<str>>) -> Self {
+        if matches!(self.operation, Operation::Chat) {
+            self.name = Some(name.into());
+        }
+        self
+    }
+
+    /// Records what users, models and tools write. A layer of runs decides it for the service calls
+    /// and the tools below, too.
+    #[must_use]
+    pub fn with_content(mut self, records_content: bool) -> Self {
+        self.records_content = records_content;
+        self
+    }
+
+    fn span(&self, request: &ChatRequest) -> Span {
+        let name = self.name.as_deref();
+        match self.operation {
+            Operation::Agent => spans::agent(request, name),
+            Operation::Chat => spans::chat(request, name),
+        }
+    }
+}
+
+impl<S> Layer<S> for Telemetry {
+    type Service = TelemetryService<S>;
+
+    fn layer(&self, inner: S) -> TelemetryService<S> {
+        TelemetryService { inner, layer: self.clone() }
+    }
+}
+
+/// The service that [`Telemetry`] makes.
+#[derive(Debug, Clone)]
+pub struct TelemetryService<S> {
+    inner: S,
+    layer: Telemetry,
+}
+
+impl<S> Service<ChatRequest> for TelemetryService<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, mut request: ChatRequest) -> ResponseFuture {
+        let span = self.layer.span(&request);
+        if span.is_disabled() {
+            let response = self.inner.call(request);
+            return ResponseFuture::new(async { response.await.map_err(Into::into) });
+        }
+        if self.layer.records_content {
+            request.extensions.insert(RecordContent);
+        }
+        let records_content = records_content(&request.extensions);
+        if records_content {
+            spans::record_input(&span, request.messages.iter().map(|message| &**message));
+        }
+        let response = span.in_scope(|| self.inner.call(request));
+        let open = OpenSpan::recording_content(span.clone(), records_content);
+        let response = async { response.await.map_err(Into::into) };
+        ResponseFuture::new(traced(response, open).instrument(span))
+    }
+}
+
+async fn traced(
+    response: impl Future<Output = Result<ChatResponse, BoxError>>,
+    mut open: OpenSpan,
+) -> Result<ChatResponse, BoxError> {
+    let response = response.await.inspect_err(|error| open.failed(error))?;
+    match response.try_into_answer() {
+        Ok(answer) => {
+            answer.messages.iter().for_each(|message| open.message(message));
+            open.finished(&answer.finish);
+            Ok(answer.into())
+        }
+        Err(response) => Ok(ChatResponse::forward(TracedUpdates { response, open })),
+    }
+}

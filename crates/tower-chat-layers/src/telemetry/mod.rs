@@ -1,0 +1,44 @@
+//! Spans of `tracing` for runs, service calls, tools and stores, under the names of OpenTelemetry's
+//! conventions for generative AI.
+//!
+//! | span | of | made by |
+//! |---|---|---|
+//! | `invoke_agent` | a run | [`Telemetry::agent`], above everything |
+//! | `chat` | a service call | [`Telemetry::chat`], right above the client |
+//! | `execute_tool` | a call of a tool | the tool loop |
+//! | `load`, `append`, ... | an operation of a store | [`TracedStore`] |
+//!
+//! [`ChatPipeline`](crate::ChatPipeline) has all four. A span of a streamed answer ends with the
+//! stream, and `tower_chat.outcome` says how: `completed`, `failed`, or `dropped` by its reader. Where
+//! no subscriber is interested nothing is recorded. `tracing-opentelemetry` sends the spans to a
+//! collector.
+//!
+//! What users and models write is recorded only where [`Telemetry::with_content`] asks for it.
+//!
+//! ```
+//! use tower::ServiceBuilder;
+//! use tower_chat::{PerRunPersistence, PerServiceCallPersistence, MemoryStore, ToolLoop, Tools};
+//! use tower_chat::telemetry::{Telemetry, TracedStore};
+//! # let model = tower_chat_testkit::ScriptedModel::new([]);
+//! let store = TracedStore::new(MemoryStore::new());
+//! let stack = ServiceBuilder::new()
+//!     .layer(Telemetry::agent().with_agent_name("wardrobe"))
+//!     .layer(PerRunPersistence::new(store.clone()))
+//!     .layer(ToolLoop::new(Tools::new()))
+//!     .layer(PerServiceCallPersistence::new(store))
+//!     .layer(Telemetry::chat().with_provider("openai"))
+//!     .service(model);
+//! # let _ = stack;
+//! ```
+
+mod layer;
+mod open_span;
+mod spans;
+mod store;
+mod updates;
+
+pub(crate) use self::{layer::records_content, open_span::OpenSpan, spans::tool};
+pub use self::{
+    layer::{Telemetry, TelemetryService},
+    store::TracedStore,
+};
