@@ -1,7 +1,11 @@
 //! Files and folders that may not be written or read, as a user who is held to it.
+//!
+//! These tests have a process of their own: a child that another test spawns while the program is
+//! copied would inherit the open copy, and Linux executes no file that is open for writing.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
+#[path = "sqlite/common/mod.rs"]
 mod common;
 
 use std::{

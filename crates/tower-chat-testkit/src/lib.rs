@@ -3,6 +3,7 @@
 //! - [`ScriptedModel`] is a model that answers from a script and remembers what it was sent;
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command, or asks a test at every
 //!   operation what goes wrong with it;
+//! - [`Rng`] makes numbers that are the same at every run;
 //! - [`store_contract!`] tests everything that
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
 //! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
@@ -15,6 +16,7 @@ mod faulty_store;
 mod gate;
 #[cfg(feature = "recordings")]
 pub mod recordings;
+mod rng;
 mod scripted_model;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;
@@ -23,5 +25,6 @@ pub mod store_contract;
 pub use self::{
     faulty_store::{Fault, FaultInjector, FaultyStore, Injection, Operation},
     gate::Gate,
+    rng::Rng,
     scripted_model::{ScriptError, ScriptedModel, Step},
 };

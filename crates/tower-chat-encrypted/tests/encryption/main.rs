@@ -8,4 +8,5 @@ mod former;
 mod keys;
 mod plaintext;
 mod positions;
+mod store_contract;
 mod tampering;

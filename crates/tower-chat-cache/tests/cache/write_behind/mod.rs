@@ -1,0 +1,71 @@
+//! A store that gathers writes: what is stored when, and what becomes of failures.
+
+mod failures;
+mod gathering;
+mod order;
+mod runs;
+
+use std::{sync::Arc, time::Duration};
+
+use tower_chat_cache::WriteBehindStore;
+use tower_chat_core::{
+    ConversationKey, MemoryStore, Message, MessageId, RunId,
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
+};
+use tower_chat_testkit::FaultyStore;
+
+type Inner = FaultyStore<MemoryStore>;
+type Behind = WriteBehindStore<Inner>;
+
+/// Nothing is stored because of the time alone.
+const NEVER: Duration = Duration::from_secs(100_000);
+
+fn behind() -> Behind {
+    behind_by(NEVER)
+}
+
+fn behind_by(max_delay: Duration) -> Behind {
+    WriteBehindStore::new(FaultyStore::new(MemoryStore::new()), max_delay)
+}
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+fn broken() -> StoreError {
+    StoreError::backend("write", true, "disk on fire")
+}
+
+fn write(expected: Revision, text: &str) -> Write {
+    write_to(&key(), expected, text)
+}
+
+fn write_to(key: &ConversationKey, expected: Revision, text: &str) -> Write {
+    let id = MessageId { run: RunId::new(), index: 0 };
+    Write::new(key.clone(), id, expected, [Arc::new(Message::user(text))])
+}
+
+async fn append(store: &dyn HistoryStore, write: Write) -> Result<Revision, AppendError> {
+    store.append(store.reserve().await.unwrap(), vec![write]).await
+}
+
+/// Appends one message after another to a conversation that may be new.
+async fn append_all(store: &dyn HistoryStore, from: Revision, texts: &[&str]) -> Revision {
+    let mut revision = from;
+    for text in texts {
+        revision = append(store, write(revision, text)).await.unwrap();
+    }
+    revision
+}
+
+async fn texts(store: &dyn HistoryStore) -> Vec<String> {
+    store.load(&key()).await.unwrap().messages.iter().map(|message| message.text()).collect()
+}
+
+/// What the store inside has, without asking the one around it.
+async fn stored(store: &Behind) -> Vec<String> {
+    texts(store.inner().inner()).await
+}

@@ -1,0 +1,9 @@
+//! The types of a conversation, and how they are stored.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod messages;
+mod request;
+mod response;
+mod store_types;
+mod stored_format;

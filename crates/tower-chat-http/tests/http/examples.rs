@@ -1,0 +1,57 @@
+//! The examples run without a key, and print what their documentation says.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+/// Built beside this test: cargo builds a package's examples before it runs the tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap();
+    built.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+#[test]
+fn a_client_behind_layers_of_tower_http_gains_a_history_and_still_tries_again() {
+    let output =
+        Command::new(example("http_client")).env_remove("OPENAI_API_KEY").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "You said: My name is Alice.\nYou said: My name is Alice. What is my name?\n"
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_endpoint_keeps_a_conversation_over_a_restart_and_ends_gracefully() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("endpoint.db");
+    for number in [1, 2] {
+        let mut server = Command::new(example("endpoint"));
+        server.arg("127.0.0.1:0").arg(&database).stdout(Stdio::piped());
+        let mut server = server.spawn().unwrap();
+        let mut printed = BufReader::new(server.stdout.take().unwrap());
+        let mut url = String::new();
+        printed.read_line(&mut url).unwrap();
+
+        let body =
+            json!({"conversation": "c1", "messages": [{"role": "user", "content": "hello"}]});
+        let request = reqwest::Client::new().post(format!("{}/chat/completions", url.trim()));
+        let answer = request.body(body.to_string()).send().await.unwrap().bytes().await.unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let content = answer.pointer("/choices/0/message/content");
+        assert_eq!(content, Some(&json!(format!("You have said {number} things."))), "{answer}");
+
+        let interrupt = Command::new("kill").args(["-INT", &server.id().to_string()]).status();
+        assert!(interrupt.unwrap().success());
+        let mut rest = String::new();
+        printed.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "closed\n");
+        assert!(server.wait().unwrap().success());
+    }
+}

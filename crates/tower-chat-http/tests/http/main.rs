@@ -1,0 +1,8 @@
+//! The endpoint over HTTP: what clients send and see, and OpenAI's own packages.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod endpoint;
+mod examples;
+mod packages;
+mod support;

@@ -1,0 +1,183 @@
+//! OpenAI's Python and JavaScript packages ask the endpoint, whose stack asks a server that answers
+//! as OpenAI was recorded: they get the answers that they get from that server itself.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::Path,
+    process::Command,
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Request, State},
+    middleware,
+    response::Response,
+    routing::post,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower_chat::{ChatPipeline, MemoryStore, PersistenceMode};
+use tower_chat_http::{ChatEndpoint, Scope};
+use tower_chat_providers::OpenAiChat;
+use tower_chat_testkit::recordings::{Api, Exchange, Recordings};
+
+use super::{install, is_ci};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_packages_of_openai_get_the_answers_that_were_recorded() {
+    let mut packages = Vec::new();
+    for (name, installed) in [("Python", install::python()), ("JavaScript", install::javascript())]
+    {
+        match installed {
+            Ok(program) => packages.push((name, program)),
+            Err(reason) => {
+                assert!(!is_ci(), "the {name} package could not be installed: {reason}");
+                println!("SKIPPED: the {name} package against the endpoint: {reason}");
+            }
+        }
+    }
+    let exchanges = first_requests(&Recordings::all());
+    assert!(!exchanges.is_empty(), "no recorded request begins a conversation");
+    let folder = tempfile::tempdir().unwrap();
+    let requests = folder.path().join("requests.jsonl");
+    fs::write(&requests, lines(&exchanges)).unwrap();
+    let recorded = recorded(exchanges.clone()).await;
+    for (name, program) in packages {
+        let direct = program.ask(&recorded, &requests).await;
+        assert_eq!(direct.len(), exchanges.len(), "{name}: {direct:?}");
+        for mode in
+            [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
+        {
+            let endpoint = endpoint(&recorded, mode, exchanges.len()).await;
+            let through = program.ask(&endpoint, &requests).await;
+            for ((through, direct), exchange) in through.iter().zip(&direct).zip(&exchanges) {
+                let mut direct = direct.clone();
+                if direct["finish_reason"].is_null() {
+                    // Some recorded streams have none; the endpoint always says one.
+                    direct["finish_reason"] = through["finish_reason"].clone();
+                }
+                assert_eq!(*through, direct, "{name}, {mode:?}: {}", exchange.source);
+            }
+            assert_eq!(through.len(), direct.len(), "{name}, {mode:?}");
+        }
+        println!("{name}: {} recorded answers in each mode", exchanges.len());
+    }
+}
+
+/// The recorded requests that begin a conversation, and were answered. The others are counted by
+/// what keeps them out.
+fn first_requests(recordings: &Recordings) -> Vec<Exchange> {
+    let cassettes = recordings.cassettes().unwrap();
+    let exchanges = cassettes.into_iter().flat_map(|cassette| cassette.exchanges);
+    let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut found = Vec::new();
+    for exchange in exchanges.filter(|it| it.api().unwrap() == Api::ChatCompletions) {
+        match reason_to_leave_out(&exchange) {
+            Some(reason) => *left_out.entry(reason).or_default() += 1,
+            None => found.push(exchange),
+        }
+    }
+    println!("left out: {left_out:?}");
+    found
+}
+
+fn reason_to_leave_out(exchange: &Exchange) -> Option<&'static str> {
+    let request = &exchange.request;
+    let role = |message: &Value| message["role"].as_str().unwrap_or_default().to_owned();
+    let roles: Vec<String> =
+        request["messages"].as_array().into_iter().flatten().map(role).collect();
+    let is_first = |role: &String| ["system", "developer", "user"].contains(&role.as_str());
+    if !exchange.is_success() {
+        return Some("refused by the service");
+    }
+    if exchange.reported_error().unwrap().is_some() {
+        return Some("failed inside of its answer");
+    }
+    if exchange.folder != "openai_chat" {
+        return Some("of another service than OpenAI");
+    }
+    if roles.is_empty() || !roles.iter().all(is_first) {
+        return Some("goes on with a conversation");
+    }
+    if !request["functions"].is_null() {
+        return Some("declares functions in place of tools");
+    }
+    (request["n"].as_u64().unwrap_or(1) > 1).then_some("asks for several choices")
+}
+
+/// The requests, a line each, under models that say which one it is.
+fn lines(exchanges: &[Exchange]) -> String {
+    let line = |(number, exchange): (usize, &Exchange)| {
+        let mut body = exchange.request.clone();
+        body["model"] = json!(model(number));
+        format!("{}\n", json!({"conversation": format!("c{number}"), "body": body}))
+    };
+    exchanges.iter().enumerate().map(line).collect()
+}
+
+fn model(number: usize) -> String {
+    format!("recorded-{number}")
+}
+
+/// A server that answers as was recorded.
+async fn recorded(exchanges: Vec<Exchange>) -> String {
+    let answers = exchanges.into_iter().enumerate();
+    let answers: HashMap<String, Exchange> =
+        answers.map(|(number, exchange)| (model(number), exchange)).collect();
+    listen(Router::new().route("/v1/chat/completions", post(answer)).with_state(Arc::new(answers)))
+        .await
+}
+
+async fn answer(
+    State(answers): State<Arc<HashMap<String, Exchange>>>,
+    body: Bytes,
+) -> Response<axum::body::Body> {
+    let request: Value = serde_json::from_slice(&body).unwrap();
+    let exchange = &answers[request["model"].as_str().unwrap()];
+    assert_eq!(request["messages"], exchange.request["messages"], "{}", exchange.source);
+    let kind = if exchange.is_streamed() { "text/event-stream" } else { "application/json" };
+    Response::builder().header("content-type", kind).body(exchange.body.clone().into()).unwrap()
+}
+
+/// The endpoint over a stack that asks the server.
+async fn endpoint(server: &str, mode: PersistenceMode, models: usize) -> String {
+    let store = MemoryStore::new();
+    let client = OpenAiChat::compatible(server).unwrap();
+    let stack =
+        ChatPipeline::builder(client).history(store.clone()).persistence(mode).build().unwrap();
+    let endpoint = ChatEndpoint::new(stack, store).with_models((0..models).map(model));
+    let identify = middleware::from_fn(async |mut request: Request, next: middleware::Next| {
+        request.extensions_mut().insert(Scope("alice".into()));
+        next.run(request).await
+    });
+    listen(endpoint.into_router().layer(identify)).await
+}
+
+async fn listen(routes: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    address
+}
+
+impl install::Program {
+    /// What the package says of the answers, request by request.
+    async fn ask(&self, base_url: &str, requests: &Path) -> Vec<Value> {
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/packages").join(self.script);
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.folder).arg(script).arg(base_url).arg(requests);
+        // Nothing of this may lead elsewhere.
+        for name in ["OPENAI_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
+            command.env_remove(name);
+        }
+        let output = tokio::process::Command::from(command).output().await.unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{base_url}: {errors}");
+        let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}

@@ -1,0 +1,401 @@
+//! Stacks, requests and short names for what they store.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex, Once},
+};
+
+use serde_json::json;
+use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
+use tower_chat::{
+    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode,
+    PersistencePolicy, ToolCall, ToolDefinition, ToolLoop, Tools, UnansweredInputs, Usage,
+    store::{HistoryStore, StoreError, author::RecordedResult},
+    tool::{ToolContext, ToolOutput, tool_fn},
+};
+use tower_chat_sqlite::{Durability, SqliteStore};
+use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step};
+
+pub(crate) use crate::case::{
+    Backend, Case, Cases, MODES, every_case, label, labelled, shorts, shorts_after,
+};
+pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
+
+pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
+/// Whole and streamed.
+pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
+
+pub(crate) type Store = FaultyStore<Arc<dyn HistoryStore>>;
+pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
+
+/// What the model is told of a call whose run was interrupted.
+pub(crate) const INTERRUPTED: &str =
+    "The call was interrupted. It may or may not have taken effect; its result is unknown.";
+
+pub(crate) fn memory() -> Arc<dyn HistoryStore> {
+    Arc::new(MemoryStore::new())
+}
+
+pub(crate) fn store() -> Store {
+    FaultyStore::new(memory()).shared_by_processes()
+}
+
+/// A store in a file of its own, which goes with the last clone of the store.
+async fn sqlite_store() -> Store {
+    /// A file without conversations. To make its tables costs as much as a whole scenario.
+    static EMPTY: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
+    let options = SqliteStore::options().durability(Durability::Normal);
+    let make_empty = async || {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("chat.db");
+        options.clone().open(&file).await.unwrap().close().await.unwrap();
+        std::fs::read(file).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chat.db");
+    std::fs::write(&file, EMPTY.get_or_init(make_empty).await).unwrap();
+    let store: Arc<dyn HistoryStore> = Arc::new(options.open(file).await.unwrap());
+    FaultyStore::new(store).keeping(folder).shared_by_processes()
+}
+
+impl Case {
+    pub(crate) async fn store(self) -> Store {
+        match self.backend {
+            Backend::Memory => store(),
+            Backend::Sqlite => sqlite_store().await,
+        }
+    }
+
+    /// A request of a run of its own.
+    pub(crate) fn ask(self, text: &str) -> ChatRequest {
+        ask(text, self.streamed)
+    }
+
+    pub(crate) fn ask_with<const N: usize>(self, messages: [Message; N]) -> ChatRequest {
+        ask_with(messages, self.streamed)
+    }
+
+    /// The stack of the design: run, tool loop, service call, client.
+    pub(crate) fn stack<S>(
+        self,
+        client: S,
+        store: &Store,
+        policy: PersistencePolicy,
+        tools: Tools,
+    ) -> Client
+    where
+        S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+    {
+        stack(client, store, self.mode, policy, tools)
+    }
+
+    /// The same with default policy, and the tools that these tests use.
+    pub(crate) fn agent(self, model: &ScriptedModel, store: &Store) -> Client {
+        agent(model, store, self.mode)
+    }
+
+    /// A step that calls tools: `(name, label)` each.
+    pub(crate) fn calls<const N: usize>(self, calls: [(&str, &str); N]) -> Step {
+        Step::message(self.call_message(calls))
+    }
+}
+
+pub(crate) fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+pub(crate) fn policy() -> PersistencePolicy {
+    PersistencePolicy::default()
+}
+
+pub(crate) fn disk_full() -> StoreError {
+    StoreError::backend("write", true, "disk full")
+}
+
+/// A request of a run of its own.
+pub(crate) fn ask(text: &str, streamed: bool) -> ChatRequest {
+    ask_with([Message::user(text)], streamed)
+}
+
+pub(crate) fn ask_with<const N: usize>(messages: [Message; N], streamed: bool) -> ChatRequest {
+    let request = ChatRequest::new(messages).in_conversation(key());
+    if streamed { request.streamed() } else { request }
+}
+
+pub(crate) fn boxed<S>(service: S) -> Client
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    BoxCloneSyncService::new(service.map_err(Into::into))
+}
+
+/// The stack of the design: run, tool loop, service call, client.
+pub(crate) fn stack<S>(
+    client: S,
+    store: &Store,
+    mode: PersistenceMode,
+    policy: PersistencePolicy,
+    tools: Tools,
+) -> Client
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let below = PerServiceCallPersistence::new(store.clone()).layer(client);
+    let above = PerRunPersistence::new(store.clone()).mode(mode).policy(policy);
+    boxed(above.layer(ToolLoop::new(tools).layer(below)))
+}
+
+/// The same with default policy, and the tools that these tests use.
+pub(crate) fn agent(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> Client {
+    stack(model.clone(), store, mode, policy(), tools(&Ran::default()))
+}
+
+pub(crate) async fn head(client: &Client, request: ChatRequest) -> Result<ChatResponse, BoxError> {
+    client.clone().ready().await?.call(request).await
+}
+
+pub(crate) async fn send(client: &Client, request: ChatRequest) -> Result<Answer, BoxError> {
+    head(client, request).await?.collect().await
+}
+
+/// The persistence error that a call failed with.
+pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
+    let error = result.expect_err("the call is refused");
+    match error.downcast::<PersistenceError>() {
+        Ok(error) => *error,
+        Err(error) => panic!("not a persistence error: {error:?}"),
+    }
+}
+
+/// The names of the calls that tools were run for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ran(Arc<Mutex<Vec<String>>>);
+
+impl Ran {
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn note(&self, name: &str) {
+        self.0.lock().unwrap().push(name.to_owned());
+    }
+}
+
+pub(crate) fn definition(name: &str) -> ToolDefinition {
+    ToolDefinition::new(name, name, json!({"type": "object"}))
+}
+
+/// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs
+/// approval, `ask` is run by nobody here, `fail` fails.
+pub(crate) fn tools(ran: &Ran) -> Tools {
+    let run = |name: &'static str, ran: Ran| {
+        move |context: ToolContext| {
+            ran.note(name);
+            let answer = format!("{name}ed {}", label_of(&context));
+            async move { Ok(ToolOutput::from(answer)) }
+        }
+    };
+    let stop = ran.clone();
+    Tools::new()
+        .with(tool_fn(definition("look"), run("look", ran.clone())))
+        .with(tool_fn(definition("pay").needs_approval(), run("pay", ran.clone())))
+        .with(tool_fn(definition("stop"), move |context: ToolContext| {
+            stop.note("stop");
+            let answer = format!("stopped {}", label_of(&context));
+            async move { Ok(ToolOutput::from(answer).terminate()) }
+        }))
+        .with(tool_fn(definition("fail"), |_| async { Err::<ToolOutput, _>("broken".into()) }))
+        .declare(definition("ask"))
+}
+
+/// The label of the call that a tool runs for.
+pub(crate) fn label_of(context: &ToolContext) -> String {
+    label(context.arguments()).unwrap_or_else(|| context.call_id().to_owned())
+}
+
+/// The same, with a `wait` that comes to a gate and waits there.
+pub(crate) fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
+    let gate = gate.clone();
+    tools(ran).with(tool_fn(definition("wait"), move |context: ToolContext| {
+        let (gate, answer) = (gate.clone(), format!("waited {}", label_of(&context)));
+        async move {
+            gate.pass().await;
+            Ok(ToolOutput::from(answer))
+        }
+    }))
+}
+
+/// A step that calls tools: `(name, id)` each.
+pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
+    Step::message(call_message(calls))
+}
+
+pub(crate) fn call_message<const N: usize>(calls: [(&str, &str); N]) -> Message {
+    Message::tool_calls(calls.map(|(name, id)| ToolCall::new(id, name, labelled(id))))
+}
+
+/// A text that cost something.
+pub(crate) fn costly(text: &str, input: u64, output: u64) -> Step {
+    Step::answer([Message::assistant(text)], Finish::stop().with_usage(Usage::new(input, output)))
+}
+
+/// A text from a service that keeps the history under an id.
+pub(crate) fn kept(text: &str, id: &str) -> Step {
+    Step::answer([Message::assistant(text)], Finish::stop().with_service_id(id))
+}
+
+/// A call of `look` from a service that keeps the history under an id.
+pub(crate) fn kept_call(id: &str) -> Step {
+    Step::answer([call_message([("look", "c1")])], Finish::stop().with_service_id(id))
+}
+
+/// A message in short, as in a list of its own.
+pub(crate) fn short(message: &Message) -> String {
+    shorts([&Arc::new(message.clone())]).remove(0)
+}
+
+/// Everything that is stored of the conversation.
+pub(crate) async fn stored(store: &Store) -> Vec<String> {
+    stored_of(store, &key()).await
+}
+
+pub(crate) async fn stored_of(store: &Store, key: &ConversationKey) -> Vec<String> {
+    store.inner().flush().await.unwrap();
+    shorts(store.inner().load(key).await.unwrap().messages.iter())
+}
+
+pub(crate) async fn service_id(store: &Store) -> Option<String> {
+    let head = store.inner().head(&key()).await.unwrap();
+    head.service_id.map(|id| id.to_string())
+}
+
+/// What the model client was sent in one service call.
+pub(crate) fn seen(model: &ScriptedModel, call: usize) -> Vec<String> {
+    shorts(model.requests()[call].messages.iter())
+}
+
+/// How many messages the conversation has, in the eyes of another reader of the store now.
+pub(crate) fn count_now(store: &Store) -> usize {
+    let load = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(store.inner().load(&key())).unwrap().messages.len()
+    };
+    // This thread may run a runtime already, in which nothing may block on another one.
+    std::thread::scope(|scope| scope.spawn(load).join()).unwrap()
+}
+
+/// A step that notes how many messages are stored when the model client is called.
+pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Step {
+    let (store, counts) = (store.clone(), counts.clone());
+    Step::respond(move |_| {
+        counts.lock().unwrap().push(count_now(&store));
+        step
+    })
+}
+
+thread_local! {
+    /// Where what this thread logs goes.
+    static LOG: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
+}
+
+/// What this thread has logged since.
+pub(crate) struct Logged {
+    text: Arc<Mutex<Vec<u8>>>,
+}
+
+/// Writes to the log of its thread.
+struct LogWriter;
+
+impl std::io::Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.with_borrow(|log| {
+            if let Some(log) = log {
+                log.lock().unwrap().extend(bytes);
+            }
+        });
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// From now on. The subscriber is that of all tests: one that a test sets for its thread may miss
+/// events, since other threads decide at the same time that nobody listens to them.
+pub(crate) fn logged() -> Logged {
+    static SUBSCRIBER: Once = Once::new();
+    SUBSCRIBER.call_once(|| {
+        tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogWriter).init();
+    });
+    let text = Arc::new(Mutex::new(Vec::new()));
+    LOG.set(Some(text.clone()));
+    Logged { text }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        LOG.set(None);
+    }
+}
+
+impl Logged {
+    /// How many lines have all of these in them.
+    pub(crate) fn lines_with(&self, parts: &[&str]) -> usize {
+        let text = self.text.lock().unwrap();
+        let text = String::from_utf8_lossy(&text);
+        text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
+    }
+
+    pub(crate) fn lines(&self, what: &str) -> usize {
+        let text = self.text.lock().unwrap();
+        String::from_utf8_lossy(&text).lines().filter(|line| line.contains(what)).count()
+    }
+}
+
+/// The policy that keeps the results of tools of a failed service call, or nothing of its inputs.
+pub(crate) fn results_if(keep: bool) -> UnansweredInputs {
+    if keep { UnansweredInputs::Results } else { UnansweredInputs::None }
+}
+
+/// Polls a run until its model client was called so often and nothing moves any more, then drops
+/// it.
+pub(crate) async fn until_called(model: &ScriptedModel, calls: usize, run: impl Future) {
+    let mut run = std::pin::pin!(run);
+    while model.requests().len() < calls {
+        assert!(futures_util::poll!(run.as_mut()).is_pending(), "the run hangs in its last call");
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Case {
+    /// The same request, whole or streamed.
+    pub(crate) fn way(self, request: ChatRequest) -> ChatRequest {
+        if self.streamed { request.streamed() } else { request }
+    }
+}
+
+/// What is durable of the conversation: what readers see, and what an open run has staged behind
+/// it, with the results that stand in its record alone.
+pub(crate) async fn durable(store: &Store) -> Vec<String> {
+    store.inner().flush().await.unwrap();
+    let history = store.inner().load(&key()).await.unwrap().messages;
+    let open = store.inner().open_run(&key()).await.unwrap();
+    let (mut staged, tools) = open.map(|open| (open.messages, open.tools)).unwrap_or_default();
+    let apart = tools.into_iter().filter_map(|call| match call.result {
+        RecordedResult::Apart(result) => Some(*result),
+        _ => None,
+    });
+    let results = Message::tool_results(apart);
+    if results.results().next().is_some() {
+        staged.push(results.into());
+    }
+    shorts(history.iter().chain(&staged))
+}

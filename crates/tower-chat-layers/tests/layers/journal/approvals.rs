@@ -1,0 +1,453 @@
+//! Approved calls in two phases, in every mode: claimed before they run, recorded before the model
+//! hears of it, and never run twice.
+
+use tower_chat::{
+    Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode, Role,
+    ToolLoop, ToolStatus,
+    recovery::{JournalPolicy, RunEnd, UnknownAnswer, UnknownCalls, close, open_run},
+    store::{HistoryStore, InvocationQuery, StoreError},
+    tool::{ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
+    answer.approval_requests().cloned().collect()
+}
+
+fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
+    ask_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
+}
+
+/// A `pay` that needs approval and waits at a gate when it has paid.
+fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
+    let (ran, gate) = (ran.clone(), gate.clone());
+    tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
+        let (ran, gate) = (ran.clone(), gate.clone());
+        let answer = format!("payed {}", label_of(&context));
+        async move {
+            ran.note("pay");
+            gate.pass().await;
+            Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer))
+        }
+    }))
+}
+
+/// A conversation in which a payment waits, and who asks for it.
+async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
+    let model = ScriptedModel::new([calls([("pay", "c1")])]);
+    let client = setup.stack(&model, tools(&Ran::default()));
+    let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+    assert_eq!(pending(&setup.store).await, ["c1"]);
+    asked[0].clone()
+}
+
+/// The ids of the calls that wait, as the head has them.
+async fn pending(store: &Store) -> Vec<String> {
+    store.inner().flush().await.unwrap();
+    let head = store.inner().head(&key()).await.unwrap();
+    let all = head.pending_approvals.iter().flatten();
+    all.map(|request| request.call.id.clone().unwrap()).collect()
+}
+
+/// The payment's row: its status, whether it was begun, what came out.
+async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
+    let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    let call = found.into_iter().find(|(_, call)| call.call_id == "c1").unwrap().1;
+    (call.status, call.started_at.is_some(), call.result.map(|result| result.text()))
+}
+
+const PAID: [&str; 5] =
+    ["user buy", "assistant pay#c1?", "user yes", "tool c1=payed c1", "assistant done"];
+
+#[tokio::test]
+async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_model_hears_of_it() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let setup = Setup::new(&store).mode(mode);
+            let asked = waiting(&setup, streamed).await;
+            let told = Gate::closed();
+            let model = ScriptedModel::new([Step::text("done").waits(&told)]);
+            let client = setup.stack(&model, paying(&ran, &gate));
+            let looking = async {
+                gate.reached(1).await;
+                assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
+                gate.open();
+                told.reached(1).await;
+                let known = (ToolStatus::PendingApproval, true, Some("payed c1".into()));
+                assert_eq!(row(&store).await, known, "{mode:?}");
+                told.open();
+            };
+            let (answer, ()) = tokio::join!(send(&client, approving(&asked, streamed)), looking);
+            answer.unwrap();
+            assert_eq!(
+                row(&store).await,
+                (ToolStatus::Ok, true, Some("payed c1".into())),
+                "{mode:?}"
+            );
+            assert_eq!(pending(&store).await, [""; 0], "{mode:?}");
+            assert_eq!(stored(&store).await, PAID, "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payment_whose_run_then_fails_is_not_made_again() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            for again in ["same", "anew", "elsewhere", "report"] {
+                let (store, ran) = (store(), Ran::default());
+                let setup = Setup::new(&store).mode(mode);
+                let asked = waiting(&setup, streamed).await;
+                let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
+                let client = setup.stack(&model, tools(&ran));
+                let request = approving(&asked, streamed);
+                send(&client, request.clone()).await.unwrap_err();
+                let case_name = (mode, again, streamed);
+                if mode != PerServiceCall {
+                    assert_eq!(pending(&store).await, ["c1"], "{case_name:?}");
+                }
+                let request = match again {
+                    "anew" if mode == PerRun => approving(&asked, streamed),
+                    "report" if mode == JOURNALED => {
+                        let resume = open_run(&store, &key()).await.unwrap().unwrap().resume();
+                        if streamed { resume.streamed() } else { resume }
+                    }
+                    _ => request,
+                };
+                let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
+                let client = setup.stack(&model, tools(&ran));
+                send(&client, request).await.unwrap();
+                assert_eq!(ran.names(), ["pay"], "{case_name:?}");
+                assert_eq!(stored(&store).await, PAID, "{case_name:?}");
+                assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
+                assert_eq!(row(&store).await.0, ToolStatus::Ok, "{case_name:?}");
+                assert_eq!(pending(&store).await, [""; 0], "{case_name:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_run_records_what_became_of_each_approved_call() {
+    for streamed in BOTH_WAYS {
+        for mode in [PerServiceCall, JOURNALED] {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
+            let journal = JournalPolicy::default().unknown_calls(again);
+            let setup = Setup::new(&store).mode(mode).policy(policy().journal(journal));
+            let asking = calls([("look", "c1"), ("wait", "c2"), ("pay", "c3")]);
+            let model = ScriptedModel::new([asking, Step::text("done")]);
+            let client = setup.stack(&model, tools_with_gate(&ran, &gate));
+            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+            let answers = [asked[0].approve(), asked[1].approve(), asked[2].reject("too dear")];
+            let answers = answers.map(Part::from).to_vec();
+            let request = ask_with([Message::new(Role::User, answers)], streamed);
+            drop_when(&client, request.clone(), gate.reached(1)).await;
+            gate.open();
+            let client = setup.elsewhere().stack(&model, tools_with_gate(&ran, &gate));
+            let answer = send(&client, request).await.unwrap();
+            let found =
+                store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+            let rows: Vec<_> = found
+                .iter()
+                .map(|(_, call)| (&*call.call_id, call.status, call.finished_at.is_some()))
+                .collect();
+            let all = [
+                ("c1", ToolStatus::Ok, true),
+                ("c2", ToolStatus::Ok, true),
+                ("c3", ToolStatus::RejectedByApproval, false),
+            ];
+            assert_eq!(rows, all, "{mode:?}");
+            let history = store.inner().load(&key()).await.unwrap().messages;
+            let ids: Vec<_> = history.iter().skip(2).map(|message| message.id.unwrap()).collect();
+            let given: Vec<_> = answer.messages.iter().map(|message| message.id.unwrap()).collect();
+            assert_eq!(given, ids[ids.len() - given.len()..], "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
+    for streamed in BOTH_WAYS {
+        for is_cut_off_in in [None, Some("the call"), Some("the round")] {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let setup = Setup::new(&store);
+            let asked = waiting(&setup, streamed).await;
+            let request = approving(&asked, streamed);
+            let rounds = [calls([("wait", "c2")]), calls([("look", "c3")]), Step::text("done")];
+            let failing = (is_cut_off_in == Some("the call")).then(|| Step::error("overloaded"));
+            let model = ScriptedModel::new(failing.into_iter().chain(rounds));
+            let stack = |setup: &Setup| {
+                let tools = tools_with_gate(&ran, &gate);
+                setup.looped(&model, ToolLoop::new(tools).call_budget(Some(2)))
+            };
+            match is_cut_off_in {
+                None => gate.open(),
+                Some("the call") => {
+                    send(&stack(&setup), request.clone()).await.unwrap_err();
+                    gate.open();
+                }
+                Some(_) => drop_when(&stack(&setup), request.clone(), gate.reached(1)).await,
+            }
+            send(&stack(&setup.elsewhere()), request).await.unwrap();
+            assert_eq!(ran.names(), ["pay"], "{is_cut_off_in:?}");
+            let found =
+                store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+            let look = &found.iter().find(|(_, call)| call.call_id == "c3").unwrap().1;
+            assert_eq!(look.status, ToolStatus::SkippedBudget, "{is_cut_off_in:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed() {
+    for streamed in BOTH_WAYS {
+        for by_report in [false, true] {
+            let (store, ran) = (store(), Ran::default());
+            let setup = Setup::new(&store);
+            let asked = waiting(&setup, streamed).await;
+            let model = ScriptedModel::new([Step::text("done")]);
+            let client = setup.stack(&model, tools(&ran));
+            let request = approving(&asked, streamed);
+            // The input is staged, the claim is not.
+            store.let_appends_through(1);
+            store.fail_next_append(disk_full());
+            send(&client, request.clone()).await.unwrap_err();
+            assert_eq!(ran.names(), [""; 0]);
+            let request = if by_report {
+                open_run(&store, &key()).await.unwrap().unwrap().resume()
+            } else {
+                request
+            };
+            send(&client, request).await.unwrap();
+            assert_eq!(ran.names(), ["pay"]);
+            assert_eq!(stored(&store).await, PAID);
+            assert_eq!(pending(&store).await, [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            for safe in [false, true] {
+                let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+                let setup = Setup::new(&store).mode(mode);
+                let asked = waiting(&setup, streamed).await;
+                let model = ScriptedModel::new([Step::text("done")]);
+                let client = setup.stack(&model, paying(&ran, &gate));
+                let request = approving(&asked, streamed);
+                drop_when(&client, request.clone(), gate.reached(1)).await;
+                assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
+                let mut definition = definition("pay").needs_approval();
+                definition.safe_to_retry = safe;
+                let again = ran.clone();
+                let tools = tower_chat::Tools::new().with(tool_fn(definition, move |context| {
+                    again.note("pay");
+                    let answer = format!("payed {}", label_of(&context));
+                    async { Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer)) }
+                }));
+                let client = setup.elsewhere().stack(&model, tools);
+                send(&client, request).await.unwrap();
+                assert_eq!(ran.names().len(), 1 + usize::from(safe), "{mode:?}");
+                let history = stored(&store).await;
+                match safe {
+                    true => assert_eq!(history, PAID, "{mode:?}"),
+                    false => assert!(history[3].contains("may or may not"), "{history:?}"),
+                }
+                let status = if safe { ToolStatus::Ok } else { ToolStatus::Interrupted };
+                assert_eq!(row(&store).await.0, status, "{mode:?}");
+                assert_eq!(pending(&store).await, [""; 0]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_who_approve_the_same_payment_at_once_make_it_once() {
+    for first in ALL_MODES {
+        for second in ALL_MODES {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let setup = Setup::new(&store).mode(first);
+            let asked = waiting(&setup, false).await;
+            let model = ScriptedModel::new([Step::text("done"), Step::text("done too")]);
+            let one = setup.stack(&model, paying(&ran, &gate));
+            let other = setup.elsewhere().mode(second);
+            // The other has read the conversation before the payment is claimed.
+            let claim = Gate::closed();
+            store.hold_next_reserve(&claim);
+            let other = other.stack(&model, paying(&ran, &gate));
+            let late = approving(&asked, false);
+            let late = tokio::spawn(async move { send(&other, late).await });
+            claim.reached(1).await;
+            let early = approving(&asked, false);
+            let early = tokio::spawn(async move { send(&one, early).await });
+            gate.reached(1).await;
+            claim.open();
+            let error = refused(late.await.unwrap());
+            let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
+            let is_typed =
+                matches!(not_stored.source, StoreError::Claimed { .. } | StoreError::Conflict(_));
+            assert!(is_typed, "{error:?}");
+            gate.open();
+            let early = early.await.unwrap();
+            assert_eq!(ran.names(), ["pay"], "{first:?} {second:?}");
+            if second == JOURNALED && first != JOURNALED {
+                // It has taken the end of the conversation, and the other one is told.
+                let PersistenceError::NotStored(not_stored) = refused(early) else { panic!() };
+                assert!(not_stored.conflict().unwrap().open_run.is_some());
+                assert_eq!(row(&store).await.0, ToolStatus::PendingApproval);
+                continue;
+            }
+            early.unwrap();
+            assert_eq!(stored(&store).await, PAID, "{first:?} {second:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_payment_is_recorded_as_such() {
+    for mode in ALL_MODES {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = waiting(&setup, false).await;
+        let model = ScriptedModel::new([Step::text("fine")]);
+        let no = ask_with([Message::new(Role::User, vec![asked.reject("too dear").into()])], false);
+        send(&setup.stack(&model, tools(&ran)), no).await.unwrap();
+        let (status, begun, _) = row(&store).await;
+        assert_eq!((status, begun), (ToolStatus::RejectedByApproval, false), "{mode:?}");
+        assert_eq!(pending(&store).await, [""; 0]);
+        assert_eq!(ran.names(), [""; 0]);
+    }
+}
+
+/// A run that approves a payment, hears of it, asks for more, and is cut off there.
+async fn cut_off_after_the_payment(
+    setup: &Setup,
+    ran: &Ran,
+    no: bool,
+) -> (ScriptedModel, ChatRequest) {
+    let asked = waiting(setup, false).await;
+    let model = ScriptedModel::new([
+        calls([("look", "c2")]),
+        Step::error("overloaded"),
+        Step::text("done"),
+    ]);
+    let reply = if no { asked.reject("too dear") } else { asked.approve() };
+    let request = ask_with([Message::new(Role::User, vec![Part::from(reply)])], false);
+    send(&setup.stack(&model, tools(ran)), request.clone()).await.unwrap_err();
+    assert_eq!(pending(&setup.store).await, ["c1"], "nothing of it is seen yet");
+    (model, request)
+}
+
+#[tokio::test]
+async fn a_payment_whose_result_is_staged_is_settled_by_whoever_commits_it() {
+    for no in [false, true] {
+        for end in ["same", "elsewhere", "commit"] {
+            let (store, ran) = (store(), Ran::default());
+            let setup = Setup::new(&store);
+            let (model, request) = cut_off_after_the_payment(&setup, &ran, no).await;
+            match end {
+                "same" => drop(send(&setup.stack(&model, tools(&ran)), request).await.unwrap()),
+                "elsewhere" => {
+                    let client = setup.elsewhere().stack(&model, tools(&ran));
+                    send(&client, request).await.unwrap();
+                }
+                _ => assert!(close(&store, &key(), RunEnd::Commit).await.unwrap()),
+            }
+            let status = if no { ToolStatus::RejectedByApproval } else { ToolStatus::Ok };
+            let (found, begun, result) = row(&store).await;
+            assert_eq!((found, begun), (status, !no), "{end}");
+            assert!(result.is_some());
+            assert_eq!(pending(&store).await, [""; 0], "{end}");
+            assert_eq!(ran.names().iter().filter(|name| *name == "pay").count(), usize::from(!no));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payment_whose_run_is_discarded_is_known_and_not_made_again() {
+    let (store, ran) = (store(), Ran::default());
+    let setup = Setup::new(&store);
+    let asked = waiting(&setup, false).await;
+    let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
+    let client = setup.stack(&model, tools(&ran));
+    send(&client, approving(&asked, false)).await.unwrap_err();
+    assert!(close(&store, &key(), RunEnd::Discard).await.unwrap());
+    assert_eq!(stored(&store).await, PAID[..2]);
+    assert_eq!(pending(&store).await, ["c1"]);
+    send(&client, approving(&asked, false)).await.unwrap();
+    assert_eq!(ran.names(), ["pay"]);
+    assert_eq!(stored(&store).await, PAID);
+}
+
+#[tokio::test]
+async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
+    for mode in [PerRun, PerServiceCall] {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = waiting(&setup, false).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        // The claim is stored, the outcome is not.
+        store.let_appends_through(1);
+        store.fail_next_append(disk_full());
+        send(&setup.stack(&model, tools(&ran)), approving(&asked, false)).await.unwrap();
+        assert_eq!(stored(&store).await, PAID, "{mode:?}");
+        assert_eq!(row(&store).await, (ToolStatus::Ok, true, Some("payed c1".into())));
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
+    for mode in [PerRun, PerServiceCall] {
+        // The outcome of the first call is not stored, and neither is the claim to the second.
+        for failing in [1, 2] {
+            let (store, ran) = (store(), Ran::default());
+            let setup = Setup::new(&store).mode(mode);
+            let model =
+                ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
+            let client = setup.stack(&model, tools(&ran));
+            let asked = requests(&send(&client, ask("buy", false)).await.unwrap());
+            let yes = asked.iter().map(|request| request.approve().into()).collect();
+            let request = ask_with([Message::new(Role::User, yes)], false);
+            store.let_appends_through(1);
+            (0..failing).for_each(|_| store.fail_next_append(disk_full()));
+            let outcome = send(&client, request.clone()).await;
+            if failing == 2 {
+                assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
+                assert_eq!(ran.names(), ["pay"], "nobody knows of the claim");
+                send(&client, request).await.unwrap();
+            } else {
+                outcome.unwrap();
+            }
+            assert_eq!(ran.names(), ["pay", "pay"], "{mode:?} {failing}");
+            let (status, begun, result) = row(&store).await;
+            assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed c1".into())));
+            let all = stored(&store).await;
+            assert_eq!(all[..3], ["user buy", "assistant pay#c1? pay#c2?", "user yes yes"]);
+            // In one message, or in one for each attempt.
+            let rest = all[3..].join(" ").replace("tool ", "");
+            assert_eq!(rest, "c1=payed c1 c2=payed c2 assistant done", "{mode:?} {failing}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_run_where_the_claim_cannot_be_stored() {
+    for mode in ALL_MODES {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = waiting(&setup, false).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        store.let_appends_through(usize::from(mode == PersistenceMode::Journaled));
+        store.fail_next_append(disk_full());
+        let outcome = send(&setup.stack(&model, tools(&ran)), approving(&asked, false)).await;
+        assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
+        assert_eq!((ran.names().len(), model.requests().len()), (0, 0), "{mode:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! What becomes of a run whose caller goes away, by the policy.
+
+use tower_chat::{
+    PersistencePolicy,
+    recovery::{JournalPolicy, OnDisconnect, OnOpenRun, Recovered, RecoveryPolicy, recover},
+    store::HistoryStore,
+    validate::validate_messages,
+};
+use tower_chat_testkit::{Gate, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+fn on_disconnect(choice: OnDisconnect) -> PersistencePolicy {
+    policy().journal(JournalPolicy::default().on_disconnect(choice))
+}
+
+/// Drops a run before its first answer, during c1, during c2, or in its second service call.
+async fn dropped(setup: &Setup, step: usize, streamed: bool) -> BookingTools {
+    let (gate, booking_tools) = (Gate::closed(), BookingTools::default());
+    let (model, waiting) = match step {
+        0 => (booking_model_with(0, [Step::hang()]), booking_tools.clone()),
+        1 => (booking_model(), booking_tools.clone().with_gate_before("c1", &gate)),
+        2 => (booking_model(), booking_tools.clone().with_gate_before("c2", &gate)),
+        _ => (booking_model_with(1, [Step::hang()]), booking_tools.clone()),
+    };
+    let client = setup.stack(&model, waiting.tools());
+    drop_when(&client, ask("trip", streamed), async {
+        match step {
+            0 => model.called(1).await,
+            1 | 2 => gate.reached(1).await,
+            _ => model.called(2).await,
+        }
+    })
+    .await;
+    booking_tools
+}
+
+#[tokio::test]
+async fn a_run_is_committed_or_discarded_when_its_caller_goes_where_that_is_the_policy() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            for step in 0..4 {
+                for (choice, kept) in
+                    [(OnDisconnect::Commit, [1, 3, 3, 3][step]), (OnDisconnect::Discard, 0)]
+                {
+                    let store = store();
+                    let setup = Setup::new(&store).policy(on_disconnect(choice));
+                    let setup = setup.concurrent(concurrent);
+                    let booking_tools = dropped(&setup, step, streamed).await;
+                    let case_name = format!("{choice:?} {step} {streamed} {concurrent}");
+                    assert!(open(&store).await.is_none(), "{case_name}");
+                    let history = stored(&store).await;
+                    assert_eq!(history.len(), kept, "{case_name} {history:?}");
+                    let stored = store.inner().load(&key()).await.unwrap();
+                    validate_messages(stored.messages.iter().map(|message| &**message)).unwrap();
+                    if kept == 3 {
+                        for call in ["c1", "c2"] {
+                            let has_run = booking_tools.times(call) > 0;
+                            let text = &history[2];
+                            assert_eq!(text.contains(&format!("{call}=")), has_run, "{text}");
+                            assert_eq!(text.contains(&format!("{call}!")), !has_run, "{text}");
+                        }
+                    }
+                    let model = booking_model();
+                    let client = setup.stack(&model, booking_tools.tools());
+                    let answer = send(&client, ask("and then?", streamed)).await.unwrap();
+                    assert_eq!((answer.text(), model.requests().len()), ("hello".into(), 1));
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_record_of_a_run_that_is_committed_by_its_drop_says_what_became_of_its_calls() {
+    use tower_chat::{ToolStatus, store::InvocationQuery};
+    let store = store();
+    let setup = Setup::new(&store).policy(on_disconnect(OnDisconnect::Commit));
+    dropped(&setup, 2, false).await;
+    let rows = store.invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|(_, call)| (call.call_id, call.status, call.result.map(|result| result.text())))
+        .collect();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0], ("c1".into(), ToolStatus::Ok, Some("book c1".into())));
+    assert_eq!((&*rows[1].0, rows[1].1), ("c2", ToolStatus::Interrupted));
+}
+
+#[tokio::test]
+async fn the_text_of_a_dropped_answer_is_kept_where_that_is_asked_for() {
+    use futures_util::StreamExt;
+    for choice in [OnDisconnect::LeaveOpen, OnDisconnect::Commit] {
+        let store = store();
+        let setup = Setup::new(&store).policy(on_disconnect(choice).keep_partial_text(true));
+        let model = booking_model_with(0, [Step::text("half an answer").hangs_after(1)]);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        let mut response = head(&client, ask("hi", true)).await.unwrap();
+        let first = response.next().await.unwrap().unwrap();
+        drop(response);
+        let tower_chat::ChatUpdate::TextDelta(text) = first else { panic!("{first:?}") };
+        send(&client, ask("and then?", true)).await.unwrap();
+        let expected = ["user hi".into(), format!("assistant {text}"), "user and then?".into()];
+        assert_eq!(stored(&store).await[..3], expected, "{choice:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_run_is_resumed_by_the_same_request_and_by_recover() {
+    for streamed in BOTH_WAYS {
+        for step in 0..4 {
+            let store = store();
+            let setup = Setup::new(&store);
+            let booking_tools = dropped(&setup, step, streamed).await;
+            let mut client = setup.stack(&booking_model(), booking_tools.tools());
+            let policy = RecoveryPolicy::resume();
+            let recovered = recover(&mut client, &store, &key(), policy).await.unwrap();
+            assert!(matches!(recovered, Recovered::Resumed(_)), "{recovered:?}");
+            assert_eq!(stored(&store).await.len(), WHOLE_RUN.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_recovery_is_dropped_is_paid_for_by_nobody_else() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let failing = booking_model_with(1, [Step::error("overloaded"), Step::hang()]);
+        let booking_tools = BookingTools::default();
+        let client = setup.stack(&failing, booking_tools.tools());
+        send(&client, ask("trip", streamed)).await.unwrap_err();
+        assert!(!open(&store).await.unwrap().open.lease.is_abandoned(), "it failed by itself");
+        drop_when(&client, ask("one", streamed), failing.called(3)).await;
+        assert!(open(&store).await.unwrap().open.lease.is_abandoned());
+        let model = booking_model();
+        let client = setup.stack(&model, booking_tools.tools());
+        send(&client, ask("two", streamed)).await.unwrap();
+        assert_eq!(model.requests().len(), 1);
+        assert_eq!(stored(&store).await[..3], WHOLE_RUN[..3]);
+    }
+}
+
+#[tokio::test]
+async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing() {
+    Cases::all()
+        .modes([Journaled], "what becomes of an open run")
+        .check(async |case| {
+            for (on_open_run, kept) in [(OnOpenRun::Commit, 3), (OnOpenRun::Discard, 0)] {
+                let store = case.store().await;
+                let journal = JournalPolicy::default().on_open_run(on_open_run);
+                let setup = Setup::new(&store).policy(policy().journal(journal));
+                dropped(&setup, 3, case.streamed).await;
+                let client = setup.stack(&booking_model(), BookingTools::default().tools());
+                send(&client, case.ask("and then?")).await.unwrap();
+                assert_eq!(stored(&store).await.len(), kept + 2);
+            }
+            let store = case.store().await;
+            let journal = JournalPolicy::default().on_open_run(OnOpenRun::Reject);
+            let setup = Setup::new(&store).policy(policy().journal(journal));
+            dropped(&setup, 3, case.streamed).await;
+            let client = setup.stack(&booking_model(), BookingTools::default().tools());
+            refused(send(&client, case.ask("and then?")).await);
+            assert!(open(&store).await.is_some());
+        })
+        .await;
+}

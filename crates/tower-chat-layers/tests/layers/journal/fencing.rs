@@ -1,0 +1,413 @@
+//! Two processes and one run: who holds it is left alone, who lost it can write no more, and no
+//! step is taken twice.
+
+use std::time::Duration;
+
+use tower_chat::{
+    BoxError, Message, PersistenceError,
+    recovery::{JournalPolicy, RunEnd, close, sweep},
+    store::{HistoryStore, Lease},
+};
+use tower_chat_testkit::{Gate, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+fn is_held(error: &PersistenceError) -> bool {
+    matches!(error, PersistenceError::RunHeld { .. })
+}
+
+/// The conflict that a run is told which has lost its lease.
+fn fenced(outcome: Result<tower_chat::Answer, BoxError>) {
+    let error = refused(outcome);
+    let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
+    assert!(not_stored.conflict().is_some(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
+    for streamed in BOTH_WAYS {
+        let (store, clock) = (store(), TestClock::default());
+        let setup = Setup::new(&store).clock(&clock);
+        let model = booking_model_with(1, [Step::hang()]);
+        let (one, booking_tools) = (setup.clone(), BookingTools::default());
+        let request = ask("trip", streamed);
+        let held = {
+            let client = one.stack(&model, booking_tools.tools());
+            let request = request.clone();
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        model.called(2).await;
+        let other = booking_model();
+        let client = setup.elsewhere().stack(&other, booking_tools.tools());
+        for _ in 0..2 {
+            for request in [request.clone(), ask("hi", streamed)] {
+                let error = refused(send(&client, request).await);
+                assert!(is_held(&error) && error.is_retryable(), "{error:?}");
+            }
+            clock.advance(14);
+            // The first time, 14 seconds of 15 have gone by.
+            if clock.now() > TestClock::default().now() + Duration::from_secs(15) {
+                break;
+            }
+        }
+        assert_eq!(other.requests().len(), 0, "the model is not paid");
+        clock.advance(1);
+        send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!((other.requests().len(), booking_tools.ran().len()), (2, 3));
+        held.abort();
+        let _ = held.await;
+        assert_eq!(stored(&store).await, WHOLE_RUN, "whoever lost the run leaves it alone");
+    }
+}
+
+#[tokio::test]
+async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_tool() {
+    for streamed in BOTH_WAYS {
+        for waiting in 0..SERVICE_CALLS {
+            // How far the other has come when the late answer arrives.
+            for other_answers in 0..=SERVICE_CALLS - waiting {
+                let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+                let setup = Setup::new(&store).clock(&clock);
+                let late_step = Step::respond(|request| Step::message(reply(request)));
+                let model = booking_model_with(waiting, [late_step.waits(&gate)]);
+                let (booking_tools, other_tools) =
+                    (BookingTools::default(), BookingTools::default());
+                let request = ask("trip", streamed);
+                let late = {
+                    let client = setup.stack(&model, booking_tools.tools());
+                    let request = request.clone();
+                    tokio::spawn(async move { send(&client, request).await })
+                };
+                model.called(waiting + 1).await;
+                let before = booking_tools.ran().len();
+                clock.advance(16);
+                let other = booking_model_with(other_answers, [Step::hang()]);
+                let client = setup.elsewhere().stack(&other, other_tools.tools());
+                let taking = tokio::spawn(async move { send(&client, request).await });
+                if other_answers == SERVICE_CALLS - waiting {
+                    while stored(&store).await.is_empty() {
+                        tokio::task::yield_now().await;
+                    }
+                } else {
+                    other.called(other_answers + 1).await;
+                }
+                gate.open();
+                fenced(late.await.unwrap());
+                let case_name = format!("waiting {waiting}, other {other_answers} {streamed}");
+                assert_eq!(booking_tools.ran().len(), before, "no tool is started: {case_name}");
+                let ran = before + other_tools.ran().len();
+                assert!(ran <= TOOL_CALLS, "{case_name}");
+                if other_answers == SERVICE_CALLS - waiting {
+                    taking.await.unwrap().unwrap();
+                    assert_eq!(ran, TOOL_CALLS, "{case_name}");
+                    assert_eq!(stored(&store).await, WHOLE_RUN, "{case_name}");
+                } else {
+                    taking.abort();
+                    let _ = taking.await;
+                    assert_eq!(stored(&store).await, [""; 0], "{case_name}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_of_a_run_that_was_taken_over_is_refused() {
+    for concurrent in [false, true] {
+        let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+        let setup = Setup::new(&store).clock(&clock).concurrent(concurrent);
+        let booking_tools = BookingTools::default().with_gate_after("c1", &gate);
+        let model = booking_model();
+        let request = ask("trip", false);
+        let late = {
+            let client = setup.stack(&model, booking_tools.tools());
+            let request = request.clone();
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        gate.reached(1).await;
+        clock.advance(16);
+        let client = setup.elsewhere().stack(&model, booking_tools.reopened().tools());
+        send(&client, request).await.unwrap();
+        gate.open();
+        fenced(late.await.unwrap());
+        let history = stored(&store).await;
+        assert!(history[2].starts_with("tool c1!"), "it may or may not have run: {history:?}");
+        assert_eq!(booking_tools.times("c1"), 1);
+        assert_eq!(model.requests().len(), SERVICE_CALLS);
+    }
+}
+
+#[tokio::test]
+async fn one_of_two_who_begin_the_same_run_at_once_goes_on() {
+    for streamed in BOTH_WAYS {
+        let (store, gate) = (store(), Gate::closed());
+        let setup = Setup::new(&store);
+        let booking_tools = BookingTools::default();
+        let (one, other) = (booking_model(), booking_model());
+        let request = ask("trip", streamed);
+        // Both have seen that nothing is there.
+        store.hold_next_reserve(&gate);
+        let late = {
+            let client = setup.elsewhere().stack(&other, booking_tools.tools());
+            let request = request.clone();
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        gate.reached(1).await;
+        send(&setup.stack(&one, booking_tools.tools()), request.clone()).await.unwrap();
+        gate.open();
+        fenced(late.await.unwrap());
+        assert_eq!((one.requests().len(), other.requests().len()), (3, 0));
+        assert_eq!(booking_tools.ran().len(), TOOL_CALLS);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
+}
+
+#[tokio::test]
+async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
+    for streamed in BOTH_WAYS {
+        let (store, gate) = (store(), Gate::closed());
+        let setup = Setup::new(&store);
+        let booking_tools = BookingTools::default();
+        let request = ask("trip", streamed);
+        let model = booking_model_with(1, [Step::error("overloaded")]);
+        send(&setup.stack(&model, booking_tools.tools()), request.clone()).await.unwrap_err();
+        let hold = Gate::closed();
+        let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
+        let (one, other) = (booking_model_with(0, [slow]), booking_model());
+        store.hold_next_reserve(&gate);
+        let late = {
+            let client = setup.elsewhere().stack(&other, booking_tools.tools());
+            let request = request.clone();
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        gate.reached(1).await;
+        let early = {
+            let client = setup.elsewhere().stack(&one, booking_tools.tools());
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        one.called(1).await;
+        gate.open();
+        fenced(late.await.unwrap());
+        hold.open();
+        early.await.unwrap().unwrap();
+        assert_eq!((one.requests().len(), other.requests().len()), (2, 0));
+        assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
+    for streamed in BOTH_WAYS {
+        let (store, gate, hold) = (store(), Gate::closed(), Gate::closed());
+        let setup = Setup::new(&store);
+        let booking_tools = BookingTools::default();
+        let request = ask("trip", streamed);
+        let model = booking_model_with(1, [Step::error("overloaded")]);
+        send(&setup.stack(&model, booking_tools.tools()), request.clone()).await.unwrap_err();
+        let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
+        let (one, other) = (booking_model_with(0, [slow]), booking_model());
+        // The head says that nobody holds it.
+        store.hold_next_load(&gate);
+        let late = {
+            let client = setup.elsewhere().stack(&other, booking_tools.tools());
+            let request = request.clone();
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        gate.reached(1).await;
+        let early = {
+            let client = setup.elsewhere().stack(&one, booking_tools.tools());
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        one.called(1).await;
+        gate.open();
+        let error = refused(late.await.unwrap());
+        assert!(is_held(&error), "{error:?}");
+        hold.open();
+        early.await.unwrap().unwrap();
+        assert_eq!((one.requests().len(), other.requests().len()), (2, 0));
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
+    for end in [RunEnd::Commit, RunEnd::Discard] {
+        for (waiting, shown) in SHOWN.into_iter().enumerate() {
+            let (store, gate) = (store(), Gate::closed());
+            let setup = Setup::new(&store);
+            let late_step = Step::respond(|request| Step::message(reply(request)));
+            let model = booking_model_with(waiting, [late_step.waits(&gate)]);
+            let booking_tools = BookingTools::default();
+            let client = setup.stack(&model, booking_tools.tools());
+            let request = ask("trip", false);
+            let late = tokio::spawn(async move { send(&client, request).await });
+            model.called(waiting + 1).await;
+            let ran = booking_tools.ran().len();
+            assert!(close(&store, &key(), end).await.unwrap());
+            let after = stored(&store).await;
+            let kept = if end == RunEnd::Commit { shown } else { 0 };
+            assert_eq!(after, WHOLE_RUN[..kept]);
+            gate.open();
+            fenced(late.await.unwrap());
+            assert_eq!(stored(&store).await, after, "{end:?} {waiting}");
+            assert!(open(&store).await.is_none(), "{end:?} {waiting}");
+            assert_eq!(booking_tools.ran().len(), ran);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_under_way_renews_its_lease() {
+    let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+    let setup = Setup::new(&store).clock(&clock);
+    let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+    let client = setup.stack(&booking_model(), booking_tools.tools());
+    let running = tokio::spawn(async move { send(&client, ask("trip", false)).await });
+    gate.reached(1).await;
+    let other = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
+    for _ in 0..12 {
+        clock.advance(5);
+        tokio::time::sleep(Duration::from_millis(5001)).await;
+        let until = open(&store).await.unwrap().open.lease.until.unwrap();
+        assert!(until > clock.now() + Duration::from_secs(9), "{:?}", until);
+        assert!(is_held(&refused(send(&other, ask("hi", false)).await)));
+    }
+    gate.open();
+    running.await.unwrap().unwrap();
+    let appends = store.appends();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(store.appends(), appends, "a run that has ended renews nothing");
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
+    let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+    let setup = Setup::new(&store).clock(&clock);
+    let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+    let client =
+        setup.stack(&booking_model_with(0, [Step::text("not yet")]), booking_tools.tools());
+    send(&client, ask("trip", false)).await.unwrap();
+    let running = tokio::spawn(async move { send(&client, ask_with([], false)).await });
+    gate.reached(1).await;
+    for _ in 0..6 {
+        clock.advance(5);
+        tokio::time::sleep(Duration::from_millis(5001)).await;
+        let until = open(&store).await.unwrap().open.lease.until.unwrap();
+        assert!(until > clock.now() + Duration::from_secs(9), "{until:?}");
+    }
+    gate.open();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
+    let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+    let setup = Setup::new(&store).clock(&clock);
+    let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+    let client = setup.stack(&booking_model(), booking_tools.tools());
+    let running = tokio::spawn(async move { send(&client, ask("trip", false)).await });
+    gate.reached(1).await;
+    let begun_at = clock.now();
+    store.fail_next_append(disk_full());
+    for renewed_after in [0, 10, 15] {
+        clock.advance(5);
+        tokio::time::sleep(Duration::from_millis(5001)).await;
+        let renewed_at = open(&store).await.unwrap().open.lease.renewed_at;
+        assert_eq!(renewed_at, begun_at + Duration::from_secs(renewed_after));
+    }
+    gate.open();
+    running.await.unwrap().unwrap();
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_dropped_renews_nothing() {
+    let store = store();
+    let model = booking_model_with(1, [Step::hang()]);
+    let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
+    drop_when(&client, ask("trip", false), model.called(2)).await;
+    let appends = store.appends();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(store.appends(), appends);
+    assert!(open(&store).await.unwrap().open.lease.is_abandoned());
+}
+
+#[tokio::test]
+async fn a_run_whose_taker_goes_away_meanwhile_is_held_by_nobody() {
+    let store = store();
+    let setup = Setup::new(&store);
+    let model = booking_model_with(1, [Step::error("overloaded")]);
+    let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
+    let request = ask("trip", false);
+    send(&client, request.clone()).await.unwrap_err();
+    store.hold_appends();
+    drop_when(&client, request, store.holding(1)).await;
+    store.release_appends();
+    let lease = open(&store).await.unwrap().open.lease;
+    assert_eq!((lease.attempt, lease.until), (2, Some(Lease::ABANDONED)));
+}
+
+#[tokio::test]
+async fn without_a_lease_a_run_can_be_taken_over_at_once() {
+    let (store, gate) = (store(), Gate::closed());
+    let policy = policy().journal(JournalPolicy::default().lease(Duration::ZERO));
+    let setup = Setup::new(&store).policy(policy);
+    let booking_tools = BookingTools::safe().with_gate_before("c1", &gate);
+    let client = setup.stack(&booking_model(), booking_tools.tools());
+    let request = ask("trip", false);
+    let again = request.clone();
+    let late = tokio::spawn(async move { send(&client, request).await });
+    gate.reached(1).await;
+    assert_eq!(open(&store).await.unwrap().open.lease.until, None);
+    send(&setup.elsewhere().stack(&booking_model(), booking_tools.reopened().tools()), again)
+        .await
+        .unwrap();
+    gate.open();
+    fenced(late.await.unwrap());
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+}
+
+#[tokio::test]
+async fn old_runs_that_nobody_works_on_are_swept() {
+    for end in [RunEnd::Commit, RunEnd::Discard] {
+        let (store, clock) = (store(), TestClock::default());
+        let setup = Setup::new(&store).clock(&clock);
+        let failing = || booking_model_with(1, [Step::error("overloaded")]);
+        let in_conversation = |id: &str| {
+            let key = tower_chat::ConversationKey::new("alice", id);
+            tower_chat::ChatRequest::new([Message::user("trip")]).in_conversation(key)
+        };
+        send(&setup.stack(&failing(), BookingTools::default().tools()), in_conversation("old"))
+            .await
+            .unwrap_err();
+        let model = booking_model_with(1, [Step::hang()]);
+        let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
+        let held = tokio::spawn(async move { send(&client, in_conversation("held")).await });
+        model.called(2).await;
+        let here = booking_model_with(1, [Step::hang()]);
+        let client = setup.stack(&here, BookingTools::default().tools());
+        let under_way = tokio::spawn(async move { send(&client, in_conversation("here")).await });
+        here.called(2).await;
+        clock.advance(10);
+        send(&setup.stack(&failing(), BookingTools::default().tools()), in_conversation("young"))
+            .await
+            .unwrap_err();
+        let age = Duration::from_secs(10);
+        let swept = sweep(&store, "alice", clock.now(), age, end).await.unwrap();
+        assert_eq!(swept.iter().map(|key| key.id()).collect::<Vec<_>>(), ["old"]);
+        assert_eq!(sweep(&store, "bob", clock.now(), age, end).await.unwrap(), []);
+        clock.advance(10);
+        let swept = sweep(&store, "alice", clock.now(), age, end).await.unwrap();
+        // What another process held has expired; what is under way here has not ended.
+        assert_eq!(swept.iter().map(|key| key.id()).collect::<Vec<_>>(), ["held", "young"]);
+        let left = store.open_runs("alice", None, 10).await.unwrap();
+        assert_eq!(left.iter().map(|(key, _)| key.id()).collect::<Vec<_>>(), ["here"]);
+        held.abort();
+        under_way.abort();
+        let _ = (held.await, under_way.await);
+    }
+}

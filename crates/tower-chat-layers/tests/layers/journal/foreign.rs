@@ -1,0 +1,126 @@
+//! Journaled runs in stacks that lack something, and with loops and services of other kinds.
+
+use tower::Layer;
+use tower_chat::{
+    BoxError, ChatRequest, ChatResponse, ConflictPolicy, Message, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceError, ToolLoop, ToolResult,
+};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+#[tokio::test]
+async fn a_journal_needs_both_layers() {
+    for streamed in BOTH_WAYS {
+        let (store, booking_tools) = (store(), BookingTools::default());
+        let model = booking_model();
+        let above = PerRunPersistence::new(store.clone()).mode(JOURNALED);
+        let client = boxed(above.layer(ToolLoop::new(booking_tools.tools()).layer(model.clone())));
+        let error = refused(send(&client, ask("trip", streamed)).await);
+        assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
+        assert_eq!(booking_tools.ran(), [""; 0], "before any tool runs");
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(ToolLoop::new(booking_tools.tools()).layer(below));
+        let request = ask("trip", streamed).with_extension(JOURNALED);
+        let error = refused(send(&client, request).await);
+        assert!(
+            matches!(error, PersistenceError::RunMissing { mode: "journaled", .. }),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let model = ScriptedModel::new([calls([("ask", "c1")]), Step::text("thanks")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(JOURNALED).layer(below));
+        send(&client, ask("go", streamed)).await.unwrap();
+        assert!(open(&store).await.is_none());
+        let input = [Message::tool_results([ToolResult::new("c1", "blue")])];
+        send(&client, ask_with(input, streamed)).await.unwrap();
+        let all = ["user go", "assistant ask#c1", "tool c1=blue", "assistant thanks"];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&model, 1), all[..3]);
+    }
+}
+
+#[tokio::test]
+async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
+        let seen_by_store = store.clone();
+        let looping = tower::service_fn(move |request: ChatRequest| {
+            let (below, store) = (below.clone(), seen_by_store.clone());
+            async move {
+                // It drops the ids of everything it was given.
+                let mut first = request.clone();
+                first.messages = request
+                    .messages
+                    .iter()
+                    .map(|message| {
+                        let mut message = Message::clone(message);
+                        message.id = None;
+                        message
+                    })
+                    .collect();
+                let answer = send(&below, first).await?;
+                assert_eq!(staged(&store).await, ["user where?", "assistant look#c1"]);
+                assert_eq!(stored(&store).await, [""; 0]);
+                let mut next = request.clone();
+                next.messages = Message::tool_results([ToolResult::new("c1", "looked c1")]).into();
+                next.new_from = 0;
+                next.conversation_id = answer.finish.conversation_id.clone();
+                let answer = send(&below, next).await?;
+                Ok::<_, BoxError>(ChatResponse::from(answer))
+            }
+        });
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(JOURNALED).layer(looping));
+        send(&client, ask("where?", streamed)).await.unwrap();
+        let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
+        assert_eq!(stored(&store).await, all);
+        assert!(open(&store).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
+    for streamed in BOTH_WAYS {
+        for clear in [false, true] {
+            let (store, gate) = (store(), Gate::closed());
+            let conflict = ConflictPolicy { warn: false, throw: false, clear };
+            let setup = Setup::new(&store).policy(policy().on_conflict(conflict));
+            let model = ScriptedModel::new([
+                Step::error("overloaded"),
+                kept_call("s1"),
+                Step::error("overloaded"),
+                kept("there", "s1").waits(&gate),
+            ]);
+            let client = setup.stack(&model, tools(&Ran::default()));
+            let request = ask("where?", streamed);
+            send(&client, request.clone()).await.unwrap_err();
+            send(&client, request.clone()).await.unwrap_err();
+            let looking = async {
+                model.called(4).await;
+                assert_eq!(service_id(&store).await, None);
+                gate.open();
+            };
+            let (answer, ()) = tokio::join!(send(&client, request), looking);
+            assert_eq!(answer.unwrap().text(), "there");
+            assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
+            assert_eq!(seen(&model, 1), ["user where?"]);
+            if !clear {
+                assert_eq!(seen(&model, 3), ["tool c1=looked c1"], "only what is new");
+            }
+            assert_eq!(
+                model.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),
+                Some("s1")
+            );
+        }
+    }
+}

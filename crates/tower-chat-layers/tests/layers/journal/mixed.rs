@@ -1,0 +1,326 @@
+//! Batches with calls that need approval, calls that the caller executes, and calls of neither
+//! kind: asked for, returned and waiting, alike in every mode.
+
+use futures_util::StreamExt;
+use tower_chat::{
+    Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceMode,
+    Role, ToolCall, ToolLoop, ToolLoopError, ToolResult, ToolStatus, Tools,
+    store::{HistoryStore, InvocationQuery},
+    tool::{ToolContext, ToolOutput, tool_fn},
+    tool_loop::UnknownTools,
+};
+use tower_chat_testkit::{ScriptedModel, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+/// How a call comes to be the caller's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Callers {
+    /// The tool set declares the tool without an executor.
+    Declared,
+    /// The set says even that it needs approval, which is the caller's affair.
+    DeclaredWithApproval,
+    /// The request's options declare it.
+    InOptions,
+    /// Nobody declares it, and unknown calls are returned.
+    Unknown,
+}
+
+const ALL_CALLERS: [Callers; 4] =
+    [Callers::Declared, Callers::DeclaredWithApproval, Callers::InOptions, Callers::Unknown];
+
+/// `pay` needs approval, `look` does not; both note and answer their arguments.
+fn executed(ran: &Ran) -> Tools {
+    let tool = |name: &'static str| {
+        let ran = ran.clone();
+        let mut definition = definition(name);
+        definition.needs_approval = name == "pay";
+        tool_fn(definition, move |context: ToolContext| {
+            ran.note(&format!("{name} {}", context.arguments()));
+            let answer = format!("{name} did {}", context.arguments());
+            async move { Ok::<_, BoxError>(ToolOutput::from(answer)) }
+        })
+    };
+    Tools::new().with(tool("pay")).with(tool("look"))
+}
+
+fn looped(ran: &Ran, callers: Callers) -> ToolLoop {
+    let tools = executed(ran);
+    match callers {
+        Callers::Declared => ToolLoop::new(tools.declare(definition("ask"))),
+        Callers::DeclaredWithApproval => {
+            ToolLoop::new(tools.declare(definition("ask").needs_approval()))
+        }
+        Callers::InOptions => ToolLoop::new(tools),
+        Callers::Unknown => ToolLoop::new(tools).unknown_tools(UnknownTools::Return),
+    }
+}
+
+fn with_options(mut request: ChatRequest, callers: Callers) -> ChatRequest {
+    if callers == Callers::InOptions {
+        let mut options = (*request.options).clone();
+        options.tools.push(definition("ask"));
+        request = request.with_options(options);
+    }
+    request
+}
+
+/// One answer that asks for `look`, `pay` and `ask`, in this order.
+fn batch() -> Message {
+    let call = |(name, id, arguments)| ToolCall::new(id, name, arguments);
+    Message::tool_calls([("look", "c1", "1"), ("pay", "c2", "2"), ("ask", "c3", "3")].map(call))
+}
+
+fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
+    answer.approval_requests().cloned().collect()
+}
+
+/// The answer to what needs approval, and to nothing else.
+fn approvals(asked: &[ApprovalRequest]) -> Message {
+    let required = asked.iter().filter(|request| request.required);
+    Message::new(Role::User, required.map(|request| request.approve().into()).collect())
+}
+
+fn result_of_ask() -> Message {
+    Message::tool_results([ToolResult::new("c3", "blue")])
+}
+
+async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
+    store.inner().flush().await.unwrap();
+    let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    found.into_iter().map(|(_, call)| (call.name, call.status)).collect()
+}
+
+const ASKED: [&str; 2] = ["user buy", "assistant look#c1? pay#c2? ask#c3"];
+const ROUND: [&str; 3] =
+    ["user buy", "assistant look#c1 pay#c2 ask#c3", "tool c1=look did 1 c2=pay did 2 c3=blue"];
+
+/// A conversation whose last answer is the batch.
+async fn asked(setup: &Setup, callers: Callers, streamed: bool) -> Vec<ApprovalRequest> {
+    let ran = Ran::default();
+    let model = ScriptedModel::new([Step::message(batch())]);
+    let client = setup.looped(&model, looped(&ran, callers));
+    let request = with_options(ask("buy", streamed), callers);
+    let answer = send(&client, request).await.unwrap();
+    let case = (setup.mode, callers, streamed);
+    assert_eq!(shorts(&answer.messages), ASKED[1..], "{case:?}");
+    let returned: Vec<_> = answer.tool_calls().map(|call| call.name.clone()).collect();
+    assert_eq!(returned, ["ask"], "{case:?}");
+    assert_eq!(ran.names(), [""; 0], "{case:?}");
+    assert_eq!(stored(&setup.store).await, ASKED, "{case:?}");
+    assert!(open(&setup.store).await.is_none(), "{case:?}");
+    let requests = requests(&answer);
+    let of = |request: &ApprovalRequest| (request.call.name.clone(), request.required);
+    let expected = [("look".to_owned(), false), ("pay".to_owned(), true)];
+    assert_eq!(requests.iter().map(of).collect::<Vec<_>>(), expected, "{case:?}");
+    requests
+}
+
+#[tokio::test]
+async fn a_mixed_batch_is_requested_returned_and_waits_alike_in_every_mode() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            for callers in ALL_CALLERS {
+                let store = store();
+                asked(&Setup::new(&store).mode(mode), callers, streamed).await;
+                let expected = [
+                    ("look".to_owned(), ToolStatus::PendingApproval),
+                    ("pay".to_owned(), ToolStatus::PendingApproval),
+                    ("ask".to_owned(), ToolStatus::Returned),
+                ];
+                assert_eq!(statuses(&store).await, expected, "{mode:?} {callers:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn approvals_and_results_in_one_request_answer_the_whole_batch() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            for callers in ALL_CALLERS {
+                for results_first in [false, true] {
+                    let case = (streamed, mode, callers, results_first);
+                    let (store, ran) = (store(), Ran::default());
+                    let setup = Setup::new(&store).mode(mode);
+                    let asked = asked(&setup, callers, streamed).await;
+                    let input = match results_first {
+                        true => [result_of_ask(), approvals(&asked)],
+                        false => [approvals(&asked), result_of_ask()],
+                    };
+                    let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
+                    let client = setup.elsewhere().looped(&model, looped(&ran, callers));
+                    let request = with_options(ask_with(input, streamed), callers);
+                    send(&client, request).await.unwrap();
+                    assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
+                    assert_eq!(seen(&model, 0), ROUND, "{case:?}");
+                    let expected = ["look", "pay", "ask"].map(|it| (it.to_owned(), ToolStatus::Ok));
+                    assert_eq!(statuses(&store).await, expected, "{case:?}");
+                    send(&client, ask("ok", streamed)).await.unwrap();
+                    assert_eq!(seen(&model, 1)[..3], ROUND, "{case:?}");
+                    assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"], "{case:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_may_come_before_the_approvals() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            for callers in ALL_CALLERS {
+                let case = (streamed, mode, callers);
+                let (store, ran) = (store(), Ran::default());
+                let setup = Setup::new(&store).mode(mode);
+                let asked = asked(&setup, callers, streamed).await;
+                let model = ScriptedModel::new([Step::text("blue, then"), Step::text("done")]);
+                let client = setup.looped(&model, looped(&ran, callers));
+                let results = with_options(ask_with([result_of_ask()], streamed), callers);
+                send(&client, results).await.unwrap();
+                assert_eq!(seen(&model, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
+                assert_eq!(ran.names(), [""; 0], "the others go on waiting {case:?}");
+                let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
+                send(&client, yes).await.unwrap();
+                assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
+                let shown = seen(&model, 1);
+                let rest = [
+                    "assistant blue, then",
+                    "assistant look#c1 pay#c2",
+                    "tool c1=look did 1 c2=pay did 2",
+                ];
+                assert_eq!(shown[3..], rest, "{case:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn approvals_without_the_callers_results_are_refused_and_not_used_up() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            for callers in ALL_CALLERS {
+                let case = (streamed, mode, callers);
+                let (store, ran) = (store(), Ran::default());
+                let setup = Setup::new(&store).mode(mode);
+                let asked = asked(&setup, callers, streamed).await;
+                let model = ScriptedModel::new([Step::text("done")]);
+                let client = setup.looped(&model, looped(&ran, callers));
+                let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
+                let error = send(&client, yes).await.unwrap_err();
+                let text = error.to_string();
+                let Some(ToolLoopError::ResultsMissing { calls, .. }) = error.downcast_ref() else {
+                    panic!("{error:?} {case:?}")
+                };
+                let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
+                assert_eq!(named, [("ask", "c3")], "{case:?}");
+                assert!(text.contains("ask") && text.contains("c3"), "{text}");
+                assert_eq!((ran.names().len(), model.requests().len()), (0, 0), "{case:?}");
+                assert_eq!(stored(&store).await, ASKED, "{case:?}");
+                assert!(open(&store).await.is_none(), "{case:?}");
+
+                let whole = ask_with([approvals(&asked), result_of_ask()], streamed);
+                send(&client, with_options(whole, callers)).await.unwrap();
+                assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
+                assert_eq!(seen(&model, 0), ROUND, "{case:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_of_several_messages_of_one_answer_wait_together() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            let (store, ran) = (store(), Ran::default());
+            let setup = Setup::new(&store).mode(mode);
+            let first = Message::tool_calls([ToolCall::new("c2", "pay", "2")]);
+            let second = Message::tool_calls([ToolCall::new("c3", "ask", "3")]);
+            let finish = tower_chat::Finish::stop();
+            let model = ScriptedModel::new([
+                Step::answer([first, Message::assistant("and"), second], finish),
+                Step::text("done"),
+            ]);
+            let client = setup.looped(&model, looped(&ran, Callers::Declared));
+            let answer = send(&client, ask("buy", streamed)).await.unwrap();
+            let messages = ["assistant pay#c2?", "assistant and", "assistant ask#c3"];
+            assert_eq!(shorts(&answer.messages), messages, "{mode:?}");
+            let asked = requests(&answer);
+            let yes = ask_with([approvals(&asked)], streamed);
+            let error = send(&client, yes).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>();
+            assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
+            assert_eq!(ran.names(), [""; 0], "{mode:?}");
+            send(&client, ask_with([approvals(&asked), result_of_ask()], streamed)).await.unwrap();
+            assert_eq!(ran.names(), ["pay 2"], "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_call_of_a_tool_that_became_the_callers_needs_its_result() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            let (store, ran) = (store(), Ran::default());
+            let setup = Setup::new(&store).mode(mode);
+            let run_by_us = tool_fn(definition("ask"), |_| async { Ok(ToolOutput::from("ours")) });
+            let model = ScriptedModel::new([Step::message(batch()), Step::text("done")]);
+            let client = setup.stack(&model, executed(&ran).with(run_by_us));
+            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+            assert_eq!(asked.len(), 3);
+            let client = setup.looped(&model, looped(&ran, Callers::Declared));
+            let all = asked.iter().map(|request| request.approve().into()).collect();
+            let all = Message::new(Role::User, all);
+            let error = send(&client, ask_with([all], streamed)).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>();
+            assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
+            let ours = asked[..2].iter().map(|request| request.approve().into()).collect();
+            let ours = Message::new(Role::User, ours);
+            send(&client, ask_with([ours, result_of_ask()], streamed)).await.unwrap();
+            assert_eq!(ran.names(), ["look 1", "pay 2"], "{mode:?}");
+            assert_eq!(seen(&model, 1), ROUND, "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_updates_of_a_mixed_batch_show_the_answer_once_it_is_whole() {
+    for mode in ALL_MODES {
+        let store = store();
+        let mut answer = batch();
+        answer.parts.insert(0, Part::text("one moment"));
+        let model = ScriptedModel::new([Step::message(answer)]);
+        let client = Setup::new(&store).mode(mode);
+        let client = client.looped(&model, looped(&Ran::default(), Callers::Declared));
+        let mut response = head(&client, ask("buy", true)).await.unwrap();
+        let (mut shown, mut deltas_after) = (Vec::new(), 0);
+        while let Some(update) = response.next().await {
+            match update.unwrap() {
+                ChatUpdate::Message(message) => shown.push(short(&message)),
+                ChatUpdate::Finish(_) => shown.push("end".to_owned()),
+                _ => deltas_after += usize::from(!shown.is_empty()),
+            }
+        }
+        let expected = ["assistant one moment look#c1? pay#c2? ask#c3", "end"];
+        assert_eq!(shown, expected, "{mode:?}");
+        assert_eq!(deltas_after, 0, "deltas come before the message {mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn rejecting_what_needs_approval_still_runs_the_others() {
+    for mode in [PerRun, PersistenceMode::PerServiceCall, JOURNALED] {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = asked(&setup, Callers::Declared, false).await;
+        let model = ScriptedModel::new([Step::text("fine")]);
+        let client = setup.looped(&model, looped(&ran, Callers::Declared));
+        let no = Message::new(Role::User, vec![asked[1].reject("too dear").into()]);
+        send(&client, ask_with([no, result_of_ask()], false)).await.unwrap();
+        assert_eq!(ran.names(), ["look 1"], "{mode:?}");
+        let told = &seen(&model, 0)[2];
+        assert!(told.starts_with("tool c1=look did 1 c2=") && told.ends_with("c3=blue"), "{told}");
+        assert!(told.contains("too dear"), "{told}");
+    }
+}

@@ -1,0 +1,22 @@
+//! What journaled runs promise: what is staged when, who sees it, how a run is taken up again
+//! wherever it stopped, and that two attempts at it never mix.
+
+mod approvals;
+mod assembly;
+mod booking_tools;
+mod call_identity;
+mod disconnects;
+mod ending;
+mod fencing;
+mod foreign;
+mod leases;
+mod mixed;
+mod pending;
+mod recording;
+mod refusals;
+mod resuming;
+mod sent_again;
+mod shared_ids;
+mod staging;
+mod turns;
+mod visibility;

@@ -1,0 +1,331 @@
+//! What is staged is what may be stored: hooks and truncation come before the journal.
+
+use tower_chat::{
+    BoxError, Finish, Message, Part, ToolCall, ToolStatus, Tools,
+    recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
+    replay::Truncation,
+    store::{HistoryStore, InvocationQuery},
+    tool::{Retention, StoredCall, ToolOutput, persist_with, tool_fn},
+    validate::validate_request,
+};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+/// `pin` answers a secret, which its hook redacts; `whisper` is kept out of the store altogether.
+fn discreet(ran: &Ran, gate: &Gate) -> Tools {
+    let (note, whispers, gate) = (ran.clone(), ran.clone(), gate.clone());
+    let pin = tool_fn(definition("pin"), move |_| {
+        note.note("pin");
+        async { Ok::<_, BoxError>(ToolOutput::from("1234")) }
+    });
+    let whisper = tool_fn(definition("whisper"), move |_| {
+        whispers.note("whisper");
+        async { Ok::<_, BoxError>(ToolOutput::from("psst")) }
+    });
+    let wait = tool_fn(definition("wait"), move |_| {
+        let gate = gate.clone();
+        async move {
+            gate.pass().await;
+            Ok::<_, BoxError>(ToolOutput::from("waited"))
+        }
+    });
+    let pin = persist_with(pin, |call| {
+        call.redact_result("****");
+        Ok(Retention::Keep)
+    });
+    let whisper = persist_with(whisper, |_| Ok(Retention::Forget));
+    Tools::new().with(pin).with(whisper).with(wait)
+}
+
+/// Everything that a store was ever given, as text.
+fn given(store: &Store) -> String {
+    let writes = store.writes();
+    writes.iter().map(|write| format!("{:?} {:?}", write.messages(), write.tools())).collect()
+}
+
+#[tokio::test]
+async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_is_left() {
+    for concurrent in [false, true] {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).concurrent(concurrent);
+        let model = ScriptedModel::new([
+            calls([("pin", "c1"), ("whisper", "c2"), ("wait", "c3")]),
+            Step::text("done"),
+        ]);
+        let request = ask("go", false);
+        let client = setup.stack(&model, discreet(&ran, &gate));
+        drop_when(&client, request.clone(), async {
+            gate.reached(1).await;
+            while calls_known(&store).await != ["c1 Done", "c3 Unknown"] {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(staged(&store).await[1], "assistant pin#c1 wait#c3");
+        gate.open();
+        send(&setup.stack(&model, discreet(&ran, &gate)), request).await.unwrap();
+        let all = given(&store);
+        assert!(!all.contains("1234") && !all.contains("psst"), "{all}");
+        assert_eq!(ran.names(), ["pin", "whisper"], "neither runs again");
+        let history = stored(&store).await;
+        assert!(history[2].starts_with("tool c1=**** c3!"), "{history:?}");
+        assert!(store.inner().list("alice", None, 9).await.unwrap().len() == 1);
+    }
+}
+
+/// Tools none of whose calls are kept: the hook forgets, fails or panics. `wait` passes a gate.
+fn secretive(ran: &Ran, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
+    let (whispers, gate) = (ran.clone(), gate.clone());
+    let whisper = tool_fn(definition("whisper"), move |_| {
+        let (ran, gate) = (whispers.clone(), gate.clone());
+        async move {
+            ran.note("whisper");
+            gate.pass().await;
+            Ok::<_, BoxError>(ToolOutput::from("psst"))
+        }
+    });
+    Tools::new().with(persist_with(whisper, hook))
+}
+
+type Hooked = Result<Retention, BoxError>;
+
+/// A response of these texts, and of `whisper` after the first.
+fn whispering(texts: &[&str]) -> Step {
+    let call: Part = ToolCall::new("c1", "whisper", "{}").into();
+    let mut messages: Vec<Message> = texts.iter().map(|text| Message::assistant(*text)).collect();
+    match messages.first_mut() {
+        Some(first) => first.parts.push(call),
+        None => messages.push(Message::tool_calls([ToolCall::new("c1", "whisper", "{}")])),
+    }
+    Step::answer(messages, Finish::stop())
+}
+
+/// What a response may say beside a call: nothing, something before it, or in a message after it.
+const BESIDE: [&[&str]; 3] = [&[], &["Let me check."], &["Let me check.", "One moment."]];
+
+fn asked_again(step: Step) -> Step {
+    Step::respond(|request| {
+        validate_request(request).unwrap();
+        step
+    })
+}
+
+#[tokio::test]
+async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that_failed() {
+    let hooks: [fn(&mut StoredCall<'_>) -> Hooked; 3] =
+        [|_| Ok(Retention::Forget), |_| Err("no policy".into()), |_| panic!("no policy")];
+    for hook in hooks {
+        for (texts, streamed) in BESIDE.iter().zip([false, true, false]) {
+            for mode in [PerServiceCall, JOURNALED] {
+                let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+                gate.open();
+                let setup = Setup::new(&store).mode(mode);
+                let model = ScriptedModel::new([
+                    whispering(texts),
+                    Step::error("overloaded"),
+                    asked_again(Step::text("done")),
+                ]);
+                let client = setup.stack(&model, secretive(&ran, &gate, hook));
+                let request = ask("go", streamed);
+                send(&client, request.clone()).await.unwrap_err();
+                let answer = send(&client, request.clone()).await.unwrap();
+                let case_name = (mode, texts);
+                assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
+                assert_eq!(seen(&model, 2), ["user go"], "{case_name:?}");
+                let again = send(&client, request).await.unwrap();
+                assert_eq!(again.messages.last().unwrap().text(), "done", "{case_name:?}");
+                assert_eq!(model.requests().len(), 3, "the whole run is its answer: {case_name:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
+    for mode in [PerServiceCall, JOURNALED] {
+        for texts in BESIDE {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let setup = Setup::new(&store).mode(mode);
+            let model = ScriptedModel::new([
+                whispering(texts),
+                asked_again(calls([("whisper", "c2")])),
+                asked_again(Step::text("done")),
+            ]);
+            let tools = || secretive(&ran, &gate, |_| Ok(Retention::Forget));
+            let request = ask("go", false);
+            let client = setup.stack(&model, tools());
+            drop_when(&client, request.clone(), gate.reached(1)).await;
+            let client = setup.elsewhere().stack(&model, tools());
+            drop_when(&client, request.clone(), gate.reached(2)).await;
+            let client = setup.elsewhere().stack(&model, tools());
+            let answer = send(&client, request).await.unwrap();
+            let case_name = (mode, texts);
+            assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
+            assert_eq!(
+                (seen(&model, 1), seen(&model, 2)),
+                (vec!["user go".into()], vec!["user go".into()])
+            );
+            assert_eq!(model.requests().len(), 3, "{case_name:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
+    // Never started, or started and unknown: `wait` comes first, or is the call itself.
+    for is_started in [false, true] {
+        for unknown in [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)] {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let journal = JournalPolicy::default().unknown_calls(unknown);
+            let setup = Setup::new(&store).policy(policy().journal(journal));
+            let tools = || {
+                let (ran, gate) = (ran.clone(), gate.clone());
+                let tool = move |name: &'static str, waits: bool| {
+                    let (ran, gate) = (ran.clone(), gate.clone());
+                    let mut definition = definition(name);
+                    definition.safe_to_retry = true;
+                    tool_fn(definition, move |context| {
+                        let (ran, gate) = (ran.clone(), gate.clone());
+                        async move {
+                            ran.note(&format!("{name} {}", context.arguments()));
+                            if waits {
+                                gate.pass().await;
+                            }
+                            Ok::<_, BoxError>(ToolOutput::from("done"))
+                        }
+                    })
+                };
+                let pay = persist_with(tool("pay", is_started), |call| {
+                    call.redact_arguments(r#"{"card":"****"}"#);
+                    Ok(Retention::Keep)
+                });
+                let same = persist_with(tool("same", false), |call| {
+                    let arguments = call.call().arguments.clone();
+                    call.redact_arguments(arguments);
+                    Ok(Retention::Keep)
+                });
+                let whisper = persist_with(tool("whisper", false), |_| Ok(Retention::Forget));
+                Tools::new().with(tool("wait", !is_started)).with(pay).with(same).with(whisper)
+            };
+            let call = |name: &str, id: &str| ToolCall::new(id, name, r#"{"card":"4111"}"#);
+            let asking = Message::tool_calls([
+                call("whisper", "c0"),
+                call("wait", "c1"),
+                call("pay", "c2"),
+                call("same", "c3"),
+            ]);
+            let model = ScriptedModel::new([Step::message(asking), Step::text("sorry")]);
+            let request = ask("go", false);
+            drop_when(&setup.stack(&model, tools()), request.clone(), gate.reached(1)).await;
+            gate.open();
+            let first = ran.names();
+            assert_eq!(first.iter().any(|ran| ran.starts_with("pay")), is_started);
+            send(&setup.elsewhere().stack(&model, tools()), request).await.unwrap();
+            let second = &ran.names()[first.len()..];
+            assert!(!second.iter().any(|ran| ran.contains("pay")), "{second:?}");
+            assert_eq!(second.last().unwrap(), r#"same {"card":"4111"}"#);
+            let results = seen(&model, 1)[2].clone();
+            let told = if is_started { "may or may not" } else { "its arguments were not kept" };
+            assert!(results.contains("c1=done c2!") && results.contains(told), "{results}");
+            assert!(results.ends_with("c3=done"), "{results}");
+            let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+            assert_eq!(rows[1].1.status, ToolStatus::Interrupted);
+            assert_eq!(rows[1].1.arguments, r#"{"card":"****"}"#);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it() {
+    let (store, gate) = (store(), Gate::closed());
+    let setup = Setup::new(&store).policy(policy().truncate_results(Truncation::to(200)));
+    let model = ScriptedModel::new([calls([("long", "c1")]), Step::text("done").waits(&gate)]);
+    let long = || {
+        Tools::new().with(tool_fn(definition("long"), |_| async {
+            Ok::<_, BoxError>(ToolOutput::from("x".repeat(10_000)))
+        }))
+    };
+    let client = setup.stack(&model, long());
+    let looking = async {
+        model.called(2).await;
+        let content = open(&store).await.unwrap();
+        let text = format!("{:?}", content.tools);
+        assert!(text.len() < 2_000, "{}", text.len());
+        gate.open();
+    };
+    let (answer, ()) = tokio::join!(send(&client, ask("go", false)), looking);
+    answer.unwrap();
+    assert!(seen(&model, 1)[2].len() > 10_000);
+    assert!(stored(&store).await[2].len() < 300);
+}
+
+#[tokio::test]
+async fn a_tool_that_nests_a_run_is_resumed_with_it() {
+    use tower_chat::{ChatRequest, ConversationKey, tool::NestedInAncestor};
+    let store = store();
+    let setup = Setup::new(&store);
+    let sub_key = || ConversationKey::new("alice", "support/sub");
+    let model = ScriptedModel::new([
+        calls([("delegate", "c1")]),
+        Step::text("nested"),
+        Step::error("overloaded"),
+        Step::text("done"),
+    ]);
+    let inner = setup.stack(&model, Tools::new());
+    let seen_by_tool = store.clone();
+    let delegate = tool_fn(definition("delegate"), move |context| {
+        let (inner, store) = (inner.clone(), seen_by_tool.clone());
+        async move {
+            let error = send(&inner, context.nest(ask("sub", false))).await.unwrap_err();
+            assert!(error.downcast_ref::<NestedInAncestor>().is_some(), "{error:?}");
+            let request = ChatRequest::user("sub").in_conversation(sub_key());
+            let answer = send(&inner, context.nest(request)).await?;
+            assert_eq!(staged(&store).await.len(), 2, "the outer run is open all the while");
+            Ok::<_, BoxError>(ToolOutput::from(answer.text()))
+        }
+    });
+    let client = setup.stack(&model, Tools::new().with(delegate));
+    let request = ask("go", false);
+    send(&client, request.clone()).await.unwrap_err();
+    assert_eq!(stored_of(&store, &sub_key()).await, ["user sub", "assistant nested"]);
+    assert_eq!(stored(&store).await, [""; 0]);
+    send(&client, request).await.unwrap();
+    let all = ["user go", "assistant delegate#c1", "tool c1=nested", "assistant done"];
+    assert_eq!(stored(&store).await, all);
+    assert_eq!(stored_of(&store, &sub_key()).await.len(), 2, "it is not run again");
+}
+
+#[tokio::test]
+async fn a_call_keeps_its_idempotency_key_beside_one_that_is_forgotten() {
+    let (store, gate, keys) = (store(), Gate::closed(), Ran::default());
+    let setup = Setup::new(&store);
+    let tools = |gate: &Gate| {
+        let (gate, keys) = (gate.clone(), keys.clone());
+        let whisper = tool_fn(definition("whisper"), |_| async {
+            Ok::<_, BoxError>(ToolOutput::from("psst"))
+        });
+        let mut retried = definition("wait");
+        retried.safe_to_retry = true;
+        let wait = tool_fn(retried, move |context| {
+            keys.note(&context.idempotency_key());
+            let gate = gate.clone();
+            async move {
+                gate.pass().await;
+                Ok::<_, BoxError>(ToolOutput::from("waited"))
+            }
+        });
+        Tools::new().with(persist_with(whisper, |_| Ok(Retention::Forget))).with(wait)
+    };
+    let model =
+        ScriptedModel::new([calls([("whisper", "c1"), ("wait", "c2")]), Step::text("done")]);
+    let request = ask("go", false);
+    let client = setup.stack(&model, tools(&gate));
+    drop_when(&client, request.clone(), gate.reached(1)).await;
+    gate.open();
+    send(&setup.stack(&model, tools(&gate)), request).await.unwrap();
+    let keys = keys.names();
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], keys[1]);
+}

@@ -1,0 +1,188 @@
+//! A service that refuses a run for good does not lock its conversation; and what a run cost that
+//! was recovered first is told.
+
+use tower_chat::{
+    BoxError, Finish, Message, PersistencePolicy, Retryability, Usage,
+    recovery::{JournalPolicy, OnRefusal, RecoveryPolicy, recover},
+};
+use tower_chat_testkit::{ScriptedModel, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the service refused the request with status {status}")]
+struct Refused {
+    status: u16,
+    source: Retryability,
+}
+
+/// The same behind a layer that wraps what it does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("a layer failed")]
+struct Wrapped(#[source] BoxError);
+
+fn status(status: u16) -> Step {
+    let source = Retryability::of_status(status);
+    Step::error(Wrapped(Refused { status, source }.into()))
+}
+
+fn on_refusal(choice: OnRefusal) -> PersistencePolicy {
+    policy().journal(JournalPolicy::default().on_refusal(choice))
+}
+
+/// In the first call of a run, as an error of the call or inside its stream.
+fn refusals() -> [Step; 2] {
+    let source = Retryability::of_status(400);
+    [status(400), Step::text("no").fails_after(1, Refused { status: 400, source })]
+}
+
+#[tokio::test]
+async fn a_run_that_is_refused_before_any_answer_does_not_stay_open() {
+    for streamed in BOTH_WAYS {
+        for (choice, kept) in
+            [(OnRefusal::KeepAnswers, 0), (OnRefusal::Discard, 0), (OnRefusal::Commit, 1)]
+        {
+            for refusal in refusals() {
+                let store = store();
+                let setup = Setup::new(&store).policy(on_refusal(choice));
+                let model = booking_model_with(0, [refusal]);
+                let client = setup.stack(&model, BookingTools::default().tools());
+                send(&client, ask("bad", streamed)).await.unwrap_err();
+                assert!(open(&store).await.is_none(), "{choice:?}");
+                assert_eq!(stored(&store).await, ["user bad"][..kept], "{choice:?}");
+                let answer = send(&client, ask("good", streamed)).await.unwrap();
+                assert_eq!((answer.text(), model.requests().len()), ("hello".into(), 2));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_failure_may_pass_stays_open() {
+    for streamed in BOTH_WAYS {
+        for step in [status(429), status(503), Step::text("x").cut_off_after(1)] {
+            let store = store();
+            let model = booking_model_with(0, [step]);
+            let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
+            send(&client, ask("trip", streamed)).await.unwrap_err();
+            assert_eq!(staged(&store).await, ["user trip"]);
+            let answer = send(&client, ask("and then?", streamed)).await.unwrap();
+            assert_eq!(answer.finish.recovered.unwrap().answer.text(), "booked");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_recovery_that_is_refused_ends_the_run_and_the_new_message_is_answered() {
+    for streamed in BOTH_WAYS {
+        for (choice, kept) in
+            [(OnRefusal::KeepAnswers, 3), (OnRefusal::Commit, 3), (OnRefusal::Discard, 0)]
+        {
+            let store = store();
+            let setup = Setup::new(&store).policy(on_refusal(choice));
+            let model = booking_model_with(1, [status(400), status(400)]);
+            let booking_tools = BookingTools::default();
+            let client = setup.stack(&model, booking_tools.tools());
+            send(&client, ask("trip", streamed)).await.unwrap_err();
+            assert_eq!(staged(&store).await, WHOLE_RUN[..2], "its caller may know better");
+            let answer = send(&client, ask("and then?", streamed)).await.unwrap();
+            assert_eq!((answer.text(), answer.finish.recovered), ("hello".into(), None));
+            assert_eq!((model.requests().len(), booking_tools.ran().len()), (4, 2));
+            let mut expected: Vec<_> = WHOLE_RUN[..kept].iter().map(|it| (*it).into()).collect();
+            expected.extend(["user and then?".to_owned(), "assistant hello".to_owned()]);
+            assert_eq!(stored(&store).await, expected, "{choice:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
+    Cases::all()
+        .modes([Journaled], "what becomes of an open run")
+        .check(async |case| {
+            let store = case.store().await;
+            let setup = Setup::new(&store).policy(on_refusal(OnRefusal::LeaveOpen));
+            let model = booking_model_with(0, [status(400), status(400), status(400)]);
+            let client = setup.stack(&model, BookingTools::default().tools());
+            for text in ["one", "two", "three"] {
+                send(&client, case.ask(text)).await.unwrap_err();
+                assert_eq!(staged(&store).await, ["user one"]);
+            }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_attempt() {
+    for streamed in BOTH_WAYS {
+        for attempts in [1, 3] {
+            let store = store();
+            let journal = JournalPolicy::default().max_unclear_attempts(attempts);
+            let setup = Setup::new(&store).policy(policy().journal(journal));
+            let model = ScriptedModel::new((0..40).map(|_| {
+                Step::respond(|request| match seen_last(request).as_str() {
+                    "user odd" => Step::error("odd"),
+                    _ => Step::text("hello"),
+                })
+            }));
+            let client = setup.stack(&model, BookingTools::default().tools());
+            send(&client, ask("odd", streamed)).await.unwrap_err();
+            for attempt in 2..attempts {
+                assert_eq!(open(&store).await.unwrap().open.lease.attempt, attempt - 1);
+                send(&client, ask("fine", streamed)).await.unwrap_err();
+            }
+            let answer = send(&client, ask("fine", streamed)).await.unwrap();
+            assert_eq!(answer.text(), "hello");
+            assert_eq!(model.requests().len(), attempts as usize + 1);
+            assert_eq!(stored(&store).await, ["user fine", "assistant hello"]);
+        }
+    }
+}
+
+fn seen_last(request: &tower_chat::ChatRequest) -> String {
+    short(request.messages.last().unwrap())
+}
+
+#[tokio::test]
+async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_caller() {
+    Cases::all()
+        .modes([Journaled], "what becomes of an open run")
+        .check(async |case| {
+            let store = case.store().await;
+            let setup = Setup::new(&store);
+            let model = booking_model_with(1, [status(400), status(400)]);
+            let mut client = setup.stack(&model, BookingTools::default().tools());
+            send(&client, case.ask("trip")).await.unwrap_err();
+            let error =
+                recover(&mut client, &store, &key(), RecoveryPolicy::resume()).await.unwrap_err();
+            assert!(error.is::<Wrapped>(), "{error:?}");
+            assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn what_a_recovered_run_cost_is_told_with_the_answer_that_came_after_it() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let paid = |text: &str, input, output| {
+            let finish = Finish::stop().with_usage(Usage::new(input, output));
+            Step::answer([Message::assistant(text)], finish)
+        };
+        let steps = [status(503), paid("first", 30, 4), paid("second", 50, 6)];
+        let model = ScriptedModel::new(steps);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        let first = ask("one", streamed);
+        let run = first.conversation().unwrap().run;
+        send(&client, first).await.unwrap_err();
+        let answer = send(&client, ask("two", streamed)).await.unwrap();
+        assert_eq!((answer.text(), answer.finish.usage), ("second".into(), Usage::new(50, 6)));
+        let recovered = answer.finish.recovered.unwrap();
+        assert_eq!(recovered.run, run);
+        assert_eq!(shorts(&recovered.answer.messages), ["assistant first"]);
+        assert_eq!(recovered.answer.finish.usage, Usage::new(30, 4));
+        assert_eq!(recovered.answer.finish.saved.unwrap().messages, 2);
+    }
+}

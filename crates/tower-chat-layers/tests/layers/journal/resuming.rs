@@ -1,0 +1,591 @@
+//! Wherever a run stops, it goes on from there: nothing that was answered is paid for again, no
+//! tool that has finished runs again, and the history comes out as if nothing had happened.
+
+use std::{collections::HashSet, time::Duration};
+
+use futures_util::StreamExt;
+use tower::{Layer, timeout::TimeoutLayer};
+use tower_chat::{
+    ChatRequest, ToolLoopError,
+    recovery::{
+        CallState, JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCall, UnknownCalls, open_run,
+    },
+    tool::ToolOutput,
+};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+/// How a run is taken up again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    SameRequest,
+    Report,
+    NewMessage,
+    /// The same request again, in another process.
+    Elsewhere,
+}
+use Way::*;
+
+const ALL_WAYS: [Way; 4] = [SameRequest, Report, NewMessage, Elsewhere];
+
+/// Takes the run up again and holds it against an undisturbed one. `paid` says how many calls the
+/// model client has answered before, of those whose answer is staged.
+async fn take_up(
+    way: Way,
+    setup: &Setup,
+    model: &ScriptedModel,
+    booking_tools: &BookingTools,
+    request: &ChatRequest,
+    case_name: &str,
+) {
+    let case_name = format!("{case_name} {way:?} streamed {}", request.options.stream);
+    let setup = if way == Elsewhere { setup.elsewhere() } else { setup.clone() };
+    let store = &setup.store;
+    let answered = staged(store).await.iter().filter(|it| it.starts_with("assistant")).count();
+    let done = calls_known(store).await.iter().filter(|it| it.ends_with("Done")).count();
+    let left = open(store).await;
+    let is_open = left.is_some();
+    if left.as_ref().is_some_and(|left| left.open.lease.is_abandoned()) && way == NewMessage {
+        return committed_first(&setup, model, booking_tools, request, &case_name).await;
+    }
+    let (ran, asked) = (booking_tools.ran().len(), model.requests().len());
+    let client = setup.stack(model, booking_tools.reopened().tools());
+    let request = match way {
+        SameRequest | Elsewhere => request.clone(),
+        Report if !is_open => request.clone(),
+        Report => {
+            let report = open_run(store, &key()).await.unwrap().unwrap();
+            let resume = report.resume();
+            if request.options.stream { resume.streamed() } else { resume }
+        }
+        NewMessage => ask("and then?", request.options.stream),
+    };
+    let answer =
+        send(&client, request).await.unwrap_or_else(|error| panic!("{case_name}: {error:?}"));
+    let mut expected: Vec<_> = WHOLE_RUN.map(str::to_owned).into();
+    if way == NewMessage {
+        assert_eq!(answer.text(), "hello", "{case_name}");
+        if is_open || !stored(store).await.is_empty() {
+            expected.extend(["user and then?".into(), "assistant hello".into()]);
+        }
+        let history = stored(store).await;
+        if history.len() > 2 {
+            assert_eq!(history, expected, "{case_name}");
+        }
+    } else {
+        assert_eq!(stored(store).await, expected, "{case_name}");
+        assert_eq!(shorts(&answer.messages), expected[1..], "the whole answer: {case_name}");
+        assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{case_name}");
+    }
+    assert!(open(store).await.is_none(), "{case_name}");
+    // Only of a run that was there at all.
+    if is_open {
+        let own = model.requests().len() - asked - usize::from(way == NewMessage);
+        assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
+        assert_eq!(booking_tools.ran().len() - ran, TOOL_CALLS - done, "tool calls: {case_name}");
+        let seen = all_seen(model);
+        assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{case_name}");
+        let new_from: Vec<_> = model.requests()[asked..asked + own]
+            .iter()
+            .map(|request| request.messages.len() - request.new_from)
+            .collect();
+        assert_eq!(new_from, [1, 1, 1][answered..], "what is new: {case_name}");
+    }
+    let keys = booking_tools.keys();
+    let distinct: HashSet<_> = keys.values().flatten().collect();
+    assert_eq!(distinct.len(), keys.len(), "one key a call: {case_name} {keys:?}");
+}
+
+/// A new message on the conversation of a run whose caller has disconnected: nothing is paid for
+/// that run, and nothing of it is lost.
+async fn committed_first(
+    setup: &Setup,
+    model: &ScriptedModel,
+    booking_tools: &BookingTools,
+    request: &ChatRequest,
+    case_name: &str,
+) {
+    let store = &setup.store;
+    let (before, ran, asked) = (staged(store).await, booking_tools.ran(), model.requests().len());
+    let known = calls_known(store).await;
+    let client = setup.stack(model, booking_tools.reopened().tools());
+    let answer = send(&client, ask("and then?", request.options.stream)).await;
+    let answer = answer.unwrap_or_else(|error| panic!("{case_name}: {error:?}"));
+    assert_eq!(answer.text(), "hello", "{case_name}");
+    assert_eq!(answer.finish.recovered, None, "{case_name}");
+    assert_eq!(model.requests().len() - asked, 1, "one service call: {case_name}");
+    assert_eq!(booking_tools.ran(), ran, "no tool: {case_name}");
+    let history = stored(store).await;
+    assert_eq!(history[..before.len()], before, "{case_name}");
+    assert_eq!(history[history.len() - 2..], ["user and then?", "assistant hello"], "{case_name}");
+    let is_round_open = before.last().is_some_and(|last| last.contains('#'));
+    assert_eq!(history.len(), before.len() + usize::from(is_round_open) + 2, "{case_name}");
+    if is_round_open {
+        let calls = known.iter().rev().take(2 - usize::from(before.len() > 2));
+        for call in calls {
+            let (id, state) = call.split_once(' ').unwrap();
+            let says = match state {
+                "Done" => format!("{id}="),
+                "Unknown" => format!("{id}!The call was interrupted."),
+                _ => format!("{id}!The call was not run"),
+            };
+            assert!(history[before.len()].contains(&says), "{case_name}: {says} {history:?}");
+        }
+    }
+    assert!(open(store).await.is_none(), "{case_name}");
+}
+
+#[tokio::test]
+async fn after_a_service_call_that_failed() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            for failing in 0..SERVICE_CALLS {
+                let cut = || Step::respond(|request| Step::message(reply(request)));
+                let steps: [fn(Step) -> Step; 3] = [
+                    |_| Step::error("overloaded"),
+                    |answer| answer.cut_off_after(1),
+                    |answer| answer.fails_after(1, "reset"),
+                ];
+                for (kind, step) in steps.iter().enumerate() {
+                    for way in ALL_WAYS {
+                        let (store, booking_tools) = (store(), BookingTools::default());
+                        let setup = Setup::new(&store).concurrent(concurrent);
+                        let model = booking_model_with(failing, [step(cut())]);
+                        let request = ask("trip", streamed);
+                        let client = setup.stack(&model, booking_tools.tools());
+                        send(&client, request.clone()).await.unwrap_err();
+                        let held = open(&store).await.unwrap().open.lease.until;
+                        assert_eq!(held, None, "a run that failed is nobody's");
+                        assert_eq!(
+                            staged(&store).await,
+                            WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]
+                        );
+                        let case_name =
+                            format!("call {failing}, kind {kind}, concurrent {concurrent}");
+                        take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
+    for streamed in BOTH_WAYS {
+        for hanging in 0..SERVICE_CALLS {
+            for cause in ["dropped", "aborted", "timeout"] {
+                if cause == "timeout" && streamed && hanging > 0 {
+                    // tower's timeout ends with the head.
+                    continue;
+                }
+                for way in ALL_WAYS {
+                    let (store, booking_tools) = (store(), BookingTools::default());
+                    let setup = Setup::new(&store);
+                    let model = booking_model_with(hanging, [Step::hang()]);
+                    let client = setup.stack(&model, booking_tools.tools());
+                    let request = ask("trip", streamed);
+                    match cause {
+                        "dropped" => {
+                            drop_when(&client, request.clone(), model.called(hanging + 1)).await;
+                        }
+                        "aborted" => {
+                            let request = request.clone();
+                            let run = tokio::spawn(async move { send(&client, request).await });
+                            model.called(hanging + 1).await;
+                            run.abort();
+                            assert!(run.await.unwrap_err().is_cancelled());
+                        }
+                        _ => {
+                            let layer = TimeoutLayer::new(Duration::from_secs(5));
+                            let client = boxed(layer.layer(client));
+                            send(&client, request.clone()).await.unwrap_err();
+                        }
+                    }
+                    let case_name = format!("call {hanging} {cause}");
+                    assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{case_name}");
+                    take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_stream_that_was_dropped_at_any_update() {
+    for concurrent in [false, true] {
+        for way in ALL_WAYS {
+            for taken in 0.. {
+                let (store, booking_tools) = (store(), BookingTools::default());
+                let setup = Setup::new(&store).concurrent(concurrent);
+                let model = booking_model();
+                let client = setup.stack(&model, booking_tools.tools());
+                let request = ask("trip", true);
+                let mut response = head(&client, request.clone()).await.unwrap();
+                let mut is_whole = false;
+                for _ in 0..taken {
+                    let Some(update) = response.next().await else {
+                        is_whole = true;
+                        break;
+                    };
+                    update.unwrap();
+                }
+                drop(response);
+                let case_name = format!("{taken} updates, concurrent {concurrent}");
+                take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
+                for call in ["c1", "c2", "c3"] {
+                    let is_over = way == NewMessage || booking_tools.times(call) == 1;
+                    assert!(is_over && booking_tools.times(call) < 2, "{case_name} {call}");
+                }
+                if is_whole {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_write_that_failed_before_or_after_its_effect() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            for way in ALL_WAYS {
+                for failing in 0..1 + SERVICE_CALLS + TOOL_CALLS {
+                    for after_storing in [false, true] {
+                        let (store, booking_tools) = (store(), BookingTools::safe());
+                        let clock = TestClock::default();
+                        let setup = Setup::new(&store).concurrent(concurrent).clock(&clock);
+                        let model = booking_model();
+                        let client = setup.stack(&model, booking_tools.tools());
+                        let request = ask("trip", streamed);
+                        store.let_appends_through(failing);
+                        match after_storing {
+                            true => store.fail_next_append_after_storing(disk_full()),
+                            false => store.fail_next_append(disk_full()),
+                        }
+                        let error = send(&client, request.clone()).await.unwrap_err();
+                        let case_name = format!(
+                            "write {failing}, after its effect: {after_storing}, \
+                             concurrent {concurrent}"
+                        );
+                        let error = error.downcast::<tower_chat::PersistenceError>();
+                        assert!(error.is_ok(), "{case_name}: {error:?}");
+                        // Who cannot write cannot give the lease back either.
+                        clock.advance(16);
+                        take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn idempotency_keys_are_the_same_in_every_attempt() {
+    let (store, gate) = (store(), Gate::closed());
+    let booking_tools = BookingTools::safe().with_gate_after("c2", &gate);
+    let setup = Setup::new(&store);
+    let model = booking_model();
+    let request = ask("trip", false);
+    for attempt in 1..=3 {
+        let client = setup.stack(&model, booking_tools.tools());
+        drop_when(&client, request.clone(), gate.reached(attempt)).await;
+    }
+    let client = setup.stack(&model, booking_tools.reopened().tools());
+    send(&client, request).await.unwrap();
+    let keys = booking_tools.keys();
+    assert_eq!(keys["c1"].len(), 1);
+    assert_eq!(keys["c2"].len(), 4);
+    assert!(keys["c2"].iter().all(|key| *key == keys["c2"][0]), "{keys:?}");
+    assert_ne!(keys["c1"][0], keys["c2"][0]);
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+}
+
+/// Interrupts a run while a tool is at work: after its first attempt c1 is done, c2 unknown.
+async fn interrupted_at_c2(
+    setup: &Setup,
+    model: &ScriptedModel,
+    booking_tools: &BookingTools,
+    streamed: bool,
+) -> ChatRequest {
+    let gate = Gate::closed();
+    let request = ask("trip", streamed);
+    let client = setup.stack(model, booking_tools.clone().with_gate_after("c2", &gate).tools());
+    drop_when(&client, request.clone(), async {
+        gate.reached(1).await;
+        while booking_tools.times("c1") == 0 || calls_known(&setup.store).await[0] != "c1 Done" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(calls_known(&setup.store).await, ["c1 Done", "c2 Unknown"]);
+    request
+}
+
+#[tokio::test]
+async fn a_tool_that_is_safe_to_retry_runs_again() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            for way in [SameRequest, Report, Elsewhere] {
+                let (store, booking_tools) = (store(), BookingTools::safe());
+                let setup = Setup::new(&store).concurrent(concurrent);
+                let model = booking_model();
+                let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+                take_up(way, &setup, &model, &booking_tools, &request, "c2 unknown").await;
+                assert_eq!(
+                    (
+                        booking_tools.times("c1"),
+                        booking_tools.times("c2"),
+                        booking_tools.times("c3")
+                    ),
+                    (1, 2, 1)
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_call_is_answered_as_such_by_default() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            let (store, booking_tools) = (store(), BookingTools::default());
+            let setup = Setup::new(&store).concurrent(concurrent);
+            let model = booking_model();
+            let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+            let client = setup.stack(&model, booking_tools.reopened().tools());
+            send(&client, request).await.unwrap();
+            let history = stored(&store).await;
+            assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
+            assert!(history[2].contains("may or may not"), "{history:?}");
+            assert_eq!(history[3..], WHOLE_RUN[3..]);
+            assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open() {
+    for streamed in BOTH_WAYS {
+        let (store, booking_tools) = (store(), BookingTools::default());
+        let journal = JournalPolicy::default().unknown_calls(UnknownCalls::Fail);
+        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let model = booking_model();
+        let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+        let client = setup.stack(&model, booking_tools.reopened().tools());
+        for _ in 0..2 {
+            let error = send(&client, request.clone()).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+            let ToolLoopError::UnknownCalls { calls, .. } = error else { panic!("{error:?}") };
+            assert_eq!((calls.len(), &*calls[0].call_id, &*calls[0].tool), (1, "c2", "seat"));
+            assert!(calls[0].started_at.is_some());
+            assert_eq!(calls[0].idempotency_key, booking_tools.keys()["c2"][0]);
+            assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Unknown"]);
+        }
+        let again = request.with_extension(UnknownCalls::ask(|_| UnknownAnswer::RunAgain));
+        send(&client, again).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(booking_tools.ran(), ["c1", "c2", "c2", "c3"]);
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_asked_about_an_unknown_call_decides() {
+    for answer in ["again", "unknown", "output", "fail"] {
+        let (store, booking_tools) = (store(), BookingTools::default());
+        let ask = UnknownCalls::ask(move |call: &UnknownCall| {
+            assert_eq!(
+                (&*call.call_id, &*call.tool, &*call.arguments),
+                ("c2", "seat", &*labelled("c2"))
+            );
+            match answer {
+                "again" => UnknownAnswer::RunAgain,
+                "unknown" => UnknownAnswer::Unknown,
+                "output" => UnknownAnswer::Output(Box::new(ToolOutput::from("12A"))),
+                _ => UnknownAnswer::Fail,
+            }
+        });
+        let setup = Setup::new(&store)
+            .policy(policy().journal(JournalPolicy::default().unknown_calls(ask)));
+        let model = booking_model();
+        let request = interrupted_at_c2(&setup, &model, &booking_tools, false).await;
+        let outcome = send(&setup.stack(&model, booking_tools.reopened().tools()), request).await;
+        let history = stored(&store).await;
+        match answer {
+            "again" => assert_eq!(history, WHOLE_RUN),
+            "unknown" => assert!(history[2].contains("may or may not"), "{history:?}"),
+            "output" => assert_eq!(history[2], "tool c1=book c1 c2=12A"),
+            _ => assert!(outcome.is_err() && history.is_empty()),
+        }
+        assert_eq!(booking_tools.times("c2"), if answer == "again" { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn a_failed_tool_is_not_run_again() {
+    for concurrent in [false, true] {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).concurrent(concurrent);
+        let model = ScriptedModel::new([calls([("fail", "c1"), ("wait", "c2")]), Step::text("so")]);
+        let request = ask("trip", false);
+        let client = setup.stack(&model, tools_with_gate(&ran, &gate));
+        drop_when(&client, request.clone(), async {
+            gate.reached(1).await;
+            while calls_known(&store).await[0] != "c1 Failed" {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let report = open_run(&store, &key()).await.unwrap().unwrap();
+        assert_eq!(report.calls[0].state, CallState::Failed);
+        // Where it ran again it would succeed now.
+        let fixed = tower_chat::Tools::new()
+            .with(tower_chat::tool::tool_fn(definition("fail"), |_| async {
+                Ok::<_, tower_chat::BoxError>(ToolOutput::from("worked"))
+            }))
+            .with(tower_chat::tool::tool_fn(definition("wait"), |_| async {
+                Ok::<_, tower_chat::BoxError>(ToolOutput::from("waited"))
+            }));
+        send(&setup.stack(&model, fixed), request).await.unwrap();
+        let history = stored(&store).await;
+        assert!(history[2].starts_with("tool c1!"), "{history:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_finished_is_reused_although_its_tool_is_gone() {
+    let (store, booking_tools) = (store(), BookingTools::default());
+    let setup = Setup::new(&store);
+    let model = ScriptedModel::new([calls([("book", "c1"), ("seat", "c2")]), Step::text("booked")]);
+    let request = interrupted_at_c2(&setup, &model, &booking_tools, false).await;
+    send(&setup.stack(&model, tower_chat::Tools::new()), request).await.unwrap();
+    let history = stored(&store).await;
+    assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
+    assert!(history[2].contains("may or may not"), "{history:?}");
+}
+
+#[tokio::test]
+async fn limits_count_what_earlier_attempts_have_used() {
+    use tower_chat::ToolLoop;
+    for interrupted_call in [1, 2] {
+        let store = store();
+        let setup = Setup::new(&store);
+        let booking_tools = BookingTools::default();
+        let budget = |booking_tools: &BookingTools| {
+            ToolLoop::new(booking_tools.tools()).call_budget(Some(2))
+        };
+        let two = || calls([("book", "c1"), ("seat", "c2")]);
+        let one = || calls([("book", "c3")]);
+        let mut steps = vec![two(), one(), Step::text("booked")];
+        steps.insert(interrupted_call, Step::error("overloaded"));
+        let model = ScriptedModel::new(steps);
+        let request = ask("trip", false);
+        send(&setup.looped(&model, budget(&booking_tools)), request.clone()).await.unwrap_err();
+        send(&setup.looped(&model, budget(&booking_tools)), request).await.unwrap();
+        assert_eq!(booking_tools.ran(), ["c1", "c2"]);
+        assert!(stored(&store).await[4].contains("no more than 2"));
+    }
+    let store = store();
+    let setup = Setup::new(&store);
+    let booking_tools = BookingTools::default();
+    let rounds =
+        |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
+    let model = booking_model_with(2, [Step::error("overloaded")]);
+    let request = ask("trip", false);
+    send(&setup.looped(&model, rounds(&booking_tools)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&model, rounds(&booking_tools)), request).await.unwrap();
+    let requests = model.requests();
+    assert!(requests[2].options.tools.is_empty(), "the last call of the undisturbed run has none");
+    assert!(requests[3].options.tools.is_empty(), "nor has that of the resumed one");
+}
+
+#[tokio::test]
+async fn a_round_of_two_messages_is_one_round() {
+    use tower_chat::{Finish, ToolLoop};
+    let store = store();
+    let setup = Setup::new(&store);
+    let booking_tools = BookingTools::default();
+    let rounds =
+        |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
+    let both = [call_message([("book", "c1")]), call_message([("seat", "c2")])];
+    let model = ScriptedModel::new([
+        Step::answer(both, Finish::stop()),
+        Step::error("overloaded"),
+        calls([("book", "c3")]),
+        Step::text("booked"),
+    ]);
+    let request = ask("trip", false);
+    send(&setup.looped(&model, rounds(&booking_tools)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&model, rounds(&booking_tools)), request).await.unwrap();
+    assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
+}
+
+#[tokio::test]
+async fn an_input_that_ends_with_an_answer_is_no_answer() {
+    use tower_chat::Message;
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let model = ScriptedModel::new([Step::error("overloaded"), Step::text("go")]);
+        let request =
+            ask_with([Message::user("on your marks"), Message::assistant("set")], streamed);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        send(&client, request.clone()).await.unwrap_err();
+        assert_eq!(send(&client, request).await.unwrap().text(), "go");
+        let all = ["user on your marks", "assistant set", "assistant go"];
+        assert_eq!(stored(&store).await, all);
+    }
+}
+
+#[tokio::test]
+async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
+    for mode in ALL_MODES {
+        for streamed in BOTH_WAYS {
+            let (store, booking_tools) = (store(), BookingTools::default());
+            let setup = Setup::new(&store);
+            let model = booking_model_with(1, [Step::error("overloaded")]);
+            let request = ask("trip", streamed);
+            send(&setup.stack(&model, booking_tools.tools()), request).await.unwrap_err();
+            let client = setup.mode(mode).stack(&model, booking_tools.tools());
+            send(&client, ask("hi", streamed)).await.unwrap();
+            let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
+            assert_eq!(stored(&store).await, all, "{mode:?}");
+            assert_eq!(seen(&model, model.requests().len() - 1), all[..7]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_background_request_resumes_the_open_run_in_the_foreground() {
+    let (store, booking_tools) = (store(), BookingTools::default());
+    let setup = Setup::new(&store);
+    let model = booking_model_with(1, [Step::error("overloaded")]);
+    send(&setup.stack(&model, booking_tools.tools()), ask("trip", false)).await.unwrap_err();
+    let mut request = ask("hi", false);
+    std::sync::Arc::make_mut(&mut request.options).background = true;
+    send(&setup.stack(&model, booking_tools.tools()), request).await.unwrap();
+    let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
+    assert_eq!(stored(&store).await, all);
+    let background: Vec<_> =
+        model.requests().iter().map(|request| request.options.background).collect();
+    assert_eq!(background, [false, false, false, false, true]);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_resumed_fails_the_new_one_and_stays_open() {
+    let (store, booking_tools) = (store(), BookingTools::default());
+    let setup = Setup::new(&store);
+    let model = booking_model_with(1, [Step::error("overloaded"), Step::error("still overloaded")]);
+    let client = setup.stack(&model, booking_tools.tools());
+    send(&client, ask("trip", false)).await.unwrap_err();
+    let error = send(&client, ask("hi", false)).await.unwrap_err();
+    assert!(error.to_string().contains("still overloaded"), "{error:?}");
+    assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
+    let client = setup
+        .policy(policy().journal(JournalPolicy::default().on_open_run(OnOpenRun::Reject)))
+        .stack(&model, booking_tools.tools());
+    let error = refused(send(&client, ask("hi", false)).await);
+    assert!(matches!(error, tower_chat::PersistenceError::OpenRun { .. }), "{error:?}");
+}

@@ -1,0 +1,288 @@
+//! What a run that is taken up again, or given results that another one has left, makes of its
+//! record, its limits and its tools. Found by the property test of the contract.
+
+use tower_chat::{
+    Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoop, ToolResult, ToolStatus,
+    pending_results,
+    store::{HistoryStore, InvocationQuery},
+    tool::{Retention, SharedTools, persist_with, tool_fn},
+};
+use tower_chat_testkit::{ScriptedModel, Step};
+
+use super::{booking_tools::*, call_identity::*};
+use crate::common::*;
+
+const STORED_BIT_BY_BIT: [tower_chat::PersistenceMode; 2] = [PerServiceCall, JOURNALED];
+
+fn both_ways_in<const N: usize>(
+    modes: [tower_chat::PersistenceMode; N],
+) -> impl Iterator<Item = (bool, tower_chat::PersistenceMode)> {
+    BOTH_WAYS.into_iter().flat_map(move |streamed| modes.map(|mode| (streamed, mode)))
+}
+
+fn overloaded() -> Step {
+    Step::error("overloaded")
+}
+
+/// What the tools have done and said, with the roles of the messages: `user one`, `look 1`.
+fn texts(model: &ScriptedModel, service_call: usize) -> Vec<String> {
+    let request = &model.requests()[service_call];
+    let parts = request.messages.iter().flat_map(|message| message.parts.clone());
+    let text = |part| match part {
+        Part::Text(text) => Some(text.text),
+        Part::ToolResult(result) => Some(result.text()),
+        _ => None,
+    };
+    parts.filter_map(text).collect()
+}
+
+fn answer_text(answer: &Answer) -> String {
+    answer.text()
+}
+
+#[tokio::test]
+async fn the_row_of_a_late_result_says_so_after_its_run_was_recovered() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let model = ScriptedModel::new([
+            asking("ask", Some("c"), 1),
+            Step::text("something else"),
+            overloaded(),
+            Step::text("thanks"),
+            Step::text("bye"),
+        ]);
+        let client = setup.stack(&model, Executed::default().tools());
+        send(&client, ask("one", streamed)).await.unwrap();
+        send(&client, ask("two", streamed)).await.unwrap();
+        let late = Message::tool_results([ToolResult::new("c", "by hand")]);
+        send(&client, ask_with([late], streamed)).await.unwrap_err();
+        send(&client, ask("three", streamed)).await.unwrap();
+        assert_eq!(shown(&model, 4), [pair(1, "by hand")], "{streamed}");
+        assert_eq!(recorded(&store).await, [row(1, "by hand", ToolStatus::Ok)], "{streamed}");
+    }
+}
+
+#[tokio::test]
+async fn an_approved_call_of_no_tool_stays_unknown_when_its_run_is_recovered() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let calls = [call("pay", Some("c1"), 1), call("nowhere", Some("c2"), 2)];
+        let model = ScriptedModel::new([
+            Step::message(Message::tool_calls(calls)),
+            asking("look", Some("c3"), 3),
+            overloaded(),
+            Step::text("done"),
+            Step::text("bye"),
+        ]);
+        let client = setup.stack(&model, Executed::default().tools());
+        let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+        send(&client, approving(&asked, streamed)).await.unwrap_err();
+        send(&client, ask("and?", streamed)).await.unwrap();
+        let expected = [
+            row(1, "pay 1", ToolStatus::Ok),
+            row(2, "There is no tool named \"nowhere\".", ToolStatus::UnknownTool),
+            row(3, "look 3", ToolStatus::Ok),
+        ];
+        assert_eq!(recorded(&store).await, expected, "{streamed}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_no_tool_is_not_run_by_the_attempt_that_goes_on() {
+    for (streamed, mode) in both_ways_in(STORED_BIT_BY_BIT) {
+        for needs_approval in [false, true] {
+            let case = format!("{mode:?} {streamed} {needs_approval}");
+            let (store, executed) = (store(), Executed::default());
+            let setup = Setup::new(&store).mode(mode);
+            let model = ScriptedModel::new([
+                asking("late", Some("c"), 1),
+                overloaded(),
+                Step::text("done"),
+            ]);
+            let request = ask("one", streamed).with_extension(run_of_test());
+            let client = setup.stack(&model, executed.tools());
+            send(&client, request.clone()).await.unwrap_err();
+            let mut late = definition("late");
+            late.needs_approval = needs_approval;
+            let late = tool_fn(late, |_| async { Ok("it ran") });
+            let client = setup.stack(&model, executed.tools().with(late));
+            let answer = send(&client, request).await.unwrap();
+            assert_eq!(answer_text(&answer), "done", "{case}");
+            let text = "There is no tool named \"late\".";
+            assert_eq!(shown(&model, 2), [pair(1, text)], "{case}");
+            let expected = [row(1, text, ToolStatus::UnknownTool)];
+            assert_eq!(recorded(&store).await, expected, "{case}");
+        }
+    }
+}
+
+fn run_of_test() -> tower_chat::Conversation {
+    tower_chat::Conversation { key: key(), run: RunId::new() }
+}
+
+#[tokio::test]
+async fn rounds_of_an_earlier_attempt_count_in_every_mode() {
+    for (streamed, mode) in both_ways_in(STORED_BIT_BY_BIT) {
+        for second in ALL_MODES {
+            let case = format!("{mode:?} then {second:?} {streamed}");
+            let (store, executed) = (store(), Executed::default());
+            let model = ScriptedModel::new([
+                asking("look", Some("c1"), 1),
+                overloaded(),
+                asking("look", Some("c2"), 2),
+                Step::text("too much"),
+            ]);
+            let request = ask("one", streamed).with_extension(run_of_test());
+            let stack = |mode| {
+                let tool_loop = ToolLoop::new(executed.tools()).max_rounds(1).unwrap();
+                Setup::new(&store).mode(mode).looped(&model, tool_loop)
+            };
+            send(&stack(mode), request.clone()).await.unwrap_err();
+            let answer = send(&stack(second), request).await.unwrap();
+            assert_eq!(executed.take(), ["1"], "{case}");
+            let last = answer.messages.last().unwrap().calls().next().unwrap();
+            assert_eq!(last.arguments, "2", "{case}");
+            assert_eq!(model.requests().len(), 3, "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payment_of_a_dropped_run_is_told_when_the_run_is_committed_as_it_is() {
+    for streamed in BOTH_WAYS {
+        let (store, executed) = (store(), Executed::default());
+        let setup = Setup::new(&store);
+        let calls = [1, 2].map(|number| call("pay", None, number));
+        let model = ScriptedModel::new([
+            Step::message(Message::tool_calls(calls)),
+            Step::hang(),
+            Step::text("hello"),
+        ]);
+        let client = setup.stack(&model, executed.tools());
+        let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+        let decisions: Vec<Part> =
+            vec![asked[0].approve().into(), asked[1].reject("too dear").into()];
+        let decided = ask_with([Message::new(Role::User, decisions)], streamed);
+        drop_when(&client, decided, model.called(2)).await;
+        send(&client, ask("and?", streamed)).await.unwrap();
+        let rejected = "The call was rejected, and not run: too dear";
+        assert_eq!(shown(&model, 2), [pair(1, "pay 1"), pair(2, rejected)], "{streamed}");
+        let expected =
+            [row(1, "pay 1", ToolStatus::Ok), row(2, rejected, ToolStatus::RejectedByApproval)];
+        assert_eq!(recorded(&store).await, expected, "{streamed}");
+        assert_eq!(executed.take(), ["1"], "{streamed}");
+    }
+}
+
+#[tokio::test]
+async fn results_given_from_the_record_keep_its_times_and_the_end_of_their_run() {
+    for (streamed, first) in both_ways_in(ALL_MODES) {
+        for second in ALL_MODES {
+            let case = format!("{first:?} then {second:?} {streamed}");
+            let store = store();
+            let calls = [call("stop", None, 1), call("look", None, 2)];
+            let model = ScriptedModel::new([
+                Step::message(Message::tool_calls(calls)),
+                Step::text("something else"),
+                Step::text("thanks"),
+                Step::text("bye"),
+            ]);
+            let stack =
+                |mode| Setup::new(&store).mode(mode).stack(&model, Executed::default().tools());
+            send(&stack(first), ask("one", streamed)).await.unwrap();
+            send(&stack(first), ask("two", streamed)).await.unwrap();
+            store.inner().flush().await.unwrap();
+            let found = pending_results(store.inner(), &key()).await.unwrap().unwrap();
+            send(&stack(second), ask_with([found], streamed)).await.unwrap();
+            send(&stack(first), ask("three", streamed)).await.unwrap();
+            assert_eq!(shown(&model, 3), [pair(1, "stop 1")], "{case}");
+            let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
+            let (_, stop) = &rows.found[0];
+            assert!(stop.started_at.is_some() && stop.finished_at.is_some(), "{case}: {stop:?}");
+            assert_eq!(stop.status, ToolStatus::Ok, "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_tool_that_is_registered_later_is_stored_with_its_refusal() {
+    for (streamed, mode) in both_ways_in(ALL_MODES) {
+        let case = format!("{mode:?} {streamed}");
+        let store = store();
+        let tools = SharedTools::default();
+        tools.set(Executed::default().tools());
+        let whisper = || {
+            let whisper = tool_fn(definition("whisper"), |_| async { Ok("whispered") });
+            persist_with(whisper, |_| Ok(Retention::Forget))
+        };
+        let shared = tools.clone();
+        let then = move |_: &ChatRequest| {
+            shared.set(Executed::default().tools().with(whisper()));
+            Step::message(Message::tool_calls([call("look", None, 2)]))
+        };
+        let model = ScriptedModel::new([
+            asking("whisper", None, 1),
+            Step::respond(then),
+            Step::text("done"),
+            Step::text("bye"),
+        ]);
+        let client = Setup::new(&store).mode(mode).looped(&model, ToolLoop::new(tools));
+        send(&client, ask("one", streamed)).await.unwrap();
+        send(&client, ask("two", streamed)).await.unwrap();
+        let refusal = "There is no tool named \"whisper\".";
+        assert_eq!(shown(&model, 3), [pair(1, refusal), pair(2, "look 2")], "{case}");
+        let expected = [row(1, refusal, ToolStatus::UnknownTool), row(2, "look 2", ToolStatus::Ok)];
+        assert_eq!(recorded(&store).await, expected, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn words_beside_approvals_follow_an_answered_round_of_one_or_two_messages_alike() {
+    for streamed in BOTH_WAYS {
+        let mut orders = Vec::new();
+        for count in [1, 2] {
+            let setup = Setup::new(&store()).mode(PerServiceCall);
+            let looks = (0..count).map(|number| Message::tool_calls([call("look", None, number)]));
+            let model = ScriptedModel::new([
+                asking("pay", None, 7),
+                Step::answer(looks, Finish::stop()),
+                overloaded(),
+                Step::text("done"),
+            ]);
+            let client = setup.stack(&model, Executed::default().tools());
+            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+            send(&client, ask("look", streamed)).await.unwrap_err();
+            let decisions = vec![asked[0].approve().into(), Part::text("do it")];
+            let decided = ask_with([Message::new(Role::User, decisions)], streamed);
+            send(&client, decided).await.unwrap();
+            let order = texts(&model, 3).split_off(2 + count);
+            orders.push(order);
+        }
+        assert_eq!(orders[0], orders[1]);
+        assert_eq!(orders[0], ["do it", "pay 7"]);
+    }
+}
+
+#[tokio::test]
+async fn a_late_result_answers_the_call_of_its_id_in_an_earlier_message_of_the_answer() {
+    for (streamed, mode) in both_ways_in(ALL_MODES) {
+        let case = format!("{mode:?} {streamed}");
+        let store = store();
+        let setup = Setup::new(&store).mode(mode);
+        let answer = [
+            Message::tool_calls([call("ask", Some("c1"), 1)]),
+            Message::tool_calls([call("pay", None, 2)]),
+        ];
+        let model =
+            ScriptedModel::new([Step::answer(answer, Finish::stop()), Step::text("thanks")]);
+        let client = setup.stack(&model, Executed::default().tools());
+        send(&client, ask("one", streamed)).await.unwrap();
+        let late = Message::tool_results([ToolResult::new("c1", "by hand")]);
+        send(&client, ask_with([late], streamed)).await.unwrap();
+        assert_eq!(shown(&model, 1), [pair(1, "by hand")], "{case}");
+        let expected = [row(1, "by hand", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
+        assert_eq!(recorded(&store).await, expected, "{case}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Readers see nothing of a journaled run before its commit, and all of it afterwards.
+
+use tower_chat::store::{HistoryStore, InvocationQuery};
+use tower_chat_testkit::Gate;
+
+use super::booking_tools::*;
+use crate::common::*;
+
+/// What every kind of reader sees: the history, the conversations, the calls, the totals.
+async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
+    let store = store.in_another_process();
+    let inner = store.inner();
+    let calls = inner.invocations(&InvocationQuery::in_scope("alice")).await.unwrap().found;
+    let totals = inner.tool_totals(&InvocationQuery::in_scope("alice")).await.unwrap();
+    let listed = inner.list("alice", None, 10).await.unwrap();
+    (stored(&store).await, listed.len(), calls.len(), totals.len())
+}
+
+#[tokio::test]
+async fn a_run_is_invisible_until_it_is_whole() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            let (store, model, gate) = (store(), booking_model(), Gate::closed());
+            let booking_tools = BookingTools::default().with_gate_before("c3", &gate);
+            let client =
+                Setup::new(&store).concurrent(concurrent).stack(&model, booking_tools.tools());
+            let looking = async {
+                gate.reached(1).await;
+                assert_eq!(staged(&store).await.len(), 4);
+                assert_eq!(seen_by_readers(&store).await, (vec![], 0, 0, 0));
+                gate.open();
+            };
+            let (answer, ()) = tokio::join!(send(&client, ask("trip", streamed)), looking);
+            answer.unwrap();
+            let whole: Vec<_> = WHOLE_RUN.map(str::to_owned).into();
+            assert_eq!(seen_by_readers(&store).await, (whole, 1, 3, 2));
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_run_that_failed_is_seen() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let client = setup.stack(&booking_model(), BookingTools::default().tools());
+        send(&client, ask("hi", streamed)).await.unwrap();
+        let before = seen_by_readers(&store).await;
+        let model = booking_model_with(2, [tower_chat_testkit::Step::error("overloaded")]);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        send(&client, ask("trip", streamed)).await.unwrap_err();
+        assert_eq!(staged(&store).await, WHOLE_RUN[..4]);
+        assert_eq!(seen_by_readers(&store).await, before);
+    }
+}
+
+#[tokio::test]
+async fn all_modes_store_the_same_messages_and_the_same_record() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            let mut all = Vec::new();
+            for mode in ALL_MODES {
+                let store = store();
+                let setup = Setup::new(&store).mode(mode).concurrent(concurrent);
+                let client = setup.stack(&booking_model(), BookingTools::default().tools());
+                let answer = send(&client, ask("trip", streamed)).await.unwrap();
+                let query = InvocationQuery::of(&key());
+                let calls = store.inner().invocations(&query).await.unwrap().found;
+                let calls: Vec<_> = calls
+                    .into_iter()
+                    .map(|(_, call)| {
+                        assert!(call.started_at.is_some() && call.finished_at.is_some());
+                        (
+                            call.sequence,
+                            call.round_index,
+                            call.sequence_index,
+                            call.status,
+                            call.result,
+                        )
+                    })
+                    .collect();
+                let saved = answer.finish.saved;
+                all.push((stored(&store).await, calls, shorts(&answer.messages), saved));
+            }
+            assert_eq!(all[0], all[1]);
+            assert_eq!(all[0], all[2]);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
+//! the store wherever a run stops.
+
+mod approvals;
+mod call_limit;
+mod cancellation;
+mod concurrency;
+mod conflicts;
+mod conflicts_mid_run;
+mod full_queue;
+mod large_requests;
+mod logs;
+mod matrix;
+mod misplaced_calls;
+mod partial_text;
+mod per_run;
+mod per_service_call;
+mod resume;
+mod run_end;
+mod stack_errors;
+mod stopping;
+mod store_failure;
+mod transcripts;

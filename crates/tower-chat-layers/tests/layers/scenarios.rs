@@ -1,0 +1,136 @@
+//! The list of scenarios, and the table of the contract, name tests that exist.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+#[test]
+fn every_test_that_the_list_of_scenarios_names_exists() {
+    let document = document("scenarios.md");
+    // The table at the end names whole modules too; the last test here checks it.
+    let list = document.split("## Outside of the matrix").next().expect("a text");
+    let mut checked = 0;
+    for name in names(list) {
+        assert_exists(name);
+        checked += 1;
+    }
+    assert!(checked > 100, "only {checked} names were found");
+}
+
+#[test]
+fn every_cell_of_the_contract_names_tests_that_exist() {
+    let contract = document("contract.md");
+    names(&contract).for_each(assert_exists);
+    let rows = contract.lines().filter(|line| line.starts_with('|'));
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.trim_matches('|').split('|').collect()).collect();
+    let (head, rows) = rows.split_first().expect("a table");
+    let head: Vec<&str> = head.iter().map(|cell| cell.trim()).collect();
+    assert_eq!(head, ["event", "`PerRun`", "`PerServiceCall`", "`Journaled`"]);
+    let events = rows.get(1..).expect("rows below the line");
+    assert!(events.len() >= 15, "only {} events", events.len());
+    for row in events {
+        assert_eq!(row.len(), 4, "{row:?}");
+        for cell in row.iter().skip(1) {
+            assert!(names(cell).next().is_some(), "no test shows: {cell}");
+        }
+    }
+}
+
+/// Whether the text of a test runs it in the cases of `case/mod.rs`.
+fn uses_the_matrix(text: &str) -> bool {
+    text.contains("every_case(") || text.contains("Cases::all()")
+}
+
+#[test]
+fn tests_run_over_the_matrix_or_are_listed_with_what_they_run_over() {
+    let document = document("scenarios.md");
+    let (list, outside) = document.split_once("## Outside of the matrix").expect("the table");
+    let rows: Vec<&str> = outside
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .flat_map(|row| row.split('|').nth(1).expect("a cell").split('`').skip(1).step_by(2))
+        .collect();
+    let is_of = |name: &str, row: &str| {
+        name.strip_prefix(row).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let folders = ["persistence", "journal", "record", "tool_loop"];
+    let named: BTreeSet<&str> =
+        names(list).filter(|name| folders.iter().any(|folder| is_of(name, folder))).collect();
+    assert!(named.len() > 200, "only {} names were found", named.len());
+    let (inside, outside): (Vec<&str>, Vec<&str>) =
+        named.into_iter().partition(|name| uses_the_matrix(&text_of(name)));
+    assert!(inside.len() > 80, "only {} tests run over the matrix", inside.len());
+    for name in &outside {
+        assert!(
+            rows.iter().any(|row| is_of(name, row)),
+            "{name} does not run in every case (`every_case` of tests/case), and has no row under \
+             \"Outside of the matrix\" in docs/scenarios.md"
+        );
+    }
+    for row in rows {
+        assert!(outside.iter().any(|name| is_of(name, row)), "the row of {row} can go");
+    }
+}
+
+/// The text of a test in this folder.
+fn text_of(name: &str) -> String {
+    let (modules, test) = name.rsplit_once("::").expect("a name");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layers");
+    let file = tests.join(modules.replace("::", "/")).with_extension("rs");
+    let text = fs::read_to_string(&file).expect(name);
+    let from = text.find(&format!("fn {test}(")).expect(name);
+    let text = text.get(from..).expect("the test");
+    text.get(..text.find("\n}\n").expect("its end")).expect("the test").to_owned()
+}
+
+fn document(name: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    fs::read_to_string(docs.join(name)).expect("the document")
+}
+
+/// The names of tests in a text.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split('`').skip(1).step_by(2);
+    code.filter(|name| name.contains("::") && !name.contains('…'))
+}
+
+fn assert_exists(name: &str) {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let path: Vec<&str> = name.split("::").collect();
+    let files = match path.as_slice() {
+        ["persistence" | "journal" | "record" | "tool_loop", ..] => {
+            "tower-chat-layers/tests/layers"
+        }
+        ["replay" | "transcript", ..] => "tower-chat-layers/src",
+        ["replay_properties" | "faults" | "contract_model" | "fuzz", ..] => "../tests",
+        ["wire", ..] => "tower-chat-wire/tests/wire",
+        ["cli", ..] => "tower-chat-cli/tests/cli",
+        ["encrypted", ..] => "tower-chat-encrypted/tests/encryption",
+        ["http", ..] => "tower-chat-http/tests/http",
+        ["providers", ..] => "tower-chat-providers/tests/providers",
+        ["core", ..] => "tower-chat-core/tests/core",
+        ["pairing", ..] => "tower-chat-core/src",
+        ["sqlite", "src", ..] => "tower-chat-sqlite",
+        ["sqlite", ..] => "tower-chat-sqlite/tests/sqlite",
+        ["redis", ..] => "tower-chat-redis/tests/redis",
+        ["postgres", ..] => "tower-chat-postgres/tests/postgres",
+        ["store_contract", _] => "tower-chat-testkit/src/store_contract",
+        other => panic!("{name}: no folder for {other:?}"),
+    };
+    let (test, modules) = path.split_last().expect("a name");
+    let modules = match path.first() {
+        Some(
+            &("cli" | "core" | "encrypted" | "http" | "postgres" | "providers" | "redis"
+            | "sqlite" | "store_contract" | "wire"),
+        ) => modules.get(1..).unwrap_or_default(),
+        _ => modules,
+    };
+    let source = modules.iter().fold(crates.join(files), |path, module| path.join(module));
+    let texts = match source.is_dir() {
+        true => fs::read_dir(&source)
+            .expect("a folder")
+            .map(|file| fs::read_to_string(file.expect("a file").path()).expect("a text"))
+            .collect(),
+        false => vec![fs::read_to_string(source.with_extension("rs")).expect(name)],
+    };
+    let declared = format!("fn {test}(");
+    assert!(texts.iter().any(|text| text.contains(&declared)), "no test is named {name}");
+}

@@ -1,0 +1,14 @@
+//! The tool loop's behaviour, whole and streamed.
+
+mod approvals;
+mod cancellation;
+mod failures;
+mod history;
+mod persistence;
+mod queue;
+mod readiness;
+mod rounds;
+mod script;
+mod streaming;
+mod terminate;
+mod tool_sets;

@@ -1,0 +1,77 @@
+//! Caches of several processes in front of one database: none gives a stale answer.
+
+use crate::common::{key, open, schema, write};
+use tower_chat_cache::CachingStore;
+use tower_chat_core::{
+    ConversationKey,
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
+};
+use tower_chat_postgres::PostgresStore;
+
+type Cache = CachingStore<PostgresStore>;
+
+/// Two stores of one schema, as two processes have them: they share nothing but the database.
+async fn two() -> [Cache; 2] {
+    let options = PostgresStore::options().schema(schema()).connections(2);
+    [CachingStore::new(open(options.clone()).await), CachingStore::new(open(options).await)]
+}
+
+async fn append(store: &Cache, write: Write) -> Result<Revision, AppendError> {
+    store.append(store.reserve().await.unwrap(), vec![write]).await
+}
+
+async fn texts(store: &Cache, key: &ConversationKey) -> Vec<String> {
+    let history = store.load(key).await.unwrap();
+    assert_eq!(history.head.revision, store.head(key).await.unwrap().revision);
+    history.messages.iter().map(|message| message.text()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_sees_at_once_what_the_other_has_written() {
+    let stores = two().await;
+    let key = key("shared");
+    let mut revision = Revision::ABSENT;
+    let mut expected = Vec::new();
+    for number in 0..30 {
+        // Sometimes one of them writes several times before the other does.
+        let writer = &stores[usize::from(number % 5 < 2)];
+        let text = number.to_string();
+        revision = append(writer, write(&key, revision, &[&text])).await.unwrap();
+        expected.push(text);
+        for store in &stores {
+            assert_eq!(texts(store, &key).await, expected);
+        }
+    }
+    for store in &stores {
+        assert!(store.statistics().revalidated > 0, "{:?}", store.statistics());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_the_other_made_anew_is_not_taken_for_the_old_one() {
+    let [one, other] = two().await;
+    let key = key("anew");
+    append(&one, write(&key, Revision::ABSENT, &["old"])).await.unwrap();
+    assert_eq!(texts(&one, &key).await, ["old"]);
+    assert!(other.delete(&key).await.unwrap());
+    assert_eq!(texts(&one, &key).await, Vec::<String>::new());
+    // It has as many messages as the old one had.
+    append(&other, write(&key, Revision::ABSENT, &["new"])).await.unwrap();
+    assert_eq!(texts(&one, &key).await, ["new"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_after_what_was_not_seen_is_refused_and_the_next_load_is_right() {
+    let [one, other] = two().await;
+    let key = key("conflict");
+    let seen = append(&one, write(&key, Revision::ABSENT, &["a"])).await.unwrap();
+    append(&other, write(&key, seen, &["b"])).await.unwrap();
+    let error = append(&one, write(&key, seen, &["c"])).await.unwrap_err().source;
+    assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
+    for store in [&one, &other] {
+        assert_eq!(texts(store, &key).await, ["a", "b"]);
+    }
+}

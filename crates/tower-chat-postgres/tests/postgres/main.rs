@@ -1,0 +1,15 @@
+//! The store on a PostgreSQL server: what it promises, and what becomes of it when the server or the connections fail.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod caches;
+mod common;
+mod lost_connections;
+mod migrations;
+mod opening;
+mod plain_appends;
+mod read_only;
+mod restarts;
+mod silence;
+mod store_contract;
+mod tls;

@@ -1,0 +1,117 @@
+//! The tables of an older release are brought up to date, with everything that is in them.
+
+use crate::common::{append, key, ordinary_user, quoted, raw, schema, texts, write};
+use tokio_postgres::Client;
+use tower_chat_core::{
+    Message, RunId, format,
+    store::{HistoryStore, Revision},
+};
+use tower_chat_postgres::PostgresStore;
+
+/// What version 1 made, word for word: plain, or in two partitions with row-level security.
+const TABLES: &str = include_str!("../fixtures/version_1/tables.sql");
+const DIVIDED_TABLES: &str = include_str!("../fixtures/version_1/divided_tables.sql");
+const FUNCTIONS: &str = include_str!("../fixtures/version_1/functions.sql");
+const NAME_SCOPE: &str =
+    "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
+
+const REVISION: Revision = Revision { incarnation: 7, sequence: 1 };
+
+/// Makes a schema of version 1 for the ordinary user, with a conversation of one message.
+async fn version_1(tables: &str, name_scope: &str) -> String {
+    let schema = schema();
+    let client = raw(&ordinary_user().await).await;
+    let functions = FUNCTIONS.replace("{name_scope}", name_scope);
+    let sql = format!("{tables}{functions}").replace("{schema}", &quoted(&schema));
+    client.batch_execute(&sql).await.unwrap();
+
+    client.batch_execute("SET tower_chat.scope = '\\x73636f7065'").await.unwrap();
+    let table = quoted(&schema);
+    let sql = format!("INSERT INTO {table}.conversations VALUES ($1, $2, NULL, NULL, 7, 1)");
+    let (scope, conversation) = (&b"scope"[..], &b"old"[..]);
+    client.execute(&sql, &[&scope, &conversation]).await.unwrap();
+    let sql = format!("INSERT INTO {table}.messages VALUES ($1, $2, 1, $3, 0, $4)");
+    let (run, body) = (RunId::new().to_bytes(), format::encode(&Message::user("a")));
+    client.execute(&sql, &[&scope, &conversation, &run.as_slice(), &body]).await.unwrap();
+    schema
+}
+
+/// A store of the ordinary user that is told nothing of how the tables are.
+async fn open(schema: &str) -> PostgresStore {
+    PostgresStore::options().schema(schema).connect(&ordinary_user().await).await.unwrap()
+}
+
+/// Writes to the old conversation, which has this revision, and to a new one.
+async fn assert_is_usable(store: &PostgresStore, revision: Revision) {
+    assert_eq!(texts(store, &key("old")).await, ["a"]);
+    let revision = append(store, write(&key("old"), revision, &["b"])).await.unwrap();
+    append(store, write(&key("old"), revision, &["c"])).await.unwrap();
+    assert_eq!(texts(store, &key("old")).await, ["a", "b", "c"]);
+    append(store, write(&key("new"), Revision::ABSENT, &["a"])).await.unwrap();
+    assert!(store.delete(&key("new")).await.unwrap());
+}
+
+/// What a user to whom the tables belong sees of the messages, without naming a scope.
+async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM {}.{table}", quoted(schema));
+    client.query_one(&sql, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn version_1_is_brought_up_to_date() {
+    let schema = version_1(TABLES, "").await;
+    // That it is told of row-level security changes nothing: that was decided with the tables.
+    let options = PostgresStore::options().schema(&schema).row_level_security(true);
+    assert_is_usable(&options.connect(&ordinary_user().await).await.unwrap(), REVISION).await;
+    let client = raw(&ordinary_user().await).await;
+    assert_eq!(seen(&client, &schema, "messages").await, 3);
+}
+
+#[tokio::test]
+async fn version_1_with_row_level_security_is_brought_up_to_date_by_a_store_that_is_not_told() {
+    let schema = version_1(DIVIDED_TABLES, NAME_SCOPE).await;
+    assert_is_usable(&open(&schema).await, REVISION).await;
+    let client = raw(&ordinary_user().await).await;
+    for table in ["messages", "messages_0", "messages_1"] {
+        assert_eq!(seen(&client, &schema, table).await, 0, "{table}");
+    }
+}
+
+/// Version 2 could have an `append` that names no scope, and it had partitions without policies,
+/// which everybody could read by their names.
+#[tokio::test]
+async fn version_2_gets_the_name_of_the_scope_and_the_policies_of_partitions() {
+    let schema = schema();
+    let options = PostgresStore::options().schema(&schema).partitions(2).row_level_security(true);
+    let store = options.connect(&ordinary_user().await).await.unwrap();
+    let revision = append(&store, write(&key("old"), Revision::ABSENT, &["a"])).await.unwrap();
+
+    let client = raw(&ordinary_user().await).await;
+    let append = "SELECT pg_get_functiondef(p.oid) FROM pg_proc AS p
+        JOIN pg_namespace AS n ON n.oid = p.pronamespace
+        WHERE n.nspname = $1 AND p.proname = 'append'";
+    let append: String = client.query_one(append, &[&schema]).await.unwrap().get(0);
+    assert!(append.contains(NAME_SCOPE), "{append}");
+    let quoted = quoted(&schema);
+    let mut sql = format!(
+        "{}; UPDATE {quoted}.schema_version SET version = 2;",
+        append.replace(NAME_SCOPE, "")
+    );
+    for table in ["conversations", "messages", "tool_invocations", "open_runs"] {
+        for part in 0..2 {
+            sql.push_str(&format!(
+                "ALTER TABLE {quoted}.{table}_{part} DISABLE ROW LEVEL SECURITY;
+                 ALTER TABLE {quoted}.{table}_{part} NO FORCE ROW LEVEL SECURITY;
+                 DROP POLICY IF EXISTS one_scope ON {quoted}.{table}_{part};"
+            ));
+        }
+    }
+    client.batch_execute(&sql).await.unwrap();
+    let all = async || {
+        seen(&client, &schema, "messages_0").await + seen(&client, &schema, "messages_1").await
+    };
+    assert_eq!(all().await, 1);
+
+    assert_is_usable(&open(&schema).await, revision).await;
+    assert_eq!(all().await, 0);
+}

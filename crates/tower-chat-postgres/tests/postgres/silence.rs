@@ -1,0 +1,138 @@
+//! A server that takes what it is sent, and says nothing.
+
+use std::{net::TcpListener, time::Duration};
+
+use crate::common::{
+    append, key, options, ordinary_user, proxy::Proxy, schema, server, texts, write,
+};
+use futures_util::future::join_all;
+use tower_chat_core::store::{HistoryStore, Keep, Revision};
+use tower_chat_postgres::{OpenError, PostgresStore};
+
+/// More questions than anything takes.
+const NEVER: usize = 1_000;
+
+/// Long enough for what is answered, also on a busy machine.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up() {
+    // The system takes the connections, and nobody asks for them.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for sslmode in ["disable", "require"] {
+        let address =
+            format!("host=127.0.0.1 port={port} user=chat connect_timeout=1 sslmode={sslmode}");
+        let error = options().connect(&address).await.unwrap_err();
+        assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");
+        assert!(error.is_retryable());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_opening_that_is_not_answered_ends() {
+    let options = PostgresStore::options().schema(schema()).statement_timeout(STATEMENT_TIMEOUT);
+    let address = server().address("postgres");
+    options.clone().connect(&address).await.unwrap();
+    let once = async |after| {
+        let (proxy, through) = Proxy::start(&address).await;
+        proxy.fall_silent_after(after);
+        let opened = options.clone().connect(&through).await;
+        (proxy.asked(), opened)
+    };
+    let (count, opened) = once(NEVER).await;
+    opened.unwrap();
+    for (after, (_, opened)) in join_all((0..count).map(once)).await.into_iter().enumerate() {
+        match opened {
+            // Last it says that it needs a statement no longer, and waits for nothing.
+            Ok(_) => assert_eq!(after + 1, count),
+            Err(error) => assert!(error.is_retryable(), "{after}: {error:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
+    let (proxy, through) = Proxy::start(&server().address("postgres")).await;
+    let options = options().statement_timeout(STATEMENT_TIMEOUT);
+    let store = options.connect(&through).await.unwrap();
+    let key = key("a");
+    join_all((0..8).map(|_| store.head(&key))).await;
+    assert_eq!(proxy.connections(), 4);
+    proxy.fall_silent_after(0);
+    assert_eq!(store.head(&key).await.unwrap().revision, Revision::ABSENT);
+    assert_eq!((proxy.unread(), proxy.connections()), (1, 5));
+}
+
+/// Does something as often as it has questions, over a connection that falls silent after as many.
+/// What `prepare` does is done before, over another one.
+async fn silent_at_each_question<Answer>(
+    prepare: impl AsyncFn(&PostgresStore, &str),
+    work: impl AsyncFn(&PostgresStore, &str) -> Answer,
+) -> (PostgresStore, Vec<Answer>) {
+    let address = ordinary_user().await;
+    let options = PostgresStore::options()
+        .schema(schema())
+        .row_level_security(true)
+        .statement_timeout(STATEMENT_TIMEOUT);
+    let other = options.clone().connect(&address).await.unwrap();
+    let once = async |after: usize| {
+        let name = after.to_string();
+        prepare(&other, &name).await;
+        let (proxy, through) = Proxy::start(&address).await;
+        let store = options.clone().connections(1).connect(&through).await.unwrap();
+        // Whatever was sent before it is counted when it is answered.
+        store.head(&key("nothing")).await.unwrap();
+        let before = proxy.asked();
+        proxy.fall_silent_after(after);
+        let answer = work(&store, &name).await;
+        (proxy.asked() - before, answer)
+    };
+    let (count, _) = once(NEVER).await;
+    let answers = join_all((0..count).map(&once)).await;
+    let answers = answers.into_iter().map(|(_, answer)| answer).collect();
+    (other, answers)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_that_is_not_answered_is_sent_again() {
+    let work = async |store: &PostgresStore, name: &str| {
+        append(store, write(&key(name), Revision::ABSENT, &["a"])).await.unwrap();
+        texts(store, &key(name)).await
+    };
+    let (_, found) = silent_at_each_question(async |_, _| {}, work).await;
+    assert!(found.len() > 2);
+    assert!(found.iter().all(|texts| texts == &["a"]), "{found:?}");
+}
+
+async fn two_messages(store: &PostgresStore, name: &str) {
+    let revision = append(store, write(&key(name), Revision::ABSENT, &["a"])).await.unwrap();
+    append(store, write(&key(name), revision, &["b"])).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_is_not_answered_is_made_again() {
+    let work = async |store: &PostgresStore, name: &str| {
+        store.fork(&key(name), &key(&format!("copy {name}"))).await.unwrap().sequence
+    };
+    let (other, found) = silent_at_each_question(two_messages, work).await;
+    for (after, sequence) in found.into_iter().enumerate() {
+        assert_eq!(sequence, 2);
+        assert_eq!(texts(&other, &key(&format!("copy {after}"))).await, ["a", "b"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pruning_that_is_not_answered_is_tried_again_until_it_may_have_been_done() {
+    let work =
+        async |store: &PostgresStore, name: &str| store.prune(&key(name), Keep::Messages(1)).await;
+    let (other, mut found) = silent_at_each_question(two_messages, work).await;
+    // The question that was not answered was whether it is committed.
+    let error = found.pop().unwrap().unwrap_err();
+    assert!(!error.is_retryable(), "{error:?}");
+    assert!(found.len() > 5);
+    for (after, pruned) in found.into_iter().enumerate() {
+        assert_eq!(pruned.unwrap().messages, 1);
+        assert_eq!(texts(&other, &key(&after.to_string())).await, ["b"]);
+    }
+}

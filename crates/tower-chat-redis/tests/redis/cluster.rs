@@ -1,0 +1,87 @@
+//! Everything that a store promises, where each conversation lies on one of three servers.
+
+use std::{
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
+
+use crate::common::{address, append, ask, key, options, raw, write};
+use tower_chat_core::store::{HistoryStore, Revision};
+use tower_chat_redis::{Durability, OpenError, RedisOptions, RedisStore};
+use tower_chat_testkit::server::{RedisCluster, required, writes_through_outages};
+
+static CLUSTER: LazyLock<RedisCluster> =
+    LazyLock::new(|| required(RedisCluster::start(3), "the Redis store in a cluster"));
+
+fn addresses() -> Vec<String> {
+    CLUSTER.addresses()
+}
+
+async fn open(options: RedisOptions) -> RedisStore {
+    // One of them knows the others.
+    options.connect_cluster(&[&addresses()[0]]).await.unwrap()
+}
+
+mod contract {
+    use super::open;
+    use crate::common::options;
+
+    tower_chat_testkit::store_contract!(open(options()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conversations_lie_on_all_servers() {
+    let prefix = crate::common::prefix();
+    let store = open(options().prefix(&prefix)).await;
+    for number in 0..60 {
+        append(&store, write(&key(&number.to_string()), Revision::ABSENT, &["a"])).await.unwrap();
+    }
+    assert_eq!(store.list("scope", None, 100).await.unwrap().len(), 60);
+    let mut heads = 0;
+    for address in addresses() {
+        let mut connection = raw(&address).await;
+        let names: Vec<String> =
+            ask(&mut connection, &["KEYS", &format!("{prefix}:*:head")]).await.unwrap();
+        assert!(!names.is_empty());
+        heads += names.len();
+    }
+    assert_eq!(heads, 60);
+    for number in 0..60 {
+        assert!(store.delete(&key(&number.to_string())).await.unwrap());
+    }
+    for address in addresses() {
+        let mut connection = raw(&address).await;
+        assert_eq!(crate::common::names(&mut connection, &prefix).await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn options_that_a_cluster_lacks_are_refused() {
+    let error = options().connect(&addresses()[0]).await.unwrap_err();
+    assert!(matches!(error, OpenError::Cluster), "{error:?}");
+    let waiting = options().durability(Durability::Replicas(1));
+    let error = waiting.connect_cluster(&[&addresses()[0]]).await.unwrap_err();
+    assert!(matches!(error, OpenError::DurabilityInCluster), "{error:?}");
+    let alone = address();
+    let error = options().connect_cluster(&[&alone]).await.unwrap_err();
+    assert!(!format!("{error}").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_a_cluster_that_crashes_in_the_middle_of_writes_loses_and_doubles_nothing() {
+    let cluster = required(RedisCluster::start(3), "the Redis store in a cluster");
+    let addresses = cluster.addresses();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let options = options().patience(Duration::from_secs(300));
+    let store = options.connect_cluster(&addresses).await.unwrap();
+    let cluster = Arc::new(Mutex::new(cluster));
+    let outages = (0..3).map(|server| {
+        let cluster = cluster.clone();
+        move || {
+            let mut cluster = cluster.lock().unwrap();
+            cluster.servers()[server].crash();
+            cluster.servers()[server].start_again();
+        }
+    });
+    writes_through_outages(store, outages).await;
+}

@@ -1,0 +1,16 @@
+//! The store on a Redis server: what it promises, and what becomes of it when the server or the connections fail.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+#[cfg(feature = "cluster")]
+mod cluster;
+mod common;
+mod durability;
+mod keys;
+mod lost_connections;
+mod opening;
+mod restarts;
+mod several;
+mod store_contract;
+#[cfg(feature = "tls")]
+mod tls;

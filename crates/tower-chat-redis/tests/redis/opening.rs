@@ -1,0 +1,173 @@
+//! How a store is opened, and what keeps it from being.
+
+use std::{error::Error, time::Duration};
+
+use crate::common::{address, append, ask, key, open, options, raw, start, texts, write};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+use tower_chat_redis::{Durability, OpenError, RedisStore};
+use tower_chat_testkit::server::free_port;
+
+const SECRET: &str = "very secret";
+
+/// Everything that is said of an error.
+fn all_words(error: &dyn Error) -> String {
+    let mut words = format!("{error:?} {error}");
+    let mut source = error.source();
+    while let Some(error) = source {
+        words.push_str(&format!(" {error:?} {error}"));
+        source = error.source();
+    }
+    words
+}
+
+#[tokio::test]
+async fn a_password_is_needed_where_the_server_asks_for_one_and_never_shown() {
+    let server = start(&["--requirepass", SECRET]);
+    let port = server.port();
+    let with = |user: &str, password: &str| {
+        let password = password.replace(' ', "%20");
+        format!("redis://{user}:{password}@127.0.0.1:{port}/3")
+    };
+    let store = options().connect(&with("", SECRET)).await.unwrap();
+    append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+    assert_eq!(texts(&store, &key("a")).await, ["a"]);
+    assert!(!format!("{store:?}").contains("secret"), "{store:?}");
+
+    for wrong in [with("", "wrong secret"), with("nobody", SECRET), server.address(0)] {
+        let error = options().connect(&wrong).await.unwrap_err();
+        assert!(matches!(error, OpenError::Refused { .. }), "{error:?}");
+        assert!(!error.is_retryable());
+        assert!(!all_words(&error).contains("secret"), "{}", all_words(&error));
+    }
+    for malformed in ["redis://:secret@host:port/", "secret", "http://:secret@host/"] {
+        let error = options().connect(malformed).await.unwrap_err();
+        assert!(matches!(error, OpenError::Address { .. }), "{error:?}");
+        assert!(!all_words(&error).contains("secret"), "{}", all_words(&error));
+    }
+    // It is in the database that the address names, and in no other.
+    let mut connection = raw(&with("", SECRET)).await;
+    assert!(ask::<u64>(&mut connection, &["DBSIZE"]).await.unwrap() > 0);
+    let mut other = raw(&with("", SECRET).replace("/3", "/0")).await;
+    assert_eq!(ask::<u64>(&mut other, &["DBSIZE"]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_user_needs_no_more_than_the_store_does() {
+    let server = start(&[]);
+    let mut connection = raw(&server.address(0)).await;
+    let user = "ACL SETUSER chat on >word ~tower-chat:* -@all +@connection +info +@scripting \
+        +@read +@write +time";
+    ask::<()>(&mut connection, &user.split_whitespace().collect::<Vec<_>>()).await.unwrap();
+    let address = server.address(0).replace("//", "//chat:word@");
+    let store = RedisStore::connect(&address).await.unwrap();
+    let revision = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+    append(&store, write(&key("a"), revision, &["b"])).await.unwrap();
+    assert_eq!(store.list("scope", None, 10).await.unwrap(), [key("a")]);
+    let outside = RedisStore::options().prefix("outside").connect(&address).await.unwrap();
+    let error = append(&outside, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Backend { retryable: false, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_address_where_nobody_is_can_be_tried_again() {
+    let nobody = format!("redis://127.0.0.1:{}/", free_port());
+    let error = options().connect(&nobody).await.unwrap_err();
+    assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");
+    assert!(error.is_retryable());
+}
+
+/// Something that says it is Redis in a version, and agrees to everything else.
+async fn server_of_version(version: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("redis://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut asked = vec![0; 4096];
+                while let Ok(length @ 1..) = client.read(&mut asked).await {
+                    let asked = String::from_utf8_lossy(&asked[..length]).to_string();
+                    for command in asked.split('*').skip(1) {
+                        let info = format!("redis_version:{version}\r\n");
+                        let answer = match command.contains("INFO\r\n") && !command.contains("LIB")
+                        {
+                            true => format!("${}\r\n{info}\r\n", info.len()),
+                            false => "+OK\r\n".to_owned(),
+                        };
+                        client.write_all(answer.as_bytes()).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused() {
+    let error = options().connect(&server_of_version("6.2.14").await).await.unwrap_err();
+    assert!(
+        matches!(&error, OpenError::TooOld { version, .. } if version == "6.2.14"),
+        "{error:?}"
+    );
+    assert!(!error.is_retryable());
+    options().connect(&server_of_version("7.0.0").await).await.unwrap();
+}
+
+#[tokio::test]
+async fn waiting_for_disks_is_refused_where_the_server_cannot() {
+    let options = options().durability(Durability::Synced { replicas: 0 });
+    let error = options.clone().connect(&server_of_version("7.0.15").await).await.unwrap_err();
+    assert!(matches!(error, OpenError::TooOld { needed: "7.2", .. }), "{error:?}");
+    let error = options.connect(&server_of_version("7.2.4").await).await.unwrap_err();
+    assert!(matches!(error, OpenError::NotAppendOnly), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_throws_data_away_is_refused() {
+    let server = start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let error = options().connect(&server.address(0)).await.unwrap_err();
+    assert!(matches!(error, OpenError::Evicts { .. }), "{error:?}");
+    options().allow_eviction().connect(&server.address(0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn settings_out_of_range_are_refused() {
+    let options = || RedisStore::options().patience(Duration::ZERO);
+    for (refused, name) in [
+        (options().connections(0), "connections"),
+        (options().queue_capacity(0), "queue_capacity"),
+        (options().response_timeout(Duration::ZERO), "response_timeout"),
+        (options().time_to_live(Duration::from_micros(1)), "time_to_live"),
+        (options().time_to_live(Duration::MAX), "time_to_live"),
+    ] {
+        let error = refused.connect(&address()).await.unwrap_err();
+        let is_so = matches!(&error, OpenError::InvalidOption { option, .. } if *option == name);
+        assert!(is_so, "{error:?}");
+    }
+    for prefix in ["{", "a}b"] {
+        let error = options().prefix(prefix).connect(&address()).await.unwrap_err();
+        assert!(matches!(error, OpenError::InvalidPrefix { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn patience_may_have_no_end() {
+    let store = open(options().patience(Duration::MAX)).await;
+    append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+    assert_eq!(texts(&store, &key("a")).await, ["a"]);
+}
+
+#[tokio::test]
+async fn stores_with_different_prefixes_know_nothing_of_each_other() {
+    let one = options();
+    let (first, second) = (open(one.clone()).await, open(options()).await);
+    append(&first, write(&key("kept"), Revision::ABSENT, &["a"])).await.unwrap();
+    assert_eq!(texts(&second, &key("kept")).await, Vec::<String>::new());
+    assert_eq!(second.list("scope", None, 10).await.unwrap(), []);
+    first.close().await.unwrap();
+    assert_eq!(texts(&open(one).await, &key("kept")).await, ["a"]);
+}

@@ -1,0 +1,199 @@
+//! Values that were changed by other programs than the store: each gives a typed error, and none of
+//! them keeps a script busy or makes the store delete anything.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tower_chat_core::{
+    MessageId, RunId, ToolStatus,
+    store::{
+        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        author::{Close, Staged, ToolRecord, Write},
+    },
+};
+use tower_chat_redis::RedisStore;
+
+use crate::common::{append, ask, key, open, options, raw, start, texts, write};
+
+/// Long enough for a busy machine, and far too short for a loop over 2^53 numbers.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is done: fields of the head that are set, or others' words, `{head}` and so on being names.
+const DAMAGES: &[&[&str]] = &[
+    &["HSET", "{head}", "sequence", "9007199254740991"],
+    &["HSET", "{head}", "sequence", "9007199254740993"],
+    &["HSET", "{head}", "sequence", "18446744073709551615"],
+    &["HSET", "{head}", "sequence", "1e300"],
+    &["HSET", "{head}", "sequence", "-1"],
+    &["HSET", "{head}", "sequence", "inf"],
+    &["HSET", "{head}", "sequence", "nan"],
+    &["HSET", "{head}", "sequence", ""],
+    &["HSET", "{head}", "sequence", "5"],
+    &["HSET", "{head}", "sequence", "7"],
+    &["HSET", "{head}", "pruned", "18446744073709551615"],
+    &["HSET", "{head}", "pruned", "-9007199254740991"],
+    &["HSET", "{head}", "pruned", "7"],
+    &["HSET", "{head}", "pruned", "x"],
+    &["HSET", "{head}", "visible", "9007199254740991"],
+    &["HSET", "{head}", "visible", "-1"],
+    &["HSET", "{head}", "visible", "x"],
+    &["HSET", "{head}", "attempt", "4294967295"],
+    &["HSET", "{head}", "attempt", "x"],
+    &["HSET", "{head}", "incarnation", "x"],
+    &["HSET", "{head}", "writes", "x"],
+    &["HDEL", "{messages}", "3"],
+    &["HDEL", "{messages}", "6"],
+    &["HSET", "{messages}", "0", ""],
+    &["HSET", "{messages}", "9007199254740992", ""],
+    &["ZADD", "{calls}", "inf", "2:0000000000"],
+    &["ZADD", "{calls}", "-inf", "2:0000000000"],
+    &["ZADD", "{calls}", "1", "18446744073709551615:4294967295"],
+    &["ZADD", "{calls}", "1", "x"],
+    &["ZADD", "{pending}", "1", "18446744073709551615:4294967295"],
+    &["HSET", "{tools}", "2:0000000000", "ok x 1e400 9999999999999999999999:"],
+    &["HSET", "{tools}", "2:0000000000", "ok 1 x 4:tool{}"],
+    &["HSET", "{tools}", "2:0000000000", ""],
+];
+
+struct Fixture {
+    store: RedisStore,
+    prefix: String,
+    connection: MultiplexedConnection,
+    at: Revision,
+}
+
+impl Fixture {
+    /// Conversation `c` of six messages of three runs, of which one has a recorded call, and an open
+    /// run where that is asked for; and `d`, which nothing happens to.
+    async fn new(address: &str, prefix: &str, is_open: bool) -> Self {
+        let store = RedisStore::options().prefix(prefix).connect(address).await.unwrap();
+        let connection = raw(address).await;
+        append(&store, write(&key("d"), Revision::ABSENT, &["untouched"])).await.unwrap();
+        let mut at = Revision::ABSENT;
+        for texts in [["one", "two"], ["three", "four"], ["five", "six"]] {
+            let mut record =
+                ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "id", "tool");
+            record.status = ToolStatus::Ok;
+            let tools = if at == Revision::ABSENT { vec![record] } else { Vec::new() };
+            at = append(&store, write(&key("c"), at, &texts).with_tools(tools)).await.unwrap();
+        }
+        if is_open {
+            let staged = write(&key("c"), at, &["staged"]).staged(staged(&store, None));
+            at = append(&store, staged).await.unwrap();
+        }
+        Self { store, prefix: prefix.to_owned(), connection, at }
+    }
+
+    async fn damage(&mut self, words: &[&str]) {
+        let base = format!("{}:{{scope/c}}", self.prefix);
+        let names = ["head", "messages", "tools", "calls", "pending"];
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| {
+                let found = names.iter().find(|name| *word == format!("{{{name}}}"));
+                found.map_or_else(|| (*word).to_owned(), |name| format!("{base}:{name}"))
+            })
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        ask::<redis::Value>(&mut self.connection, &words).await.unwrap();
+    }
+
+    async fn count(&mut self) -> usize {
+        let name = format!("{}:{{scope/c}}:messages", self.prefix);
+        ask(&mut self.connection, &["HLEN", &name]).await.unwrap()
+    }
+}
+
+fn staged(store: &RedisStore, close: Option<Close>) -> Staged {
+    let holder = store.handle().holder();
+    let lease = Lease { attempt: 1, holder, renewed_at: std::time::UNIX_EPOCH, until: None };
+    Staged { lease, close, service_id: None, partial_text: None }
+}
+
+/// In time, and done, refused or found to be damaged.
+async fn check<T: std::fmt::Debug>(
+    what: &str,
+    outcome: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let outcome = tokio::time::timeout(PATIENCE, outcome).await;
+    let outcome = outcome.unwrap_or_else(|_| panic!("{what}: the server is busy"));
+    if let Err(error) = &outcome {
+        let is_known = matches!(
+            error,
+            StoreError::Corrupt { .. }
+                | StoreError::Undecodable { .. }
+                | StoreError::Conflict(_)
+                | StoreError::UnderWay { .. }
+        );
+        assert!(is_known, "{what}: {error:?}");
+    }
+    outcome
+}
+
+async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) {
+    let what = format!("{damage:?}, open: {is_open}");
+    let prefix = format!("damage-{number}-{is_open}");
+    let mut fixture = Fixture::new(address, &prefix, is_open).await;
+    assert!(fixture.count().await >= 6);
+    fixture.damage(damage).await;
+    let before = fixture.count().await;
+    let store = fixture.store.clone();
+    let (c, d) = (key("c"), key("d"));
+    let head = check(&format!("{what}: head"), store.head(&c)).await;
+    drop(check(&format!("{what}: load"), store.load(&c)).await);
+    drop(check(&format!("{what}: open run"), store.open_run(&c)).await);
+    drop(check(&format!("{what}: open runs"), store.open_runs("scope", None, 9)).await);
+    drop(check(&format!("{what}: list"), store.list("scope", None, 9)).await);
+    let query = InvocationQuery::in_scope("scope");
+    drop(check(&format!("{what}: record"), store.invocations(&query)).await);
+    drop(check(&format!("{what}: totals"), store.tool_totals(&query)).await);
+    for keep in [Keep::Messages(0), Keep::Since(std::time::SystemTime::now())] {
+        match check(&format!("{what}: prune"), store.prune(&c, keep)).await {
+            Ok(pruned) => assert!(pruned.messages <= 4, "{what}: {pruned:?}"),
+            Err(_) => assert_eq!(fixture.count().await, before, "{what}"),
+        }
+    }
+    drop(check(&format!("{what}: fork"), store.fork(&c, &key("copy"))).await);
+    let found = head.map_or(fixture.at, |head| head.revision);
+    for expected in [fixture.at, found] {
+        let id = MessageId { run: RunId::new(), index: 9 };
+        let next = if is_open {
+            let visible = 6;
+            let close = Some(Close::Discard { visible });
+            Write::new(c.clone(), id, expected, []).staged(staged(&store, close))
+        } else {
+            Write::new(c.clone(), id, expected, [tower_chat_core::Message::user("next").into()])
+        };
+        let appended = async { append(&store, next.clone()).await.map_err(|error| error.source) };
+        drop(check(&format!("{what}: append"), appended).await);
+    }
+    let after = write(&d, store.head(&d).await.unwrap().revision, &["goes on"]);
+    append(&store, after).await.unwrap();
+    assert_eq!(texts(&store, &d).await, ["untouched", "goes on"], "{what}");
+    assert!(check(&format!("{what}: delete"), store.delete(&c)).await.unwrap());
+}
+
+#[tokio::test]
+async fn damaged_data_keeps_no_script_busy_and_deletes_nothing() {
+    // A server of its own: one that is kept busy would fail the other tests.
+    let server = start(&[]);
+    for (number, damage) in DAMAGES.iter().enumerate() {
+        for is_open in [false, true] {
+            exercise(&server.address(0), number, damage, is_open).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_index_out_of_range_is_damage() {
+    let options = options();
+    let store = open(options).await;
+    let id = MessageId { run: RunId::new(), index: MessageId::LAST_INDEX };
+    let message = || [tower_chat_core::Message::user("the last").into()];
+    let last = Write::new(key("c"), id, Revision::ABSENT, message());
+    let at = append(&store, last).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["the last"]);
+    let id = MessageId { run: id.run, index: u32::MAX };
+    let error = append(&store, Write::new(key("c"), id, at, message())).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Backend { retryable: false, .. }), "{error:?}");
+}

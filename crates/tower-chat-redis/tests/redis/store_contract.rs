@@ -1,0 +1,27 @@
+//! Everything that a store promises, on a real server.
+
+mod for_ever {
+    use tower_chat_redis::RedisStore;
+
+    use crate::common::{open, options, prefix, values};
+
+    tower_chat_testkit::store_contract!(
+        let prefix = prefix();
+        open(options().prefix(&*prefix)).await;
+        residual_data: {
+            let prefix = prefix.clone();
+            move |_: &RedisStore| values(prefix.clone())
+        }
+    );
+}
+
+mod for_an_hour_over_one_connection {
+    use std::time::Duration;
+
+    use crate::common::{open, options};
+
+    tower_chat_testkit::store_contract!(
+        open(options().connections(1).time_to_live(Duration::from_secs(3600))).await;
+        heavy: "the store for ever shows it"
+    );
+}

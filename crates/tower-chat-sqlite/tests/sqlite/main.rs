@@ -1,0 +1,18 @@
+//! The store in a file: what it promises, its files, other processes, and older versions.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod backup;
+mod common;
+mod contract;
+mod deletion;
+mod migrations;
+#[cfg(unix)]
+mod moved;
+mod older_files;
+mod open;
+mod processes;
+#[cfg(target_os = "linux")]
+mod space;
+mod store_contract;
+mod vacuum;

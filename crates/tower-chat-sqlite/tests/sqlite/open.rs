@@ -1,0 +1,232 @@
+//! Opening: what is refused, with which error, and that nothing of others is touched.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::common::{append, key, texts, write};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tower_chat_core::{
+    RunId,
+    store::{HistoryStore, Revision, StoreError},
+};
+use tower_chat_sqlite::{OpenError, SqliteStore};
+
+fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    (folder, path)
+}
+
+/// A store with one message, closed.
+async fn make(path: &Path) {
+    let store = SqliteStore::open(path).await.unwrap();
+    let one = write(&key("c"), RunId::new(), Revision::ABSENT, &["one"]);
+    append(&store, vec![one]).await.unwrap();
+    store.close().await.unwrap();
+}
+
+fn files(folder: &TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+/// Fails to open, leaves every file as it is, and names the path.
+async fn refused(folder: &TempDir, path: &Path) -> OpenError {
+    let before = files(folder);
+    let error = SqliteStore::open(path).await.unwrap_err();
+    assert_eq!(files(folder), before, "{error}");
+    assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn a_missing_and_an_empty_file_are_made_into_stores() {
+    let (_folder, path) = folder();
+    make(&path).await;
+    let (_folder, path) = folder();
+    fs::write(&path, "").unwrap();
+    make(&path).await;
+    let connection = Connection::open(&path).unwrap();
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0)).unwrap();
+    assert_eq!((pragma("application_id"), pragma("user_version")), (0x7477_6368, 4));
+    assert_eq!(
+        connection.pragma_query_value(None, "journal_mode", |row| row.get(0)),
+        Ok("wal".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn a_database_in_which_nothing_was_made_is_made_into_a_store() {
+    let (_folder, path) = folder();
+    Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
+    assert!(fs::metadata(&path).unwrap().len() > 0);
+    make(&path).await;
+}
+
+#[tokio::test]
+async fn a_missing_file_is_not_made_where_that_is_not_wanted() {
+    let (folder, path) = folder();
+    let error = SqliteStore::options().create(false).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
+    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
+    assert!(files(&folder).is_empty());
+    fs::write(&path, "").unwrap();
+    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
+    SqliteStore::options().create(false).open(&path).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_reported() {
+    let (folder, path) = folder();
+    let error = refused(&folder, &folder.path().join("none/chat.db")).await;
+    assert!(matches!(error, OpenError::NoFolder { .. }), "{error:?}");
+    fs::write(&path, "a file").unwrap();
+    let error = refused(&folder, &path.join("chat.db")).await;
+    assert!(matches!(error, OpenError::NoFolder { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_unchanged() {
+    let (folder, path) = folder();
+    for content in
+        ["x".to_owned(), "xyz".to_owned(), "no database ".repeat(1000), "\0".repeat(4096)]
+    {
+        fs::write(&path, content).unwrap();
+        let error = refused(&folder, &path).await;
+        assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
+    }
+    let error = refused(&folder, folder.path()).await;
+    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_database_of_somebody_else_is_left_alone() {
+    for made in [
+        "CREATE TABLE theirs (a)",
+        "PRAGMA application_id = 7",
+        "PRAGMA user_version = 7",
+        "PRAGMA journal_mode = WAL; CREATE TABLE theirs (a)",
+        "CREATE TABLE conversations (id); CREATE TABLE messages (id); PRAGMA user_version = 1",
+    ] {
+        let (folder, path) = folder();
+        Connection::open(&path).unwrap().execute_batch(made).unwrap();
+        let error = refused(&folder, &path).await;
+        assert!(matches!(error, OpenError::NotOurs { .. }), "{made}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_somebody_else_is_just_making_is_left_alone() {
+    let (_folder, path) = folder();
+    let theirs = Connection::open(&path).unwrap();
+    // The file itself says nothing yet: the table is in the write-ahead log alone.
+    theirs.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (a)").unwrap();
+    let before = fs::read(&path).unwrap();
+    let error = SqliteStore::open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::NotOurs { .. }), "{error:?}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_release_is_left_alone() {
+    let (folder, path) = folder();
+    make(&path).await;
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA user_version = 5").unwrap();
+    drop(connection);
+    let error = refused(&folder, &path).await;
+    assert!(matches!(error, OpenError::Newer { version: 5, supported: 4, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_older_file_is_brought_up_to_date_only_when_it_may_be_written() {
+    let (_folder, path) = folder();
+    let sql = format!("PRAGMA application_id = {}", 0x7477_6368);
+    Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
+    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Older { version: 0, supported: 4, .. }), "{error:?}");
+    make(&path).await;
+    SqliteStore::options().read_only(true).open(&path).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_said_to_be_damaged() {
+    let (_folder, path) = folder();
+    make(&path).await;
+    let intact = fs::read(&path).unwrap();
+    for damaged in [100..4096, 4096..intact.len()] {
+        let mut bytes = intact.clone();
+        bytes[damaged].fill(0xa5);
+        fs::write(&path, bytes).unwrap();
+        let error = SqliteStore::open(&path).await.unwrap_err();
+        assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+        assert!(error.source().is_some());
+    }
+    fs::write(&path, &intact).unwrap();
+    Connection::open(&path).unwrap().execute_batch("DROP TABLE messages").unwrap();
+    let error = SqliteStore::open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_store_opened_read_only_is_read_and_never_written() {
+    let (_folder, path) = folder();
+    make(&path).await;
+    let before = fs::read(&path).unwrap();
+    let store = SqliteStore::options().read_only(true).open(&path).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["one"]);
+    assert!(matches!(store.reserve().await, Err(StoreError::ReadOnly)));
+    assert!(matches!(store.delete(&key("c")).await, Err(StoreError::ReadOnly)));
+    assert!(matches!(store.checkpoint().await, Err(StoreError::ReadOnly)));
+    let one = write(&key("d"), RunId::new(), Revision::ABSENT, &["one"]);
+    let slot = tower_chat_core::store::author::Slot::unbounded();
+    let error = store.append(slot, vec![one]).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::ReadOnly));
+    store.flush().await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["one"]);
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_setting_out_of_range_is_an_error_that_names_it() {
+    let (folder, path) = folder();
+    for value in [0, usize::MAX] {
+        let capacity = SqliteStore::options().queue_capacity(value).open(&path).await;
+        let error = capacity.unwrap_err();
+        assert!(matches!(error, OpenError::InvalidOption { option: "queue_capacity", .. }));
+        let error = SqliteStore::options().readers(value).open(&path).await.unwrap_err();
+        assert!(matches!(error, OpenError::InvalidOption { option: "readers", .. }));
+    }
+    let error = SqliteStore::options().queue_bytes(0).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::InvalidOption { option: "queue_bytes", value: 0 }));
+    assert!(files(&folder).is_empty());
+}
+
+#[test]
+fn outside_of_a_runtime_opening_and_reading_are_errors() {
+    let (_folder, path) = folder();
+    let error = futures_util::FutureExt::now_or_never(SqliteStore::open(&path)).unwrap();
+    assert!(matches!(error, Err(OpenError::Io { .. })), "{error:?}");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let store = runtime.block_on(SqliteStore::open(&path)).unwrap();
+    let loaded = futures_util::FutureExt::now_or_never(store.load(&key("c"))).unwrap();
+    assert!(matches!(loaded, Err(StoreError::Backend { retryable: false, .. })), "{loaded:?}");
+}
+
+#[tokio::test]
+async fn names_that_mean_something_to_sqlite_are_plain_files() {
+    let (folder, _) = folder();
+    for name in [":memory:", "file:chat.db?mode=memory", "a b%20c.db"] {
+        make(&folder.path().join(name)).await;
+        assert!(folder.path().join(name).is_file());
+    }
+}

@@ -1,0 +1,234 @@
+//! Two processes on one file.
+
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use crate::common::{append, key, texts, write};
+use rusqlite::{Connection, ErrorCode};
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
+};
+use tower_chat_sqlite::{OpenError, SqliteStore};
+
+const PATH: &str = "TOWER_CHAT_SQLITE_PROCESS_PATH";
+const NAME: &str = "TOWER_CHAT_SQLITE_PROCESS_NAME";
+const APPENDS: usize = 40;
+
+/// Runs two processes that append to one file, and to a file that neither has made yet.
+fn run_two(test: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    let children = ["left", "right"].map(|name| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("processes::{test}"), "--ignored", "--nocapture"])
+            .env(PATH, &path)
+            .env(NAME, name)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    });
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    folder
+}
+
+/// The store, a conversation of this process, and its name; `None` where the test is run by hand.
+async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
+    let (path, name) = (std::env::var_os(PATH)?, std::env::var(NAME).ok()?);
+    let store = loop {
+        match SqliteStore::open(&path).await {
+            Err(OpenError::Locked { .. }) => {}
+            opened => break opened.unwrap(),
+        }
+    };
+    Some((store, key(&name), name))
+}
+
+/// Appends, as often as it takes: a process that is always given the lock may keep another from it.
+async fn append_patiently(store: &SqliteStore, write: Write) -> Result<Revision, StoreError> {
+    loop {
+        match append(store, vec![write.clone()]).await {
+            Err(AppendError { source: StoreError::Backend { retryable: true, .. }, .. }) => {}
+            outcome => return outcome.map_err(|error| error.source),
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_processes_append_to_conversations_of_their_own() {
+    let folder = run_two("child_appends_to_its_own");
+    let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
+    let expected: Vec<_> = (0..APPENDS).map(|number| number.to_string()).collect();
+    for name in ["left", "right"] {
+        assert_eq!(texts(&store, &key(name)).await, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_appends_to_its_own() {
+    let Some((store, key, _)) = child().await else { return };
+    let (run, mut revision) = (RunId::new(), Revision::ABSENT);
+    for number in 0..APPENDS {
+        let write = write(&key, run, revision, &[&number.to_string()]);
+        revision = append_patiently(&store, write).await.unwrap();
+        assert_eq!(store.head(&key).await.unwrap().revision, revision);
+    }
+}
+
+#[tokio::test]
+async fn of_two_processes_that_conflict_exactly_one_wins() {
+    let folder = run_two("child_appends_to_the_shared");
+    let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
+    let shared = texts(&store, &key("shared")).await;
+    // Each appended until it had won so often; every other attempt was a conflict.
+    assert_eq!(shared.len(), 2 * APPENDS);
+    for name in ["left", "right"] {
+        let own: Vec<_> = shared.iter().filter_map(|text| text.strip_prefix(name)).collect();
+        let expected: Vec<_> = (0..APPENDS).map(|number| number.to_string()).collect();
+        assert_eq!(own, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_appends_to_the_shared() {
+    let Some((store, _, name)) = child().await else { return };
+    let key = key("shared");
+    let run = RunId::new();
+    let mut won = 0;
+    let mut revision = store.head(&key).await.unwrap().revision;
+    while won < APPENDS {
+        let write = write(&key, run, revision, &[&format!("{name}{won}")]);
+        match append_patiently(&store, write).await {
+            Ok(after) => (won, revision) = (won + 1, after),
+            Err(StoreError::Conflict(conflict)) => revision = conflict.found,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_conflicting_writes_from_two_stores_one_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    let (left, right) = tokio::join!(SqliteStore::open(&path), SqliteStore::open(&path));
+    let (left, right) = (left.unwrap(), right.unwrap());
+    for number in 0..20 {
+        let key = key(&number.to_string());
+        let task = |store: &SqliteStore, text: &'static str| {
+            let (store, key) = (store.clone(), key.clone());
+            tokio::spawn(async move {
+                let write = write(&key, RunId::new(), Revision::ABSENT, &[text]);
+                append_patiently(&store, write).await
+            })
+        };
+        let (a, b) = (task(&left, "left"), task(&right, "right"));
+        let outcome = match (a.await.unwrap(), b.await.unwrap()) {
+            (Ok(_), Err(lost)) => ("left", lost),
+            (Err(lost), Ok(_)) => ("right", lost),
+            both => panic!("{both:?}"),
+        };
+        assert!(matches!(outcome.1, StoreError::Conflict(_)), "{:?}", outcome.1);
+        assert_eq!(texts(&right, &key).await, [outcome.0]);
+    }
+}
+
+/// A file that is opened and closed by other means than SQLite's loses all locks that the process
+/// has on it (https://sqlite.org/howtocorrupt.html, 2.2).
+#[tokio::test]
+async fn opening_a_file_leaves_the_locks_of_this_process_on_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    drop(SqliteStore::open(&path).await.unwrap());
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = DELETE; BEGIN IMMEDIATE").unwrap();
+    drop(SqliteStore::options().read_only(true).open(&path).await.unwrap());
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "processes::child_finds_the_file_locked", "--ignored"])
+        .env(PATH, &path)
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "the lock was lost");
+    connection.execute_batch("COMMIT").unwrap();
+}
+
+#[test]
+#[ignore = "the child of another test"]
+fn child_finds_the_file_locked() {
+    let Some(path) = std::env::var_os(PATH) else { return };
+    let connection = Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::ZERO).unwrap();
+    let error = connection.execute_batch("BEGIN IMMEDIATE").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+}
+
+/// The system refuses to let the log grow: a real failure in the middle of writing.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_may_not_grow_keeps_what_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    drop(SqliteStore::open(&path).await.unwrap());
+    let output = Command::new("sh")
+        // In blocks of 512 bytes; the signal is ignored so that writing fails instead.
+        .args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "processes::child_appends_until_the_file_may_not_grow",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(PATH, &path)
+        .env(NAME, "limited")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let acknowledged: usize = output
+        .lines()
+        .find_map(|line| line.split_once("acknowledged="))
+        .and_then(|(_, number)| number.parse().ok())
+        .unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let history = store.load(&key("limited")).await.unwrap();
+    assert_eq!(history.messages.len(), acknowledged);
+    let check = Connection::open(&path).unwrap();
+    let check: String = check.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    let more = write(&key("limited"), RunId::new(), history.head.revision, &["more"]);
+    append(&store, vec![more]).await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_appends_until_the_file_may_not_grow() {
+    let Some((store, key, _)) = child().await else { return };
+    let (run, mut revision) = (RunId::new(), Revision::ABSENT);
+    let text = "x".repeat(20_000);
+    let error = loop {
+        let write = write(&key, run, revision, &[&text]);
+        match append(&store, vec![write]).await {
+            Ok(after) => revision = after,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.source.is_retryable(), "{error:?}");
+    assert!(revision.sequence > 0);
+    // The store goes on: it reads, and writes what fits.
+    assert_eq!(store.load(&key).await.unwrap().head.revision, revision);
+    let small = write(&key, run, revision, &["small"]);
+    if let Ok(after) = append(&store, vec![small]).await {
+        revision = after;
+    }
+    println!("\nacknowledged={}", revision.sequence);
+}

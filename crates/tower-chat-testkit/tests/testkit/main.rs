@@ -1,0 +1,10 @@
+//! The test doubles do what they are told, and the contract of stores finds every fault.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod data;
+mod faulty_store;
+mod memory_store;
+mod recordings;
+mod scripted_model;
+mod store_contract;

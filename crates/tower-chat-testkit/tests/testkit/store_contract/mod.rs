@@ -1,0 +1,603 @@
+//! The contract notices stores that break it.
+
+mod pruning;
+
+use async_trait::async_trait;
+use tower_chat_core::{
+    ConversationKey, MemoryStore, Message, MessageId, Messages,
+    store::{
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        StoreError, StoreHandle, ToolTotals,
+        author::{
+            AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
+            Write,
+        },
+    },
+};
+use tower_chat_testkit::store_contract::{self, Runtime};
+
+/// What a store does wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    Nothing,
+    JoinsScopeAndId,
+    FoldsCase,
+    LosesIds,
+    WritesAtAnyRevision,
+    StoresRepeatsAgain,
+    DropsEqualMessages,
+    GoesOnAfterAFailure,
+    WritesWhenTheTicketIsAwaited,
+    ForgetsTheServiceId,
+    WritesAfterClose,
+    ListsBackwards,
+    ListsAfterInclusively,
+    SplitsWrites,
+    ReturnsMessagesBackwards,
+    ForgetsRows,
+    RecordsRefusedWrites,
+    KeepsTheFirstRow,
+    RecordsRepeats,
+    LosesResultsApart,
+    LosesRowsWithoutMessages,
+    DeletesNothing,
+    CutsTimesToSeconds,
+    AsksAnyScope,
+    IgnoresTheTool,
+    IgnoresTheStatus,
+    IgnoresTheTime,
+    IgnoresTheLimit,
+    TakesAnEmptyListForAll,
+    FindsBackwards,
+    FindsFifty,
+    HidesWhatCannotBeRead,
+    FailsOnWhatCannotBeRead,
+    CountsUpToTheLimit,
+    CountsOpenCallsAsErrors,
+    StagesVisibly,
+    CommitsEveryStagedWrite,
+    CommitsWhatIsDiscarded,
+    WritesForAnyRun,
+    DiscardsWithoutARun,
+    ForgetsStagedServiceIds,
+    ForgetsPartialText,
+    ForgetsStagedRows,
+    KeepsWhatIsReplaced,
+    ForgetsUntilWhen,
+    IgnoresAttempts,
+    TakesAttemptsForOneAnother,
+    CommitsInPlace,
+    IgnoresClaims,
+    ForgetsApprovals,
+    SplitsBatches,
+    ListsOpenRuns,
+    HidesOpenRuns,
+    ListsOpenRunsAfterInclusively,
+    ForksNothing,
+    ForksOverOthers,
+    CommitsBeforeForks,
+    OrdersByRun,
+    DeletesInSteps,
+    PrunesNothing,
+    PrunesAll,
+    PrunesOneMessageMore,
+    PrunesOverOtherNumbers,
+    PrunesForApprovals,
+}
+
+/// Whether a staged write is the first of its attempt, which shows in its revision alone.
+fn begins_attempt(write: &Write) -> bool {
+    let messages = write.messages().iter().cloned();
+    let plain = Write::new(write.key().clone(), write.id(), write.expected(), messages);
+    let staged = write.as_staged().cloned();
+    staged.is_some_and(|staged| plain.staged(staged).result() != write.result())
+}
+
+struct Broken {
+    inner: MemoryStore,
+    fault: Fault,
+}
+
+impl Broken {
+    fn key(&self, key: &ConversationKey) -> ConversationKey {
+        match self.fault {
+            Fault::JoinsScopeAndId => ConversationKey::new("", key.to_string()),
+            Fault::FoldsCase => ConversationKey::new(key.scope(), key.id().to_lowercase()),
+            _ => key.clone(),
+        }
+    }
+
+    fn append_one(&self, write: &Write) -> Ticket {
+        let slot = Slot::unbounded();
+        let key = self.key(write.key());
+        let again = |expected: Revision, messages: Vec<_>, id| {
+            let made = Write::new(key.clone(), self.writer(&key, id), expected, messages);
+            let made = self.stage(made.with_tools(self.rows(write)), write);
+            match write.service_id() {
+                Some(change) if self.fault != Fault::ForgetsTheServiceId => {
+                    made.with_service_id(change.clone())
+                }
+                _ => made,
+            }
+        };
+        let found = || {
+            let head = futures_util::FutureExt::now_or_never(self.inner.head(&key));
+            head.expect("at once").expect("a head").revision
+        };
+        let mut messages = write.messages().to_vec();
+        let record_again = |rows: Vec<ToolRecord>| {
+            let found = found();
+            if found != Revision::ABSENT {
+                let rows = Write::new(key.clone(), write.id(), found, []).with_tools(rows);
+                drop(self.inner.append(Slot::unbounded(), vec![rows]));
+            }
+        };
+        match self.fault {
+            Fault::DiscardsWithoutARun
+                if matches!(write.close(), Some(Close::Discard { .. }))
+                    && self.open(&key).is_none() =>
+            {
+                Ticket::done(Ok(write.result()))
+            }
+            Fault::RecordsRefusedWrites if found() != write.expected() => {
+                let is_repeat = found().sequence >= write.result().sequence
+                    && found().incarnation == write.result().incarnation;
+                if !is_repeat {
+                    record_again(write.tools().to_vec());
+                }
+                self.inner.append(slot, vec![write.clone()])
+            }
+            Fault::RecordsRepeats => {
+                let ticket = self.inner.append(slot, vec![write.clone()]);
+                record_again(write.tools().to_vec());
+                ticket
+            }
+            Fault::WritesAtAnyRevision => {
+                self.inner.append(slot, vec![again(found(), messages, write.id())])
+            }
+            Fault::StoresRepeatsAgain if found().sequence > write.expected().sequence => {
+                let found = found();
+                drop(self.inner.append(slot, vec![again(found, messages, write.id())]));
+                Ticket::done(Ok(write.result()))
+            }
+            Fault::DropsEqualMessages => {
+                messages.dedup_by(|left, right| left.parts == right.parts);
+                self.inner.append(slot, vec![again(write.expected(), messages, write.id())])
+            }
+            _ => self.inner.append(slot, vec![again(write.expected(), messages, write.id())]),
+        }
+    }
+
+    fn open(&self, key: &ConversationKey) -> Option<OpenRun> {
+        let head = futures_util::FutureExt::now_or_never(self.inner.head(key));
+        head.unwrap().unwrap().open_run
+    }
+
+    /// Whose write it is, as the fault has it.
+    fn writer(&self, key: &ConversationKey, id: MessageId) -> MessageId {
+        let open = self.open(key).filter(|_| self.fault == Fault::WritesForAnyRun);
+        open.map_or(id, |open| MessageId { run: open.run, ..id })
+    }
+
+    /// What a write claims and stages, as the fault has it.
+    fn stage(&self, made: Write, write: &Write) -> Write {
+        let claims = match self.fault {
+            Fault::IgnoresClaims => Vec::new(),
+            _ => write.claims().to_vec(),
+        };
+        let made = made.with_claims(claims);
+        let open = self.open(made.key());
+        let Some(mut staged) = write.as_staged().cloned() else { return made };
+        match (self.fault, staged.close) {
+            (Fault::StagesVisibly, None) => return made,
+            (Fault::CommitsEveryStagedWrite, None)
+            | (Fault::CommitsWhatIsDiscarded, Some(Close::Discard { .. })) => {
+                staged.close = Some(Close::Commit);
+            }
+            (Fault::ForgetsStagedServiceIds, _) => staged.service_id = None,
+            (Fault::ForgetsPartialText, _) => staged.partial_text = None,
+            (Fault::ForgetsUntilWhen, _) => staged.lease.until = None,
+            (Fault::IgnoresAttempts | Fault::WritesForAnyRun, _)
+            | (Fault::CommitsInPlace, Some(Close::Commit)) => {
+                if let Some(open) = open {
+                    staged.lease = open.lease;
+                }
+            }
+            _ => {}
+        }
+        let made = match self.fault {
+            Fault::KeepsWhatIsReplaced => made.staged(staged),
+            _ => made.staged(staged).replacing(write.replaced().to_vec()),
+        };
+        match begins_attempt(write) && self.fault != Fault::TakesAttemptsForOneAnother {
+            true => made.beginning_attempt(),
+            false => made,
+        }
+    }
+
+    /// The rows of a write, as the fault has them.
+    fn rows(&self, write: &Write) -> Vec<ToolRecord> {
+        let mut rows = write.tools().to_vec();
+        let query = InvocationQuery::of(&self.key(write.key()));
+        match self.fault {
+            Fault::ForgetsRows => rows.clear(),
+            Fault::ForgetsStagedRows if write.as_staged().is_some() => rows.clear(),
+            Fault::LosesRowsWithoutMessages if write.messages().is_empty() => rows.clear(),
+            Fault::KeepsTheFirstRow => {
+                let known = futures_util::FutureExt::now_or_never(self.inner.invocations(&query));
+                let known = known.unwrap().unwrap().found;
+                let is_known = |row: &ToolRecord| {
+                    known.iter().any(|(_, call)| {
+                        (call.sequence, call.sequence_index) == (row.call.sequence, row.call.index)
+                    })
+                };
+                rows.retain(|row| !is_known(row));
+            }
+            Fault::LosesResultsApart => {
+                for row in &mut rows {
+                    if matches!(row.result, RecordedResult::Apart(_)) {
+                        row.result = RecordedResult::None;
+                    }
+                }
+            }
+            _ => {}
+        }
+        rows
+    }
+
+    /// A query, as the fault has it.
+    fn query(&self, query: &InvocationQuery) -> InvocationQuery {
+        let mut query = query.clone();
+        match self.fault {
+            Fault::AsksAnyScope => query.scope = query.scope.trim().to_lowercase(),
+            Fault::IgnoresTheTool => query.tool = None,
+            Fault::IgnoresTheStatus => query.status = None,
+            Fault::IgnoresTheTime => query.started = None,
+            Fault::IgnoresTheLimit => query.limit = None,
+            Fault::TakesAnEmptyListForAll => {
+                query.sequences = query.sequences.filter(|list| !list.is_empty());
+            }
+            Fault::FindsFifty => query.limit = Some(query.limit.map_or(50, |limit| limit.min(50))),
+            _ => {}
+        }
+        query
+    }
+
+    fn append_now(&self, writes: &[Write]) -> Ticket {
+        let mut outcome = Ok(Revision::ABSENT);
+        for (completed, write) in writes.iter().enumerate() {
+            let ticket = self.append_one(write);
+            let done = futures_util::FutureExt::now_or_never(ticket).expect("at once");
+            let failed = done.is_err();
+            outcome = done.map_err(|error| AppendError { completed, ..error });
+            if failed && self.fault != Fault::GoesOnAfterAFailure {
+                break;
+            }
+        }
+        Ticket::done(outcome)
+    }
+}
+
+#[async_trait]
+impl HistoryStore for Broken {
+    fn handle(&self) -> &StoreHandle {
+        self.inner.handle()
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        let mut head = self.inner.head(&self.key(key)).await?;
+        match self.fault {
+            Fault::ForgetsApprovals => head.pending_approvals.clear(),
+            Fault::SplitsBatches => {
+                let requests = head.pending_approvals.into_iter().flatten();
+                head.pending_approvals = requests.map(|request| vec![request]).collect();
+            }
+            _ => {}
+        }
+        Ok(head)
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        let mut history = self.inner.load(&self.key(key)).await?;
+        match self.fault {
+            Fault::LosesIds => {
+                let without = |message: &Message| {
+                    let mut message = message.clone();
+                    message.id = None;
+                    message
+                };
+                history.messages = history.messages.iter().map(|m| without(m)).collect();
+            }
+            Fault::OrdersByRun => {
+                let mut messages: Vec<_> = history.messages.iter().cloned().collect();
+                messages.sort_by_key(|message| message.id);
+                history.messages = messages.into_iter().collect();
+            }
+            Fault::ReturnsMessagesBackwards => {
+                history.messages = history.messages.iter().rev().cloned().collect::<Messages>();
+            }
+            _ => {}
+        }
+        Ok(history)
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.inner.open_run(&self.key(key)).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        let mut found = self.inner.open_runs(scope, after, limit).await?;
+        match (self.fault, after) {
+            (Fault::HidesOpenRuns, _) => found.clear(),
+            (Fault::ListsOpenRunsAfterInclusively, Some(after)) => {
+                let key = ConversationKey::new(scope, after);
+                found.extend(self.open(&key).map(|open| (key, open)));
+                found.sort_by(|(left, _), (right, _)| left.cmp(right));
+                found.truncate(limit);
+            }
+            _ => {}
+        }
+        Ok(found)
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        match self.fault {
+            Fault::ForksNothing => return Ok(Revision::ABSENT),
+            Fault::ForksOverOthers if from != to => {
+                self.inner.delete(to).await?;
+            }
+            Fault::CommitsBeforeForks => {
+                if let Some(OpenRunContent { head, open, .. }) = self.inner.open_run(from).await? {
+                    let id = MessageId { run: open.run, index: u32::MAX };
+                    let (lease, close) = (open.lease, Some(Close::Commit));
+                    let commit = Staged { lease, close, service_id: None, partial_text: None };
+                    let write = Write::new(from.clone(), id, head.revision, []).staged(commit);
+                    drop(self.inner.append(Slot::unbounded(), vec![write]));
+                }
+            }
+            _ => {}
+        }
+        self.inner.fork(&self.key(from), &self.key(to)).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.inner.reserve().await
+    }
+
+    fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
+        match self.fault {
+            Fault::WritesWhenTheTicketIsAwaited => {
+                let inner = Self { inner: self.inner.clone(), fault: Fault::Nothing };
+                Ticket::watching(async move { inner.append_now(&writes).await })
+            }
+            Fault::SplitsWrites => {
+                let inner = self.inner.clone();
+                Ticket::watching(async move {
+                    let mut outcome = Ok(Revision::ABSENT);
+                    for write in &writes {
+                        let mut expected = write.expected();
+                        for message in write.messages().iter().cloned() {
+                            let id = message.id.expect("an id");
+                            let part = Write::new(write.key().clone(), id, expected, [message]);
+                            expected = part.result();
+                            outcome = inner.append(Slot::unbounded(), vec![part]).await;
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    outcome
+                })
+            }
+            _ => self.append_now(&writes),
+        }
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        pruning::prune(self, &self.key(key), keep).await
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        if self.fault == Fault::DeletesNothing {
+            return Ok(true);
+        }
+        if self.fault == Fault::DeletesInSteps {
+            self.inner.prune(&self.key(key), Keep::Messages(1)).await?;
+            tokio::task::yield_now().await;
+        }
+        self.inner.delete(&self.key(key)).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let mut answer = self.inner.invocations(&self.query(query)).await?;
+        match self.fault {
+            Fault::FindsBackwards => answer.found.reverse(),
+            Fault::HidesWhatCannotBeRead => answer.unreadable.clear(),
+            Fault::FailsOnWhatCannotBeRead => {
+                if let Some(row) = answer.unreadable.pop() {
+                    return Err(StoreError::backend("read a row", false, row));
+                }
+            }
+            Fault::CutsTimesToSeconds => {
+                for (_, call) in &mut answer.found {
+                    call.started_at = call.started_at.map(|time| {
+                        let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+                        std::time::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs())
+                    });
+                }
+            }
+            _ => {}
+        }
+        Ok(answer)
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let mut totals = self.inner.tool_totals(&self.query(query)).await?;
+        match self.fault {
+            Fault::CountsUpToTheLimit => {
+                let limit = query.limit.map_or(u64::MAX, |limit| limit as u64);
+                totals.iter_mut().for_each(|tool| tool.calls = tool.calls.min(limit));
+            }
+            Fault::CountsOpenCallsAsErrors => {
+                totals.iter_mut().for_each(|tool| tool.errors += tool.open);
+            }
+            _ => {}
+        }
+        Ok(totals)
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let mut keys = self.inner.list(scope, after, usize::MAX).await?;
+        if let (Fault::ListsAfterInclusively, Some(after)) = (self.fault, after) {
+            keys.insert(0, ConversationKey::new(scope, after));
+        }
+        if self.fault == Fault::ListsOpenRuns {
+            let open = self.inner.open_runs(scope, after, usize::MAX).await?;
+            keys.extend(open.into_iter().map(|(key, _)| key));
+            keys.dedup();
+        }
+        if self.fault == Fault::ListsBackwards {
+            keys.reverse();
+        }
+        keys.truncate(limit);
+        Ok(keys)
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        match self.fault {
+            Fault::WritesAfterClose => Ok(()),
+            _ => self.inner.close().await,
+        }
+    }
+}
+
+macro_rules! noticed {
+    ($($test:ident: $fault:ident breaks $promise:ident;)*) => { $(
+        #[test]
+        #[should_panic]
+        fn $test() {
+            store_contract::check(
+                Runtime::OneThread,
+                || async { (Broken { inner: MemoryStore::new(), fault: Fault::$fault }, ()) },
+                store_contract::boxed::$promise as fn(_) -> _,
+            );
+        }
+    )* };
+}
+
+noticed! {
+    joined_keys: JoinsScopeAndId breaks keys_that_look_alike_are_different_conversations;
+    folded_keys: FoldsCase breaks keys_that_look_alike_are_different_conversations;
+    lost_ids: LosesIds breaks loaded_messages_carry_their_ids;
+    ignored_revisions: WritesAtAnyRevision
+        breaks a_write_at_another_revision_is_a_conflict_and_stores_nothing;
+    two_winners: WritesAtAnyRevision
+        breaks of_concurrent_writers_to_one_conversation_exactly_one_wins;
+    repeats: StoresRepeatsAgain breaks a_repeated_write_stores_nothing_twice;
+    equal_messages: DropsEqualMessages breaks equal_messages_of_different_writes_are_all_stored;
+    later_writes: GoesOnAfterAFailure breaks a_submission_stops_at_the_first_write_that_fails;
+    lazy_writes: WritesWhenTheTicketIsAwaited breaks a_dropped_ticket_cancels_nothing;
+    late_writes: WritesWhenTheTicketIsAwaited breaks a_load_sees_what_was_submitted_before_it;
+    service_ids: ForgetsTheServiceId breaks a_service_id_is_set_kept_and_cleared;
+    closed_stores: WritesAfterClose breaks a_closed_store_keeps_what_it_has_and_takes_nothing_more;
+    list_order: ListsBackwards
+        breaks conversations_are_listed_in_the_byte_order_of_their_ids;
+    list_start: ListsAfterInclusively
+        breaks conversations_are_listed_in_the_byte_order_of_their_ids;
+    split_writes: SplitsWrites breaks readers_never_see_part_of_a_write;
+    order: ReturnsMessagesBackwards breaks what_is_appended_comes_back_in_order;
+    no_record: ForgetsRows breaks a_tool_call_is_recorded_with_the_write_of_its_message;
+    split_rows: SplitsWrites breaks readers_see_messages_and_rows_of_a_write_together;
+    refused_rows: RecordsRefusedWrites breaks a_write_that_is_refused_records_nothing;
+    first_rows: KeepsTheFirstRow breaks a_later_row_replaces_what_was_known_of_a_call;
+    repeated_rows: RecordsRepeats breaks a_repeated_write_does_not_bring_older_rows_back;
+    results_apart: LosesResultsApart
+        breaks results_come_back_from_messages_and_from_the_record;
+    rows_alone: LosesRowsWithoutMessages breaks rows_can_be_written_without_messages;
+    late_rows: WritesWhenTheTicketIsAwaited breaks a_question_sees_what_was_submitted_before_it;
+    rows_left: DeletesNothing breaks a_deleted_conversation_takes_its_record_along;
+    times: CutsTimesToSeconds breaks times_are_kept_to_the_millisecond;
+    scopes: AsksAnyScope breaks questions_never_cross_a_scope;
+    tools: IgnoresTheTool breaks calls_are_found_by_everything_a_query_can_name;
+    statuses: IgnoresTheStatus breaks calls_are_found_by_everything_a_query_can_name;
+    ranges: IgnoresTheTime breaks calls_are_found_by_everything_a_query_can_name;
+    limits: IgnoresTheLimit breaks calls_are_found_by_everything_a_query_can_name;
+    empty_lists: TakesAnEmptyListForAll breaks a_question_for_nothing_finds_nothing;
+    call_order: FindsBackwards breaks calls_come_in_the_order_of_conversation_message_and_position;
+    fifty_calls: FindsFifty breaks any_number_of_calls_and_messages_can_be_asked_for;
+    hidden_rows: HidesWhatCannotBeRead breaks a_row_that_cannot_be_read_does_not_hide_the_others;
+    bad_rows: FailsOnWhatCannotBeRead breaks a_row_that_cannot_be_read_does_not_hide_the_others;
+    limited_totals: CountsUpToTheLimit breaks tool_calls_are_counted_per_tool;
+    totals: CountsOpenCallsAsErrors breaks tool_calls_are_counted_per_tool;
+    visible_staging: StagesVisibly breaks staged_messages_are_invisible_to_readers;
+    listed_staging: ListsOpenRuns breaks staged_messages_are_invisible_to_readers;
+    hidden_runs: HidesOpenRuns breaks an_open_run_knows_its_lease;
+    early_commits: CommitsEveryStagedWrite breaks a_commit_shows_the_whole_run_at_once;
+    lost_replacements: KeepsWhatIsReplaced breaks a_commit_replaces_what_was_staged;
+    lost_staged_rows: ForgetsStagedRows breaks a_commit_shows_the_whole_run_at_once;
+    kept_discards: CommitsWhatIsDiscarded breaks a_discarded_run_leaves_nothing;
+    listed_discards: CommitsWhatIsDiscarded
+        breaks a_conversation_that_was_discarded_whole_is_not_listed;
+    late_staging: WritesAtAnyRevision breaks nothing_late_matches_after_a_discard;
+    staged_repeats: StoresRepeatsAgain breaks a_repeated_staged_write_stores_nothing_twice;
+    foreign_writes: WritesForAnyRun breaks only_the_open_run_writes;
+    empty_discards: DiscardsWithoutARun breaks a_discard_without_an_open_run_is_a_conflict;
+    staged_service_ids: ForgetsStagedServiceIds breaks a_staged_service_id_is_set_by_the_commit;
+    partial_text: ForgetsPartialText breaks partial_text_stays_with_the_open_run;
+    delayed_rows: ForgetsStagedRows breaks rows_of_calls_that_are_seen_are_put_at_once;
+    open_runs_left: DeletesNothing breaks a_deleted_conversation_takes_its_open_run_along;
+    leases: ForgetsUntilWhen breaks an_open_run_knows_its_lease;
+    no_fence: IgnoresAttempts breaks a_later_attempt_fences_off_those_before_it;
+    two_holders: IgnoresAttempts breaks of_two_that_take_a_run_over_one_holds_it;
+    other_attempts: TakesAttemptsForOneAnother breaks the_first_write_of_an_attempt_is_its_own;
+    reopened_runs: CommitsInPlace breaks a_run_that_was_taken_over_and_ended_stays_ended;
+    open_run_list: HidesOpenRuns breaks open_runs_are_listed_by_scope;
+    open_run_pages: ListsOpenRunsAfterInclusively breaks open_runs_are_listed_by_scope;
+    two_claims: IgnoresClaims breaks of_two_claims_to_a_call_one_holds;
+    any_claims: IgnoresClaims breaks only_calls_that_wait_can_be_claimed;
+    staged_claims: IgnoresClaims breaks an_open_run_claims_calls_that_are_seen;
+    approvals: ForgetsApprovals breaks calls_that_wait_for_approval_come_with_the_head;
+    batches: SplitsBatches breaks calls_that_wait_for_approval_come_with_the_head;
+    no_forks: ForksNothing breaks a_fork_has_what_readers_see_and_a_life_of_its_own;
+    staged_forks: CommitsBeforeForks breaks a_fork_has_nothing_that_is_staged;
+    forked_over: ForksOverOthers breaks a_fork_makes_nothing_of_nothing_and_replaces_nothing;
+    clocks: OrdersByRun breaks messages_keep_their_order_when_clocks_are_set_back;
+    dropped_tickets: WritesWhenTheTicketIsAwaited
+        breaks a_ticket_dropped_at_any_await_cancels_nothing;
+    dropped_deletions: DeletesInSteps breaks a_deletion_dropped_at_any_await_is_done_or_not;
+    no_pruning: PrunesNothing breaks the_oldest_runs_are_pruned_whole;
+    all_pruned: PrunesAll breaks the_last_run_is_never_pruned;
+    too_much_pruned: PrunesOneMessageMore breaks a_run_that_was_gone_on_with_is_pruned_whole;
+    other_numbers: PrunesOverOtherNumbers breaks the_oldest_runs_are_pruned_whole;
+    other_rows: PrunesOverOtherNumbers breaks rows_are_pruned_with_their_messages;
+    pruned_approvals: PrunesForApprovals breaks calls_that_wait_are_not_pruned;
+    late_pruning: WritesWhenTheTicketIsAwaited breaks a_prune_sees_what_was_submitted_before_it;
+    late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
+}
+
+mod residual_data;
+
+mod without_a_fault {
+    use super::{Broken, Fault, MemoryStore};
+
+    tower_chat_testkit::store_contract!(Broken {
+        inner: MemoryStore::new(),
+        fault: Fault::Nothing
+    }; heavy: "the memory store inside shows it");
+}

@@ -1,0 +1,254 @@
+//! Conversations of every odd shape: none is a panic, and what the service would take is written
+//! as it was.
+
+use serde_json::{Value, json};
+use tower_chat_core::{
+    ApprovalRequest, ErrorPart, Media, MediaSource, Message, Native, Part, Reasoning, Role,
+    ToolCall, ToolResult, format,
+};
+use tower_chat_wire::{
+    anthropic::{parse_body, render_body},
+    validate::{Wire, validate},
+};
+
+use crate::odd::Odd;
+
+const KINDS: [&str; 14] = [
+    "text",
+    "text",
+    "thinking",
+    "redacted_thinking",
+    "tool_use",
+    "tool_use",
+    "server_tool_use",
+    "mcp_tool_use",
+    "web_search_tool_result",
+    "mcp_tool_result",
+    "tool_result",
+    "image",
+    "document",
+    "later_invention",
+];
+
+fn source(rng: &mut Odd) -> Value {
+    let kinds = ["base64", "url", "file", "text"].map(Value::from);
+    let mut source = rng.object(
+        6,
+        &[
+            ("media_type", &[json!("image/png"), json!("application/pdf"), json!("a"), json!(1)]),
+            ("data", &[json!("AAAA"), json!("")]),
+            ("url", &[json!("https://a.example/b"), json!(null)]),
+            ("file_id", &[json!("file_1"), json!(3)]),
+            ("more", &[json!(true)]),
+        ],
+    );
+    source["type"] = rng.one_of(&kinds);
+    source
+}
+
+fn block(rng: &mut Odd) -> Value {
+    block_of(rng, true)
+}
+
+fn inner_block(rng: &mut Odd) -> Value {
+    block_of(rng, false)
+}
+
+fn block_of(rng: &mut Odd, is_outer: bool) -> Value {
+    let ids = ["a", "b", "c"].map(Value::from);
+    let kind = rng.one_of(&KINDS);
+    let texts = [json!("hi"), json!("bye"), json!(" "), json!("")];
+    let source = [source(rng), json!(null)];
+    let mut contents = vec![json!("found"), json!(""), json!(null), json!({"type": "x", "y": 1})];
+    if is_outer {
+        contents.push(rng.list(4, inner_block));
+        contents.push(rng.list(4, inner_block));
+    }
+    let mut block = rng.object(
+        6,
+        &[
+            ("text", &texts),
+            ("thinking", &texts),
+            ("data", &[json!("encrypted")]),
+            ("signature", &[json!("signed"), json!("signed"), json!("")]),
+            ("id", &ids),
+            ("tool_use_id", &ids),
+            ("source", &source),
+            ("content", &contents),
+            ("is_error", &[json!(true), json!(false), json!(null), json!("no")]),
+        ],
+    );
+    block["type"] = kind.into();
+    block["name"] = "f".into();
+    block["input"] = rng.one_of(&[json!({}), json!({"a": [1.5, null]})]);
+    if rng.below(4) == 0 {
+        block["cache_control"] = json!({"type": "ephemeral"});
+    }
+    block
+}
+
+fn message(rng: &mut Odd) -> Value {
+    let contents = [
+        json!("hi"),
+        json!(""),
+        rng.list(4, block),
+        rng.list(4, block),
+        rng.list(2, block),
+        json!([{"type": "tool_use", "id": "a", "name": "f", "input": {}}]),
+        json!([{"type": "tool_result", "tool_use_id": "a"}]),
+    ];
+    let mut message = json!({"content": rng.one_of(&contents)});
+    message["role"] = rng.one_of(&["user", "assistant", "user", "assistant", "system"]).into();
+    if rng.below(8) == 0 {
+        message["more"] = rng.one_of(&[json!(null), json!("more"), json!({})]);
+    }
+    message
+}
+
+fn body(rng: &mut Odd) -> Value {
+    let systems = [json!("Be brief."), json!(""), json!(null), rng.list(3, block)];
+    let mut body = json!({"messages": rng.list(5, message)});
+    if rng.below(2) == 0 {
+        body["system"] = rng.one_of(&systems);
+    }
+    body
+}
+
+#[test]
+fn whatever_the_service_takes_is_written_as_it_was() {
+    let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..5_000 {
+        let json = body(&mut rng);
+        let messages = parse_body(&json.to_string()).unwrap();
+        let written = serde_json::to_value(render_body(&messages)).unwrap();
+        let stored: Vec<Message> = messages
+            .iter()
+            .map(|message| format::decode(&format::encode(message)).unwrap())
+            .collect();
+        assert_eq!(serde_json::to_value(render_body(&stored)).unwrap(), written);
+        if validate(Wire::Anthropic, &json).is_ok() {
+            taken += 1;
+            assert_eq!(written, json, "{messages:#?}");
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(taken > 500 && refused > 500, "taken {taken}, refused {refused}");
+}
+
+fn part(rng: &mut Odd) -> Part {
+    let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a:b"), Some("a_b"), Some("é")];
+    let arguments = ["", "null", "{}", "{'cut", "[1]", r#"{"a":"\ud800"}"#, r#" {"a": 1e2} "#];
+    let wires = ["anthropic", "openai-chat"];
+    let items = ["{}", "1", r#"{"type":"x"}"#, r#"{"role":"x"}"#, r#"{"type":"thinking"}"#];
+    let native = Native::new(rng.one_of(&wires), rng.one_of(&items).parse().unwrap());
+    let native = (rng.below(2) == 0).then_some(native);
+    match rng.below(9) {
+        0 | 1 => {
+            let mut call = ToolCall::without_id("f", rng.one_of(&arguments));
+            call.id = rng.one_of(&ids).map(str::to_owned);
+            call.provider_executed = rng.below(4) == 0;
+            call.native = native;
+            call.into()
+        }
+        2 | 3 => {
+            let mut result = ToolResult::new("", rng.one_of(&["", "found"]));
+            result.call_id = rng.one_of(&ids).map(str::to_owned);
+            result.native = native;
+            result.into()
+        }
+        4 => {
+            let mut reasoning = Reasoning::new("hm");
+            reasoning.native = native;
+            reasoning.into()
+        }
+        5 => {
+            let types = ["image/png", "audio/wav", "application/pdf", ""];
+            let mut media = Media::new(rng.one_of(&types), MediaSource::Base64("AAAA".to_owned()));
+            media.native = native;
+            media.into()
+        }
+        6 => match native {
+            Some(native) => native.into(),
+            None => ErrorPart::new("overloaded").into(),
+        },
+        7 => ApprovalRequest::new("r", ToolCall::new("a", "f", "{}"), true).into(),
+        _ => Part::text(rng.one_of(&["", " ", "hi"])),
+    }
+}
+
+#[test]
+fn no_message_however_odd_is_a_panic_and_writing_gives_what_can_be_read() {
+    let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
+    let mut rng = Odd::of(0x0DDB_1A5E_5BAD_5EED);
+    for _ in 0..5_000 {
+        let messages: Vec<Message> = (0..rng.below(6))
+            .map(|_| {
+                let parts = (0..rng.below(5)).map(|_| part(&mut rng)).collect();
+                Message::new(rng.one_of(&roles), parts)
+            })
+            .collect();
+        let body = render_body(&messages);
+        assert_eq!(body, render_body(&messages));
+        let json = serde_json::to_value(&body).unwrap();
+        let text = json.to_string();
+        assert!(!text.contains("overloaded"));
+        for message in json["messages"].as_array().unwrap() {
+            let blocks = message["content"].as_array().into_iter().flatten();
+            for block in blocks.filter(|block| block["type"] == "tool_use") {
+                assert!(block["input"].is_object(), "{message}");
+            }
+        }
+    }
+}
+
+/// A round of calls and all its results, in the words of other providers.
+fn foreign_round(rng: &mut Odd) -> Vec<Message> {
+    let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a_b"), Some("call_1")];
+    let ids: Vec<Option<&str>> = (0..=rng.below(4)).map(|_| rng.one_of(&ids)).collect();
+    let calls = ids.iter().enumerate().map(|(position, id)| {
+        let mut call = ToolCall::without_id(format!("f{position}"), "{}");
+        call.id = id.map(str::to_owned);
+        Part::from(call)
+    });
+    let mut parts = vec![Reasoning::new("hm").into(), Part::text("")];
+    parts.extend(calls);
+    parts.push(Part::text(rng.one_of(&["", "Let me look."])));
+    let results = ids.iter().enumerate().map(|(position, id)| {
+        let mut result = ToolResult::new("", format!("r{position}"));
+        result.call_id = id.map(str::to_owned);
+        Message::tool_results([result])
+    });
+    std::iter::once(Message::new(Role::Assistant, parts)).chain(results).collect()
+}
+
+#[test]
+fn a_round_recorded_elsewhere_is_one_that_the_service_takes_with_each_result_at_its_call() {
+    let mut rng = Odd::of(0xC0FF_EE00_C0FF_EE01);
+    for _ in 0..1_000 {
+        let mut messages = vec![Message::user("hi")];
+        for _ in 0..=rng.below(3) {
+            messages.extend(foreign_round(&mut rng));
+            match rng.below(4) {
+                0 => messages.push(Message::user("go on")),
+                1 => messages.push(Message::assistant("Well.")),
+                2 => messages.push(Message::system("Be brief.")),
+                _ => {}
+            }
+        }
+        let body = serde_json::to_value(render_body(&messages)).unwrap();
+        validate(Wire::Anthropic, &body).unwrap_or_else(|error| panic!("{error}: {body:#}"));
+        let mut names = std::collections::HashMap::new();
+        for block in body["messages"].as_array().unwrap().iter().flat_map(|message| {
+            message["content"].as_array().into_iter().flatten().collect::<Vec<_>>()
+        }) {
+            if block["type"] == "tool_use" {
+                names.insert(block["id"].clone(), block["name"].as_str().unwrap()[1..].to_owned());
+            } else if block["type"] == "tool_result" {
+                let result = block["content"].as_str().unwrap()[1..].to_owned();
+                assert_eq!(names.get(&block["tool_use_id"]), Some(&result), "{body:#}");
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Whole bodies, with their options.
+
+use serde_json::{Value, json};
+use tower_chat_core::{
+    ChatOptions, ChatRequest, ConversationId, FinishReason, Message, ToolCall, ToolChoice,
+    ToolDefinition, Usage,
+};
+use tower_chat_testkit::recordings::Recordings;
+use tower_chat_wire::{
+    AnswerError,
+    body::{BodyError, BodyWire},
+};
+
+const WIRES: [(&str, BodyWire); 4] = [
+    ("openai-chat", BodyWire::OpenAiChat),
+    ("openai-responses", BodyWire::OpenAiResponses),
+    ("anthropic", BodyWire::Anthropic),
+    ("gemini", BodyWire::Gemini),
+];
+
+#[test]
+fn an_accepted_body_is_written_as_it_was_read() {
+    let recordings = Recordings::all();
+    for (name, wire) in WIRES {
+        let requests = recordings.accepted(name).unwrap();
+        println!("{} of {name}", requests.len());
+        let mut different = Vec::new();
+        for request in requests {
+            let body = request.body;
+            let parsed = wire.parse_request(body.clone()).unwrap();
+            let written = wire.render_request(&parsed).unwrap();
+            let (written, body) = (in_one_form(written), in_one_form(body));
+            if written != body {
+                different.push(format!("{}\n{written}\n{body}", request.id));
+            }
+        }
+        assert!(different.is_empty(), "{} of {name}: {}", different.len(), different[0]);
+    }
+}
+
+/// The body with what can be said in two ways said in one.
+fn in_one_form(mut body: Value) -> Value {
+    without_integers(&mut body);
+    let fields = body.as_object_mut().unwrap();
+    let says_nothing = [json!(null), json!(false), json!([]), json!({})];
+    fields.retain(|_, value| !says_nothing.contains(value));
+    if fields.get("messages").is_some()
+        && fields.get("anthropic_version").is_none()
+        && let Some(limit) = fields.remove("max_tokens")
+    {
+        fields.entry("max_completion_tokens").or_insert(limit);
+    }
+    for tool in fields.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
+        tool.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    }
+    if let Some(Value::String(text)) = fields.get("input") {
+        let input = json!([{"role": "user", "content": text}]);
+        fields.insert("input".to_owned(), input);
+    }
+    body
+}
+
+fn without_integers(value: &mut Value) {
+    match value {
+        Value::Number(number) => *value = json!(number.as_f64()),
+        Value::Array(items) => items.iter_mut().for_each(without_integers),
+        Value::Object(fields) => fields.values_mut().for_each(without_integers),
+        _ => {}
+    }
+}
+
+/// A request with every option that all wires have.
+fn request() -> ChatRequest {
+    let mut options = ChatOptions::default();
+    options.instructions = Some("Be brief.".to_owned());
+    options.temperature = Some(0.5);
+    options.top_p = Some(0.75);
+    options.max_output_tokens = Some(100);
+    options.tool_choice = Some(ToolChoice::Tool("look".to_owned()));
+    let schema = json!({"type": "object", "properties": {"at": {"type": "string"}}});
+    options.tools = vec![ToolDefinition::new("look", "Looks.", schema)];
+    options.extra.insert("seed".to_owned(), json!(7));
+    ChatRequest::new(Message::user("hi")).with_options(options)
+}
+
+#[test]
+fn options_reach_every_wire_and_come_back() {
+    for (name, wire) in WIRES {
+        let written = wire.render_request(&request()).unwrap();
+        let read = wire.parse_request(written.clone()).unwrap();
+        let mut expected = (*request().options).clone();
+        let mut options = (*read.options).clone();
+        if options.instructions.is_none() {
+            // They are the first message on this wire.
+            assert_eq!(read.messages.get(0).unwrap().text(), "Be brief.", "{name}");
+            options.instructions = expected.instructions.take();
+            expected.instructions.clone_from(&options.instructions);
+        }
+        assert_eq!(options, expected, "{name}: {written}");
+        assert_eq!(read.messages.last().unwrap().text(), "hi", "{name}");
+    }
+}
+
+#[test]
+fn an_answer_comes_back_from_every_wire() {
+    let mut message = Message::assistant("Let me look.");
+    message.parts.push(ToolCall::new("call_1", "look", r#"{"at": "Paris"}"#).into());
+    let mut usage = Usage::new(30, 12);
+    usage.cached_input_tokens = 10;
+    let mut finish = tower_chat_core::Finish::new(FinishReason::ToolCalls).with_usage(usage);
+    finish.model = Some("m".to_owned());
+    for (name, wire) in WIRES {
+        let body = wire.render_answer(&message, &finish);
+        let answer = wire.parse_answer(&body.to_string()).unwrap();
+        assert_eq!(answer.messages.len(), 1, "{name}");
+        assert_eq!(answer.text(), "Let me look.", "{name}: {body}");
+        let call = answer.tool_calls().next().unwrap();
+        assert_eq!((call.id.as_deref(), call.name.as_str()), (Some("call_1"), "look"), "{name}");
+        let arguments: Value = call.parse_arguments().unwrap();
+        assert_eq!(arguments, json!({"at": "Paris"}), "{name}");
+        assert_eq!(answer.finish.reason, Some(FinishReason::ToolCalls), "{name}");
+        assert_eq!((answer.finish.usage, answer.finish.model), (usage, finish.model.clone()));
+    }
+}
+
+#[test]
+fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
+    let strict = json!({"type": "function",
+        "function": {"name": "look", "parameters": {"type": "object"}, "strict": true}});
+    let grammar = json!({"type": "custom", "custom": {"name": "sql", "format": {"type": "text"}}});
+    let body = json!({"messages": [{"role": "user", "content": "hi"}], "tools": [strict, grammar]});
+    let request = BodyWire::OpenAiChat.parse_request(body.clone()).unwrap();
+    assert_eq!(BodyWire::OpenAiChat.render_request(&request).unwrap(), body);
+    let elsewhere = BodyWire::Anthropic.render_request(&request).unwrap();
+    let look = json!({"name": "look", "description": "", "input_schema": {"type": "object"}});
+    assert_eq!(elsewhere["tools"], json!([look]));
+}
+
+/// Beyond 64 bits in both directions, and what just fits.
+const INTEGERS: &str = r#"[123456789012345678901234567890,-98765432109876543210,18446744073709551616,18446744073709551615,-9223372036854775808]"#;
+
+#[test]
+fn integers_of_any_size_in_options_and_schemas_come_back_on_every_wire() {
+    let schema = format!(r#"{{"properties":{{"n":{{"enum":{INTEGERS}}}}},"type":"object"}}"#);
+    let function = format!(r#"{{"description":"d","name":"f","parameters":{schema}}}"#);
+    let nested = format!(r#"{{"function":{function},"type":"function"}}"#);
+    let user = r#"[{"content":"go","role":"user"}]"#;
+    let bodies = [
+        (
+            BodyWire::OpenAiChat,
+            format!(r#"{{"messages":{user},"model":"a","odd":{INTEGERS},"tools":[{nested}]}}"#),
+        ),
+        (
+            BodyWire::OpenAiResponses,
+            format!(
+                r#"{{"input":{user},"odd":{{"deep":{INTEGERS}}},"tools":[{{"description":"d","name":"f","parameters":{schema},"type":"function"}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::Anthropic,
+            format!(
+                r#"{{"max_tokens":5,"messages":{user},"odd":{INTEGERS},"tools":[{{"description":"d","input_schema":{schema},"name":"f"}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::Gemini,
+            format!(
+                r#"{{"contents":[{{"role":"user","parts":[{{"text":"go"}}]}}],"generationConfig":{{"odd":{INTEGERS}}},"tools":[{{"functionDeclarations":[{function}]}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::BedrockConverse,
+            format!(
+                r#"{{"additionalModelRequestFields":{{"odd":{INTEGERS}}},"messages":[{{"content":[{{"text":"go"}}],"role":"user"}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::Cohere,
+            format!(r#"{{"messages":{user},"model":"b","odd":{INTEGERS},"tools":[{nested}]}}"#),
+        ),
+        (
+            BodyWire::Ollama,
+            format!(
+                r#"{{"messages":{user},"model":"c","options":{{"odd":{INTEGERS}}},"tools":[{nested}]}}"#
+            ),
+        ),
+    ];
+    for (wire, body) in bodies {
+        let request = wire.parse_request_json(&body).unwrap();
+        let written = wire.render_request_json(&request).unwrap();
+        let count = |text: &str| text.matches(INTEGERS).count();
+        assert_eq!(count(written.get()), count(&body), "{wire:?}: {}", written.get());
+        let values: [Value; 2] = [written.parse().unwrap(), serde_json::from_str(&body).unwrap()];
+        assert_eq!(values[0], values[1], "{wire:?}");
+    }
+}
+
+#[test]
+fn a_number_that_was_changed_after_it_was_read_is_not_put_back() {
+    let body = r#"{"messages":[{"role":"user","content":"go"}],"odd":[10000000000000000000000,20000000000000000000000]}"#;
+    let mut request = BodyWire::OpenAiChat.parse_request_json(body).unwrap();
+    let options = std::sync::Arc::make_mut(&mut request.options);
+    options.extra["odd"][0] = json!(3);
+    let written = BodyWire::OpenAiChat.render_request_json(&request).unwrap();
+    let expected = body.replace("[10000000000000000000000,", "[3,");
+    assert_eq!(written.get(), expected);
+}
+
+#[test]
+fn integers_of_any_size_in_the_metadata_of_an_answer_come_back() {
+    let message = r#"{"content":"done","refusal":null,"role":"assistant"}"#;
+    let chat = format!(
+        r#"{{"choices":[{{"finish_reason":"stop","index":0,"message":{message},"odd":{INTEGERS}}}],"created":99999999999999999999,"object":"chat.completion"}}"#
+    );
+    let answer = BodyWire::OpenAiChat.parse_answer(&chat).unwrap();
+    let written = BodyWire::OpenAiChat.render_answer_json(&answer.messages[0], &answer.finish);
+    assert_eq!(written.get().matches(INTEGERS).count(), 1, "{}", written.get());
+    assert!(written.get().contains(r#""created":99999999999999999999,"#), "{}", written.get());
+}
+
+#[test]
+fn an_error_is_no_answer() {
+    for (name, wire) in WIRES {
+        let error = json!({"error": {"message": "slow down"}, "content": [], "output": []});
+        let error = wire.parse_answer(&error.to_string()).unwrap_err();
+        assert!(matches!(error, AnswerError::Refused { .. }), "{name}: {error}");
+        assert!(error.to_string().contains("slow down"));
+    }
+}
+
+#[test]
+fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
+    let request = ChatRequest::user("hi").with_service_id("resp_1");
+    for (name, wire) in WIRES {
+        match wire.render_request(&request) {
+            Ok(body) => assert_eq!(body["previous_response_id"], "resp_1", "{name}"),
+            Err(error) => {
+                assert!(matches!(error, BodyError::Unsupported { .. }), "{name}");
+                continue;
+            }
+        }
+        let answer = json!({"id": "resp_2", "previous_response_id": "resp_1", "output": []});
+        let id = wire.parse_answer(&answer.to_string()).unwrap().finish.conversation_id;
+        assert_eq!(id, Some(ConversationId::Service("resp_2".into())), "{name}");
+    }
+}

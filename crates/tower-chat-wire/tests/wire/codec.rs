@@ -1,0 +1,143 @@
+//! Layers in the middle of a stack of HTTP messages with JSON bodies.
+
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_chat::{
+    Answer, BoxError, ChatRequest, ConversationKey, Finish, MemoryStore, Message,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition,
+    ToolLoop, Tools,
+    adapt::{AdaptLayer, ExposeLayer},
+    store::HistoryStore,
+    tool_fn,
+};
+use tower_chat_wire::{
+    body::{BodyError, BodyWire},
+    codec::{JsonClient, JsonServer, RefusedAnswer},
+};
+
+const WIRES: [BodyWire; 4] =
+    [BodyWire::OpenAiChat, BodyWire::OpenAiResponses, BodyWire::Anthropic, BodyWire::Gemini];
+
+type Asked = Arc<Mutex<Vec<Request<Value>>>>;
+
+/// An extension of theirs.
+#[derive(Debug, Clone, PartialEq)]
+struct Trace(u8);
+
+/// Their client: it keeps what it was asked, and asks for a tool until it has a result.
+fn client(
+    wire: BodyWire,
+    asked: &Asked,
+) -> impl Service<Request<Value>, Response = Response<Value>, Error = BoxError, Future: Send>
++ Clone
++ Send
++ 'static {
+    let asked = asked.clone();
+    service_fn(move |request: Request<Value>| {
+        let read = wire.parse_request(request.body().clone()).unwrap();
+        let message = match read.messages.last().unwrap().role {
+            Role::Tool => Message::assistant("found it"),
+            _ => Message::tool_calls([ToolCall::new("call_1", "look", "{}")]),
+        };
+        asked.lock().unwrap().push(request);
+        let answer = wire.render_answer(&message, &Finish::stop());
+        async move { Ok(Response::new(answer)) }
+    })
+}
+
+fn question(wire: BodyWire, text: &str) -> Request<Value> {
+    let mut request = ChatRequest::user(text);
+    Arc::make_mut(&mut request.options).temperature = Some(0.5);
+    let mut body = wire.render_request(&request).unwrap();
+    body["unknown"] = json!({"kept": [1, 2]});
+    let mut request = Request::new(body);
+    request.extensions_mut().insert(Trace(7));
+    request
+}
+
+#[tokio::test]
+async fn a_client_of_any_wire_gains_tools_and_a_history_by_layers_alone() {
+    for wire in WIRES {
+        let asked = Asked::default();
+        let store = MemoryStore::new();
+        let key = ConversationKey::new("theirs", "c");
+        let look = ToolDefinition::new("look", "Looks.", json!({"type": "object"}));
+        let tools = Tools::new().with(tool_fn(look, |_| async { Ok("looked") }));
+        let keyed = key.clone();
+        let server = JsonServer::new(wire).keyed_by(move |_| Some(keyed.clone()));
+        let persistence = PerRunPersistence::new(store.clone());
+        let mut theirs = ServiceBuilder::new()
+            .layer(ExposeLayer::new(server))
+            .layer(persistence.mode(PersistenceMode::PerServiceCall))
+            .layer(ToolLoop::new(tools))
+            .layer(PerServiceCallPersistence::new(store.clone()))
+            .layer(AdaptLayer::new(JsonClient::new(wire, "http://localhost/chat")))
+            .service(client(wire, &asked));
+        for text in ["one", "two"] {
+            let answer = theirs.ready().await.unwrap().call(question(wire, text)).await.unwrap();
+            let whole = answer.extensions().get::<Answer>().unwrap();
+            assert_eq!((whole.messages.len(), whole.text().as_str()), (3, "found it"), "{wire:?}");
+            let answer = wire.parse_answer(&answer.into_body().to_string()).unwrap();
+            assert_eq!((answer.messages.len(), answer.text().as_str()), (1, "found it"));
+            assert_eq!(answer.tool_calls().count(), 0, "{wire:?}");
+        }
+        assert_eq!(store.load(&key).await.unwrap().messages.len(), 8, "{wire:?}");
+
+        let asked = asked.lock().unwrap();
+        let last = asked.last().unwrap();
+        assert_eq!(last.extensions().get::<Trace>(), Some(&Trace(7)), "{wire:?}");
+        assert_eq!((last.method().as_str(), last.uri().path()), ("POST", "/chat"));
+        assert_eq!(last.body()["unknown"], json!({"kept": [1, 2]}), "{wire:?}");
+        let read = wire.parse_request(last.body().clone()).unwrap();
+        assert_eq!(read.options.temperature, Some(0.5), "{wire:?}");
+        assert_eq!(read.options.tools.len(), 1, "{wire:?}");
+        let roles: Vec<Role> = read.messages.iter().map(|message| message.role).collect();
+        let turn = [Role::User, Role::Assistant, Role::Tool];
+        assert_eq!(roles, [&turn[..], &[Role::Assistant], &turn].concat(), "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_an_error_with_all_that_came() {
+    let theirs = service_fn(|_: Request<Value>| async {
+        let response = Response::builder().status(429).header("retry-after", "3");
+        Ok::<_, BoxError>(response.body(json!({"error": "slow down"})).unwrap())
+    });
+    let codec = JsonClient::new(BodyWire::OpenAiChat, "/v1/chat/completions");
+    let model = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(theirs);
+    let error = model.oneshot(ChatRequest::user("hi")).await.unwrap_err();
+    let error = error.downcast_ref::<RefusedAnswer>().unwrap();
+    assert_eq!(error.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!((error.retry_after.unwrap().as_secs(), error.is_retryable()), (3, true));
+}
+
+#[tokio::test]
+async fn the_model_may_stand_in_the_address() {
+    let theirs = service_fn(|request: Request<Value>| async move {
+        let part = json!({"text": request.uri().path()});
+        let content = json!({"role": "model", "parts": [part]});
+        Ok::<_, BoxError>(Response::new(json!({"candidates": [{"content": content}]})))
+    });
+    let codec = JsonClient::new(BodyWire::Gemini, "/v1/models/{model}:generateContent");
+    let model = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(theirs);
+    let mut request = ChatRequest::user("hi");
+    let error = model.clone().oneshot(request.clone()).await.unwrap_err();
+    assert!(error.is::<BodyError>(), "{error}");
+    Arc::make_mut(&mut request.options).model = Some("flash".to_owned());
+    let answer = model.oneshot(request).await.unwrap().collect().await.unwrap();
+    assert_eq!(answer.text(), "/v1/models/flash:generateContent");
+}
+
+#[tokio::test]
+async fn a_stream_is_not_asked_for_where_none_can_come() {
+    let asked = Asked::default();
+    let codec = JsonClient::new(BodyWire::OpenAiChat, "/");
+    let client = client(BodyWire::OpenAiChat, &asked);
+    let model = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(client);
+    let response = model.oneshot(ChatRequest::user("hi").streamed()).await.unwrap();
+    assert_eq!(response.collect().await.unwrap().tool_calls().count(), 1);
+    assert_eq!(asked.lock().unwrap()[0].body().get("stream"), None);
+}

@@ -1,0 +1,102 @@
+//! The rules all providers share, against the rules of one wire.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tower_chat::{
+    Message,
+    replay::{DanglingCalls, Replay},
+    validate::{Fault, InvalidMessages, validate_messages},
+};
+use tower_chat_wire::{
+    openai_chat::{Audience, parse_message, render_message},
+    validate::{Wire, validate},
+};
+
+use super::{
+    data,
+    mutation::{Mutation, Verdict},
+};
+
+fn parse(messages: &[Value]) -> Vec<Message> {
+    messages.iter().map(|message| parse_message(&message.to_string()).unwrap()).collect()
+}
+
+/// OpenAI takes an assistant message of the empty text, Anthropic and Bedrock do not.
+fn except_empty_text(result: Result<(), InvalidMessages>) -> Result<(), InvalidMessages> {
+    match result {
+        Err(invalid)
+            if invalid.faults().all(|fault| matches!(fault, Fault::EmptyAssistant { .. })) =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+fn accepted_chats() -> Vec<data::Accepted> {
+    let mut bodies = data::accepted();
+    bodies.retain(|accepted| accepted.wire == Wire::OpenAiChat);
+    bodies
+}
+
+#[test]
+fn what_openai_servers_accepted_is_valid_for_all_but_for_one_empty_text() {
+    let bodies = accepted_chats();
+    for accepted in bodies {
+        let messages = parse(accepted.body["messages"].as_array().unwrap());
+        if validate_messages(&messages).is_err() {
+            except_empty_text(validate_messages(&messages)).expect(&accepted.id);
+            println!("{} has an empty text", accepted.id);
+        }
+    }
+}
+
+#[test]
+fn each_single_fault_that_openai_forbids_is_refused_for_all_and_repaired_by_replay() {
+    let bodies = accepted_chats();
+    let mut count = 0;
+    for accepted in bodies {
+        for mutation in Mutation::ALL {
+            for mutant in mutation.mutants(accepted.wire, &accepted.body) {
+                let source = format!("{} {mutation:?}\n{mutant:#}", accepted.id);
+                assert!(matches!(mutation.verdict(accepted.wire), Verdict::Forbidden(_)));
+                let messages = parse(mutant["messages"].as_array().unwrap());
+                except_empty_text(validate_messages(&messages)).expect_err(&source);
+                assert_replayable(&messages, &source);
+                count += 1;
+            }
+        }
+    }
+    println!("{count} mutants refused, and valid once replayed");
+}
+
+#[test]
+fn a_conversation_recorded_whole_replays_valid_wherever_it_is_cut() {
+    let transcripts = data::transcripts();
+    for transcript in &transcripts {
+        let (source, messages) = (&transcript.source, parse(&transcript.messages));
+        // Each cut in full would be quadratic: a spread of them, and the end.
+        let step = messages.len() / 8 + 1;
+        for cut in (1..=messages.len()).rev().step_by(step) {
+            assert_replayable(&messages[..cut], &format!("{source}, cut after {cut}"));
+        }
+    }
+}
+
+fn assert_replayable(messages: &[Message], source: &str) {
+    for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted] {
+        let mut replay = Replay::new(dangling);
+        messages.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
+        let view = replay.view();
+        let shown = view.iter().map(|message| &**message);
+        except_empty_text(validate_messages(shown)).expect(source);
+        if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
+            // Calls of the form of 2023 have no ids on the wire, by which a result could be named.
+            continue;
+        }
+        let rendered = view.iter().flat_map(|message| render_message(message, Audience::Model));
+        let rendered: Value = rendered.map(|json| json.parse::<Value>().unwrap()).collect();
+        validate(Wire::OpenAiChat, &json!({ "messages": rendered })).expect(source);
+    }
+}
