@@ -9,7 +9,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::recordings::{Cassette, Exchange};
 
-use crate::{
+use crate::continuation::{
     providers::{Model, Provider},
     scripted,
     server::{Answers, Received, Server},

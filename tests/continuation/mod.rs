@@ -7,14 +7,6 @@
 //! back. [`providers`] has one row for each model client; where nothing fit to go on with is
 //! recorded, [`scripted`] has it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a panic is a failing test"
-)]
-#![allow(unreachable_pub, reason = "nothing outside uses these tests")]
-
 mod conversation;
 mod processes;
 mod providers;

@@ -6,7 +6,7 @@ use tower_chat::{MemoryStore, store::HistoryStore};
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::recordings::Recordings;
 
-use crate::{
+use crate::continuation::{
     conversation::{MODES, Recorded, Service, Turn},
     providers::PROVIDERS,
 };
@@ -83,7 +83,12 @@ async fn a_conversation_goes_on_in_another_process_as_it_would_have_in_the_first
     fs::write(first_turns(folder.path()), serde_json::to_string(&offsets).unwrap()).unwrap();
 
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::child_has_the_second_turns", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "continuation::processes::child_has_the_second_turns",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(FOLDER, folder.path())
         .output()
         .unwrap();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tower_chat::{MemoryStore, PersistenceMode, store::HistoryStore};
 use tower_chat_wire::validate::validate;
 
-use crate::{
+use crate::continuation::{
     conversation::{Recorded, Turn},
     processes::{recorded, services},
     providers::{PROVIDERS, Provider},
@@ -59,7 +59,7 @@ async fn goes_and_comes_back(
     source: &str,
     one: &Recorded,
     other: &Recorded,
-    services: &std::collections::BTreeMap<&'static str, crate::conversation::Service>,
+    services: &std::collections::BTreeMap<&'static str, crate::continuation::conversation::Service>,
 ) {
     let (home, away) = (&services[one.provider.name], &services[other.provider.name]);
     let store = MemoryStore::new();

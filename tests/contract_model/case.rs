@@ -4,9 +4,10 @@ use std::fmt;
 
 use tower_chat::PersistenceMode;
 
-use crate::{
+use tower_chat_testkit::Rng;
+
+use crate::contract_model::{
     features::Features,
-    rng::Rng,
     tools::{Tool, ToolMask},
 };
 

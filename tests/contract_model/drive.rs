@@ -22,7 +22,7 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery},
 };
 
-use crate::{
+use crate::contract_model::{
     case::{ApprovalInput, Attempt, Case, Extent, Input, ResultInput, Step},
     model::{End, Expected, Model, RunInput},
     observe,

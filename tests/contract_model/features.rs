@@ -2,7 +2,7 @@
 
 use std::env;
 
-use crate::tools::Tool;
+use crate::contract_model::tools::Tool;
 
 /// What cases may have in them.
 #[derive(Debug, Clone)]

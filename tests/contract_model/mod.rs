@@ -13,9 +13,8 @@
 //! in them. A million:
 //!
 //! ```text
-//! TOWER_CHAT_CASES=1000000 cargo test --release -p tower-chat-tests --test contract_model conversations
+//! TOWER_CHAT_CASES=1000000 cargo test --release -p tower-chat-tests --test tests contract_model::conversations
 //! ```
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in tests")]
 
 mod case;
 mod drive;
@@ -23,24 +22,12 @@ mod features;
 mod model;
 mod observe;
 mod planted;
-#[path = "../rng.rs"]
-mod rng;
 mod script;
 mod tools;
 mod world;
 
-use std::{
-    env,
-    str::FromStr,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
-
 use self::{case::Case, drive::difference, features::Features, planted::Fault};
+use crate::search::{Search, shrunk};
 
 const SEED: u64 = 20_261_122;
 /// What a debug build does in some ten seconds.
@@ -48,43 +35,14 @@ const CASES: u64 = 1_000;
 
 #[test]
 fn conversations_are_what_the_model_of_the_contract_says() {
-    let seed = variable("TOWER_CHAT_SEED").unwrap_or(SEED);
-    let alone: Option<u64> = variable("TOWER_CHAT_CASE");
-    let seconds: Option<u64> = variable("TOWER_CHAT_SECONDS");
-    let cases = match alone {
-        Some(case) => case..case + 1,
-        None => {
-            0..variable("TOWER_CHAT_CASES").unwrap_or(if seconds.is_some() {
-                u64::MAX
-            } else {
-                CASES
-            })
-        }
-    };
+    let search = Search::new(SEED, CASES);
     let features = Features::enabled();
-    let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let next = AtomicU64::new(cases.start);
-    let failed: Mutex<Option<u64>> = Mutex::new(None);
-    let work = || {
-        while until.is_none_or(|until| Instant::now() < until)
-            && let Some(case) =
-                Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < cases.end)
-        {
-            if difference(&Case::random(seed, case, &features), None).is_some() {
-                next.store(cases.end, Ordering::Relaxed);
-                let mut failed = failed.lock().expect("nothing panics");
-                *failed = Some(failed.map_or(case, |other| other.min(case)));
-            }
-        }
-    };
-    let threads = variable("TOWER_CHAT_THREADS")
-        .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let failed = *failed.lock().expect("nothing panics");
+    let differs = |case| difference(&Case::random(search.seed, case, &features), None).is_some();
+    let (failed, begun) = search.first(differs);
     if let Some(number) = failed {
-        report(seed, number, &features);
+        report(search.seed, number, &features);
     }
-    println!("{} cases", next.load(Ordering::Relaxed).min(cases.end) - cases.start);
+    println!("{begun} cases");
 }
 
 /// In how many cases a planted fault must show.
@@ -121,25 +79,9 @@ fn is_found(fault: Fault) {
 
 /// Panics with the smallest case found, and with what repeats the whole one.
 fn report(seed: u64, number: u64, features: &Features) -> ! {
-    let case = shrunk(Case::random(seed, number, features));
+    let differs = |case: &Case| difference(case, None).is_some();
+    let case = shrunk(Case::random(seed, number, features), Case::simpler, differs);
     let difference = difference(&case, None).unwrap_or_default();
-    panic!(
-        "TOWER_CHAT_SEED={seed} TOWER_CHAT_CASE={number} cargo test -p tower-chat-tests \
-         --test contract_model conversations\n{case}\n{difference}"
-    );
-}
-
-/// The smallest case found that is different as well.
-fn shrunk(mut case: Case) -> Case {
-    while let Some(simpler) =
-        case.simpler().into_iter().find(|case| difference(case, None).is_some())
-    {
-        case = simpler;
-    }
-    case
-}
-
-fn variable<T: FromStr>(name: &str) -> Option<T> {
-    let value = env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value:?}")))
+    let command = Search::command(seed, number, "contract_model::conversations");
+    panic!("{command}\n{case}\n{difference}");
 }

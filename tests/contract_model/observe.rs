@@ -6,7 +6,7 @@ use tower_chat::{
     Message, Messages, Part, Role, ToolInvocation, ToolResult, validate::validate_messages,
 };
 
-use crate::tools::token_in;
+use crate::contract_model::tools::token_in;
 
 /// What a model was shown: each text, and each call with the result that its id names.
 ///

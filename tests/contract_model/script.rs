@@ -1,6 +1,6 @@
 //! What the model says, in words that occur once: each answer, call and input has its own.
 
-use crate::{
+use crate::contract_model::{
     case::{AnswerPlan, Case, Ids},
     tools::Tool,
 };
@@ -33,7 +33,7 @@ pub(crate) fn answer(case: &Case, run: usize, index: usize) -> Vec<Scripted> {
 
 fn of_plan(plan: &AnswerPlan, run: usize, index: usize) -> Vec<Scripted> {
     let mut next = 0;
-    let message = |(of, message): (usize, &crate::case::MessagePlan)| {
+    let message = |(of, message): (usize, &crate::contract_model::case::MessagePlan)| {
         let calls = message.calls.iter().map(|tool| {
             let token = format!("t{run}_{index}_{next}");
             next += 1;

@@ -8,7 +8,9 @@ use tower_chat::{
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 
-use crate::{rng::Rng, world::World};
+use tower_chat_testkit::Rng;
+
+use crate::contract_model::world::World;
 
 /// A kind of tool that the model asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

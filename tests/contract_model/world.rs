@@ -11,7 +11,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
-use crate::{
+use crate::contract_model::{
     case::{Case, Cut, How},
     observe,
     planted::Fault,

@@ -2,8 +2,9 @@
 
 use tower_chat::PersistenceMode;
 
-use crate::{
-    rng::Rng,
+use tower_chat_testkit::Rng;
+
+use crate::faults::{
     script::{Input, RunScript},
     world::Storm,
 };

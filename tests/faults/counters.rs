@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::trace::{Closed, Event, Outcome};
+use crate::faults::trace::{Closed, Event, Outcome};
 
 /// How many cases had each thing in them.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use std::{
 use tower_chat::PersistenceMode::{self, Journaled, PerRun, PerServiceCall};
 use tower_chat_sqlite::{Durability, SqliteStore};
 
-use crate::{
+use crate::faults::{
     case::{Caller, Case, Then},
     process::{Process, request},
     scenario::{Scenario, readers_of},
@@ -40,7 +40,7 @@ impl Errand {
         let kill_at = self.kill_at.unwrap_or(0);
         let Self { streamed, run, first_serial, .. } = self;
         Command::new(env::current_exe().unwrap())
-            .args(["--exact", "killed::a_child", "--ignored", "--nocapture"])
+            .args(["--exact", "faults::killed::a_child", "--ignored", "--nocapture"])
             .env("TOWER_CHAT_FAULTS_FOLDER", folder)
             .env(
                 "TOWER_CHAT_FAULTS_ERRAND",

@@ -9,15 +9,12 @@
 //!
 //! `TOWER_CHAT_SEED` chooses other cases, `TOWER_CHAT_CASES` how many there are, and
 //! `TOWER_CHAT_CASE` runs one of them alone.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in tests")]
 
 mod case;
 mod counters;
 mod killed;
 mod model;
 mod process;
-#[path = "../rng.rs"]
-mod rng;
 mod rules;
 mod scenario;
 mod script;
@@ -27,21 +24,12 @@ mod trace_index;
 mod two;
 mod world;
 
-use std::{
-    env,
-    str::FromStr,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-};
-
 use self::{
     case::Case,
     counters::Counters,
     scenario::{complaint, complaint_and_counters},
 };
+use crate::search::{Search, shrunk};
 
 const SEED: u64 = 20_261_121;
 const CASES: u64 = 2_500;
@@ -52,32 +40,15 @@ const FAILED_ONCE: [(u64, u64); 5] =
 
 #[test]
 fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
-    let seed = variable("TOWER_CHAT_SEED").unwrap_or(SEED);
-    let alone: Option<u64> = variable("TOWER_CHAT_CASE");
-    let cases = match alone {
-        Some(case) => case..case + 1,
-        None => 0..variable("TOWER_CHAT_CASES").unwrap_or(CASES),
-    };
+    let search = Search::new(SEED, CASES);
     let counters = Counters::default();
-    let next = AtomicU64::new(cases.start);
-    let failed: Mutex<Option<u64>> = Mutex::new(None);
-    let work = || {
-        while let Some(case) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < cases.end)
-        {
-            if complaint_and_counters(&Case::random(seed, case), &counters).is_some() {
-                next.store(cases.end, Ordering::Relaxed);
-                let mut failed = failed.lock().expect("nobody panics");
-                *failed = Some(failed.map_or(case, |other| other.min(case)));
-            }
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let failed = *failed.lock().expect("nobody panics");
+    let is_wrong =
+        |case| complaint_and_counters(&Case::random(search.seed, case), &counters).is_some();
+    let (failed, begun) = search.first(is_wrong);
     if let Some(number) = failed {
-        report(seed, number);
+        report(search.seed, number);
     }
-    if cases.end - cases.start >= 1_000 {
+    if begun >= 1_000 {
         counters.check();
     }
 }
@@ -93,23 +64,9 @@ fn what_failed_once_holds() {
 
 /// Panics with the smallest case found, and with what repeats the whole one.
 fn report(seed: u64, number: u64) -> ! {
-    let case = shrunk(Case::random(seed, number));
+    let is_wrong = |case: &Case| complaint(case).is_some();
+    let case = shrunk(Case::random(seed, number), Case::simpler, is_wrong);
     let complaint = complaint(&case).unwrap_or_default();
-    panic!(
-        "TOWER_CHAT_SEED={seed} TOWER_CHAT_CASE={number} cargo test -p tower-chat-tests \
-         --test faults whatever\n{complaint}\n{case:#?}"
-    );
-}
-
-/// The smallest case found that is wrong as well.
-fn shrunk(mut case: Case) -> Case {
-    while let Some(simpler) = case.simpler().into_iter().find(|case| complaint(case).is_some()) {
-        case = simpler;
-    }
-    case
-}
-
-fn variable<T: FromStr>(name: &str) -> Option<T> {
-    let value = env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value:?}")))
+    let command = Search::command(seed, number, "faults::whatever");
+    panic!("{command}\n{complaint}\n{case:#?}");
 }

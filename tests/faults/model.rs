@@ -5,7 +5,7 @@
 
 use tower_chat::PersistenceMode;
 
-use crate::{
+use crate::faults::{
     script::input_text,
     trace::{Closed, Event, Outcome},
     trace_index::TraceIndex,

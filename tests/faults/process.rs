@@ -14,7 +14,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::FaultyStore;
 
-use crate::{
+use crate::faults::{
     case::{Caller, Case},
     script::{Input, input_text},
     scripted_model::{Model, Readers, tools},

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tower_chat::PersistenceMode;
 
-use crate::{
+use crate::faults::{
     case::Case,
     process::serial_of,
     trace::{Call, Event, Outcome},
@@ -67,7 +67,10 @@ fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) 
     index.trace[..before].iter().any(|event| match event {
         Event::Began { run, answers } => {
             answers.contains(&serial)
-                && case.runs.get(*run).is_some_and(|run| run.input == crate::script::Input::Approve)
+                && case
+                    .runs
+                    .get(*run)
+                    .is_some_and(|run| run.input == crate::faults::script::Input::Approve)
         }
         _ => false,
     })

@@ -15,7 +15,7 @@ use tower_chat::{
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Injection};
 
-use crate::{
+use crate::faults::{
     case::{Caller, Case, Then},
     counters::Counters,
     model,

@@ -1,8 +1,7 @@
 //! What a conversation is about: the runs, what the model asks for in each, and what it is shown.
 
 use tower_chat::{ChatRequest, Message, Role};
-
-use crate::rng::Rng;
+use tower_chat_testkit::Rng;
 
 /// What the user says in a run, and what the model asks for before it answers.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,7 +24,7 @@ use tower_chat_wire::{
 };
 use tower_service::Service;
 
-use crate::{
+use crate::faults::{
     script::{RunScript, TOOLS, arguments, whereabouts},
     trace::{Call, Event, label},
     world::{Step, World},

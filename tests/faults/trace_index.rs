@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::trace::{Call, Closed, Event, Outcome};
+use crate::faults::trace::{Call, Closed, Event, Outcome};
 
 /// What a trace says, by what one wants to know.
 pub(crate) struct TraceIndex<'a> {

@@ -7,21 +7,22 @@ use tower_chat::{
     store::HistoryStore,
 };
 
-use crate::{
+use tower_chat_testkit::Rng;
+
+use crate::faults::{
     SEED,
     case::{Caller, Case, Then},
     killed::{self, Errand},
     model,
     process::{Process, key, request, serial_of},
-    rng::Rng,
     rules::{self, require},
     scenario::{readers_of, turns},
     script::{Input, RunScript},
     trace::{Event, Outcome, in_lines},
     trace_index::TraceIndex,
-    variable,
     world::{Storm, World},
 };
+use crate::search::{Search, variable};
 
 const SCHEDULES: u64 = 1_000;
 
@@ -50,11 +51,10 @@ fn two_processes_on_one_conversation_come_to_stated_outcomes_alone() {
         let played = killed::runtime().block_on(play(&case, &world, MemoryStore::new()));
         match played {
             Ok(in_each_others_way) => met += u64::from(in_each_others_way),
-            Err(complaint) => panic!(
-                "TOWER_CHAT_SEED={seed} TOWER_CHAT_CASE={number} cargo test -p tower-chat-tests \
-                 --test faults two_processes\n{complaint}\n{}\n{case:#?}",
-                in_lines(&world.trace())
-            ),
+            Err(complaint) => {
+                let command = Search::command(seed, number, "faults::two");
+                panic!("{command}\n{complaint}\n{}\n{case:#?}", in_lines(&world.trace()))
+            }
         }
     }
     assert!(alone.is_some() || met > SCHEDULES / 10, "they met in {met} schedules only");

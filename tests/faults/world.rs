@@ -13,12 +13,9 @@ use tower_chat::{
     Clock, RunId,
     store::{StoreError, author::Write},
 };
-use tower_chat_testkit::{Fault, FaultInjector, Injection, Operation};
+use tower_chat_testkit::{Fault, FaultInjector, Injection, Operation, Rng};
 
-use crate::{
-    rng::Rng,
-    trace::{Event, closed, says},
-};
+use crate::faults::trace::{Event, closed, says};
 
 /// Shared by the store, the model and the tools of a case.
 #[derive(Clone)]

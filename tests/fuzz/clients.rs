@@ -10,9 +10,8 @@ use tower_chat::{Answer, BoxError, ChatRequest, ChatResponse};
 use tower_chat_providers::{
     Anthropic, Bedrock, Cohere, Gemini, Ollama, OpenAiChat, OpenAiResponses, ProviderError,
 };
+use tower_chat_testkit::Rng;
 use tower_chat_wire::body::BodyWire;
-
-use crate::rng::Rng;
 
 /// A response of a provider, which arrives in pieces.
 pub(crate) struct Input<'a> {

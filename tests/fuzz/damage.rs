@@ -3,8 +3,7 @@
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a fault of the test")]
 
 use serde_json::{Value, json};
-
-use crate::rng::Rng;
+use tower_chat_testkit::Rng;
 
 /// What parsers stumble over.
 const WORDS: [&str; 32] = [

@@ -12,7 +12,7 @@ use tower_chat::{
 };
 use tower_chat_mcp::McpTools;
 
-use crate::targets::Target;
+use crate::fuzz::targets::Target;
 
 const INITIALIZED: &str = r#"{"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
     "serverInfo": {"name": "harbour", "version": "3"}}"#;

@@ -10,20 +10,19 @@
 mod clients;
 mod damage;
 mod mcp;
-#[path = "../rng.rs"]
-mod rng;
 mod rows;
 mod seeds;
 mod targets;
 
 use std::{
-    env,
     panic::{AssertUnwindSafe, catch_unwind},
-    str::FromStr,
     time::Instant,
 };
 
-use self::{rng::Rng, targets::Target};
+use tower_chat_testkit::Rng;
+
+use self::targets::Target;
+use crate::search::variable;
 
 const SEED: u64 = 20_261_123;
 const FEW: u64 = 400;
@@ -124,8 +123,4 @@ impl Run {
         let Self { panicked, .. } = self;
         assert!(panicked.is_empty(), "{}: the cases {panicked:?} panicked", target.name);
     }
-}
-
-fn variable<T: FromStr>(name: &str) -> Option<T> {
-    env::var(name).ok()?.parse().ok()
 }

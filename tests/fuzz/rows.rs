@@ -19,10 +19,9 @@ use tower_chat::{
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::{Durability, SqliteStore};
 
-use crate::{
-    rng::Rng,
-    targets::{Target, replayed},
-};
+use tower_chat_testkit::Rng;
+
+use crate::fuzz::targets::{Target, replayed};
 
 /// What no store writes into a column of numbers.
 const INTEGERS: [i64; 8] = [-1, 0, 1, 9, u32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];

@@ -13,7 +13,7 @@ pub(crate) struct Seeds {
     pub(crate) answers: Vec<Vec<u8>>,
     pub(crate) errors: Vec<Vec<u8>>,
     pub(crate) streams: Vec<Vec<u8>>,
-    /// The events of AWS event streams, as [`event_stream`](crate::clients::event_stream) reads them.
+    /// The events of AWS event streams, as [`event_stream`](crate::fuzz::clients::event_stream) reads them.
     pub(crate) events: Vec<Vec<u8>>,
 }
 

@@ -18,11 +18,11 @@ use tower_chat_wire::{
     validate::{Wire, validate},
 };
 
-use crate::{
+use tower_chat_testkit::Rng;
+
+use crate::fuzz::{
     clients::{Input, event_stream},
-    mcp,
-    rng::Rng,
-    rows,
+    mcp, rows,
     seeds::{self, OWN_REQUEST, OWN_ROWS, Seeds},
 };
 

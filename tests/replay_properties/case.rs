@@ -6,13 +6,14 @@ use std::{
 };
 
 use tower_chat::Message;
+use tower_chat_testkit::Rng;
 
-use crate::{
+use crate::replay_properties::{
     damage::{damage, number},
     plan::Plan,
     properties,
-    rng::Rng,
 };
+use crate::search::shrunk;
 
 /// The longest piece of a transcript that is tried.
 const LONGEST: usize = 48;
@@ -54,14 +55,8 @@ impl Case {
     }
 
     /// The smallest case found that is wrong as well.
-    pub(crate) fn shrunk(mut self) -> Self {
-        loop {
-            let smaller = self.smaller().find(|case| case.complaint().is_some());
-            match smaller {
-                Some(smaller) => self = smaller,
-                None => return self,
-            }
-        }
+    pub(crate) fn shrunk(self) -> Self {
+        shrunk(self, |case| case.smaller().collect(), |case| case.complaint().is_some())
     }
 
     fn smaller(&self) -> impl Iterator<Item = Self> {

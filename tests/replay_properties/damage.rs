@@ -5,8 +5,7 @@ use tower_chat::replay::Truncation;
 use tower_chat::{
     ApprovalRequest, Message, MessageId, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
 };
-
-use crate::rng::Rng;
+use tower_chat_testkit::Rng;
 
 type Damage = fn(&mut Rng, &mut Vec<Message>);
 

@@ -13,8 +13,7 @@ use tower_chat::{
         OutdatedCalls, ReplayPolicy, ToolHistory, Uncited, Window, effective_call_ids,
     },
 };
-
-use crate::rng::Rng;
+use tower_chat_testkit::Rng;
 
 /// What stands in the position of sources that nobody cited.
 pub(crate) const UNCITED: &str = "Nothing of this was cited.";

@@ -16,7 +16,7 @@ use tower_chat_wire::{
     validate::{Wire, validate},
 };
 
-use crate::{
+use crate::replay_properties::{
     case::Case,
     plan::{Plan, UNCITED},
 };

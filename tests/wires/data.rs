@@ -4,7 +4,7 @@ use serde_json::Value;
 use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::validate::Wire;
 
-use crate::codec::WIRES;
+use crate::wires::codec::WIRES;
 
 /// A request body that a provider answered with 2xx.
 pub(crate) struct Accepted {

@@ -9,7 +9,7 @@ use tower_chat_wire::{
     validate::{Wire, validate},
 };
 
-use crate::{
+use crate::wires::{
     codec::{WIRES, render},
     data,
     through_the_store::{as_stored, replay},

@@ -11,7 +11,7 @@ use tower_chat::{
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_wire::validate::{Wire, validate};
 
-use crate::{
+use crate::wires::{
     codec::{conversation, parse, render},
     data::{self, Accepted},
     normalised::{Difference, difference},
@@ -80,7 +80,12 @@ async fn every_accepted_body_comes_back_exactly_from_the_stores_and_in_another_p
     reopened.close().await.unwrap();
 
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "through_the_store::child_finds_every_body", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "wires::through_the_store::child_finds_every_body",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(FOLDER, folder.path())
         .output()
         .unwrap();

@@ -1,6 +1,6 @@
 //! The entries of a conversation, as they happened and as they are stored.
 
-use crate::tools::{
+use crate::contract_model::tools::{
     Hook, NOT_STORED, Tool, arguments, stored_arguments, stored_error, stored_result,
 };
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use self::entry::Call;
 use self::entry::{Entry, Form, Outcome};
-use crate::{
+use crate::contract_model::{
     case::Case,
     tools::{Hook, ToolMask},
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::entry::{AnswerMessage, Entry, Outcome};
-use crate::tools::Hook;
+use crate::contract_model::tools::Hook;
 
 /// What the model is shown of entries, each as it is stored or as it happened: every text, and
 /// every call that has a result. A call that is answered after other messages stands where its

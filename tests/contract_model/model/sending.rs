@@ -9,7 +9,7 @@ use super::{
     entry::{AnswerMessage, Call, Entry, Form, Outcome},
     replay::replay,
 };
-use crate::{
+use crate::contract_model::{
     case::{Attempt, Cut, How},
     script,
     tools::{Hook, Tool, ToolMask},
