@@ -100,6 +100,7 @@ fn assert_exists(name: &str) {
             "tower-chat-layers/tests/layers"
         }
         ["replay" | "transcript", ..] => "tower-chat-layers/src",
+        ["pairing", ..] => "tower-chat-core/src",
         ["replay_properties" | "faults" | "contract_model" | "fuzz", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests/wire",
         ["cli", ..] => "tower-chat-cli/tests/cli",
