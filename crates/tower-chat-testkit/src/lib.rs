@@ -3,6 +3,7 @@
 //! - [`ScriptedModel`] is a model that answers from a script and remembers what it was sent;
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command, or asks a test at every
 //!   operation what goes wrong with it;
+//! - [`cases!`] combines lists of cases, and names the one in which a test fails;
 //! - [`Rng`] makes numbers that are the same at every run;
 //! - [`store_contract!`] tests everything that
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
@@ -12,6 +13,7 @@
 //! None of them sleeps or looks at a clock: a [`Gate`] says when something has been reached, and
 //! decides when it goes on.
 
+mod cases;
 mod faulty_store;
 mod gate;
 #[cfg(feature = "recordings")]
@@ -23,6 +25,7 @@ pub mod server;
 pub mod store_contract;
 
 pub use self::{
+    cases::Cases,
     faulty_store::{Fault, FaultInjector, FaultyStore, Injection, Operation},
     gate::Gate,
     rng::Rng,

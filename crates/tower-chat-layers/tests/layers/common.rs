@@ -18,7 +18,7 @@ use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step};
 
 pub(crate) use crate::case::{
-    Backend, Case, Cases, MODES, every_case, label, labelled, shorts, shorts_after,
+    Backend, Case, Cases, MODES, every_case, every_id, label, labelled, shorts, shorts_after,
 };
 pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
@@ -95,6 +95,25 @@ impl Case {
     /// The same with default policy, and the tools that these tests use.
     pub(crate) fn agent(self, model: &ScriptedModel, store: &Store) -> Client {
         agent(model, store, self.mode)
+    }
+
+    /// A store, a model client with this script, and the agent over both.
+    pub(crate) async fn begin(
+        self,
+        script: impl IntoIterator<Item = Step>,
+    ) -> (Store, ScriptedModel, Client) {
+        let (store, _, model, client) = self.begin_with_log(script).await;
+        (store, model, client)
+    }
+
+    /// The same, with the log of the tools.
+    pub(crate) async fn begin_with_log(
+        self,
+        script: impl IntoIterator<Item = Step>,
+    ) -> (Store, Ran, ScriptedModel, Client) {
+        let (store, ran, model) = (self.store().await, Ran::default(), ScriptedModel::new(script));
+        let client = self.stack(model.clone(), &store, policy(), tools(&ran));
+        (store, ran, model, client)
     }
 
     /// A step that calls tools: `(name, label)` each.

@@ -36,7 +36,7 @@ fn every_cell_of_the_contract_names_tests_that_exist() {
 
 /// Whether the text of a test runs it in the cases of `case/mod.rs`.
 fn uses_the_matrix(text: &str) -> bool {
-    text.contains("every_case(") || text.contains("Cases::all()")
+    ["every_case(", "every_id(", "Cases::all()"].iter().any(|matrix| text.contains(matrix))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A [`Case`] is a mode of persistence, an answer whole or streamed, a store, and the kind of ids
 //! that the model gives its calls. [`every_case`] runs a scenario in each mode, whole and streamed,
-//! in memory and in SQLite; [`Cases`] adds the kinds of ids, or leaves cases out and says why. All
+//! in memory and in SQLite, [`every_id`] with each kind of ids; [`Cases`] leaves cases out and says why. All
 //! cases run, and a failure names those that failed; `TOWER_CHAT_CASE` runs alone the cases whose
 //! names contain its value, for example `journaled, streamed`.
 
@@ -153,6 +153,13 @@ impl Cases {
         self.only(reason, |case| modes.contains(&case.mode))
     }
 
+    /// In the modes in which a write that fails leaves no run open.
+    #[must_use]
+    pub(crate) fn unless_journaled(self) -> Self {
+        let reason = "a journaled write that fails fails the call, and the run stays open";
+        self.only(reason, |case| case.mode != PersistenceMode::Journaled)
+    }
+
     /// In memory alone, for scenarios that stop tokio's clock: it jumps to the next timeout as soon
     /// as every task waits, and tasks that wait for a thread of SQLite wait too.
     #[must_use]
@@ -196,6 +203,11 @@ impl Cases {
 /// Runs a scenario in every mode, whole and streamed, in memory and in SQLite.
 pub(crate) async fn every_case(scenario: impl AsyncFn(Case)) {
     Cases::all().check(scenario).await;
+}
+
+/// Runs a scenario in every case, and with every kind of ids.
+pub(crate) async fn every_id(scenario: impl AsyncFn(Case)) {
+    Cases::all().with_all_ids().check(scenario).await;
 }
 
 /// The text of a panic.

@@ -8,7 +8,7 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery, StoreError},
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -64,249 +64,228 @@ const PAID: [&str; 5] =
 
 #[tokio::test]
 async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_model_hears_of_it() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let setup = Setup::new(&store).mode(mode);
-            let asked = waiting(&setup, streamed).await;
-            let told = Gate::closed();
-            let model = ScriptedModel::new([Step::text("done").waits(&told)]);
-            let client = setup.stack(&model, paying(&ran, &gate));
-            let looking = async {
-                gate.reached(1).await;
-                assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
-                gate.open();
-                told.reached(1).await;
-                let known = (ToolStatus::PendingApproval, true, Some("payed c1".into()));
-                assert_eq!(row(&store).await, known, "{mode:?}");
-                told.open();
-            };
-            let (answer, ()) = tokio::join!(send(&client, approving(&asked, streamed)), looking);
-            answer.unwrap();
-            assert_eq!(
-                row(&store).await,
-                (ToolStatus::Ok, true, Some("payed c1".into())),
-                "{mode:?}"
-            );
-            assert_eq!(pending(&store).await, [""; 0], "{mode:?}");
-            assert_eq!(stored(&store).await, PAID, "{mode:?}");
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = waiting(&setup, streamed).await;
+        let told = Gate::closed();
+        let model = ScriptedModel::new([Step::text("done").waits(&told)]);
+        let client = setup.stack(&model, paying(&ran, &gate));
+        let looking = async {
+            gate.reached(1).await;
+            assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
+            gate.open();
+            told.reached(1).await;
+            let known = (ToolStatus::PendingApproval, true, Some("payed c1".into()));
+            assert_eq!(row(&store).await, known);
+            told.open();
+        };
+        let (answer, ()) = tokio::join!(send(&client, approving(&asked, streamed)), looking);
+        answer.unwrap();
+        assert_eq!(row(&store).await, (ToolStatus::Ok, true, Some("payed c1".into())));
+        assert_eq!(pending(&store).await, [""; 0]);
+        assert_eq!(stored(&store).await, PAID);
     }
 }
 
 #[tokio::test]
 async fn a_payment_whose_run_then_fails_is_not_made_again() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for again in ["same", "anew", "elsewhere", "report"] {
-                let (store, ran) = (store(), Ran::default());
-                let setup = Setup::new(&store).mode(mode);
-                let asked = waiting(&setup, streamed).await;
-                let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
-                let client = setup.stack(&model, tools(&ran));
-                let request = approving(&asked, streamed);
-                send(&client, request.clone()).await.unwrap_err();
-                let case_name = (mode, again, streamed);
-                if mode != PerServiceCall {
-                    assert_eq!(pending(&store).await, ["c1"], "{case_name:?}");
-                }
-                let request = match again {
-                    "anew" if mode == PerRun => approving(&asked, streamed),
-                    "report" if mode == JOURNALED => {
-                        let resume = open_run(&store, &key()).await.unwrap().unwrap().resume();
-                        if streamed { resume.streamed() } else { resume }
-                    }
-                    _ => request,
-                };
-                let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
-                let client = setup.stack(&model, tools(&ran));
-                send(&client, request).await.unwrap();
-                assert_eq!(ran.names(), ["pay"], "{case_name:?}");
-                assert_eq!(stored(&store).await, PAID, "{case_name:?}");
-                assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
-                assert_eq!(row(&store).await.0, ToolStatus::Ok, "{case_name:?}");
-                assert_eq!(pending(&store).await, [""; 0], "{case_name:?}");
-            }
+    for (streamed, mode, again) in
+        cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere", "report"])
+    {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
+        let client = setup.stack(&model, tools(&ran));
+        let request = approving(&asked, streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        let case_name = (mode, again, streamed);
+        if mode != PerServiceCall {
+            assert_eq!(pending(&store).await, ["c1"], "{case_name:?}");
         }
+        let request = match again {
+            "anew" if mode == PerRun => approving(&asked, streamed),
+            "report" if mode == JOURNALED => {
+                let resume = open_run(&store, &key()).await.unwrap().unwrap().resume();
+                if streamed { resume.streamed() } else { resume }
+            }
+            _ => request,
+        };
+        let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
+        let client = setup.stack(&model, tools(&ran));
+        send(&client, request).await.unwrap();
+        assert_eq!(ran.names(), ["pay"], "{case_name:?}");
+        assert_eq!(stored(&store).await, PAID, "{case_name:?}");
+        assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
+        assert_eq!(row(&store).await.0, ToolStatus::Ok, "{case_name:?}");
+        assert_eq!(pending(&store).await, [""; 0], "{case_name:?}");
     }
 }
 
 #[tokio::test]
 async fn a_resumed_run_records_what_became_of_each_approved_call() {
-    for streamed in BOTH_WAYS {
-        for mode in [PerServiceCall, JOURNALED] {
-            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
-            let journal = JournalPolicy::default().unknown_calls(again);
-            let setup = Setup::new(&store).mode(mode).policy(policy().journal(journal));
-            let asking = calls([("look", "c1"), ("wait", "c2"), ("pay", "c3")]);
-            let model = ScriptedModel::new([asking, Step::text("done")]);
-            let client = setup.stack(&model, tools_with_gate(&ran, &gate));
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
-            let answers = [asked[0].approve(), asked[1].approve(), asked[2].reject("too dear")];
-            let answers = answers.map(Part::from).to_vec();
-            let request = ask_with([Message::new(Role::User, answers)], streamed);
-            drop_when(&client, request.clone(), gate.reached(1)).await;
-            gate.open();
-            let client = setup.elsewhere().stack(&model, tools_with_gate(&ran, &gate));
-            let answer = send(&client, request).await.unwrap();
-            let found =
-                store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
-            let rows: Vec<_> = found
-                .iter()
-                .map(|(_, call)| (&*call.call_id, call.status, call.finished_at.is_some()))
-                .collect();
-            let all = [
-                ("c1", ToolStatus::Ok, true),
-                ("c2", ToolStatus::Ok, true),
-                ("c3", ToolStatus::RejectedByApproval, false),
-            ];
-            assert_eq!(rows, all, "{mode:?}");
-            let history = store.inner().load(&key()).await.unwrap().messages;
-            let ids: Vec<_> = history.iter().skip(2).map(|message| message.id.unwrap()).collect();
-            let given: Vec<_> = answer.messages.iter().map(|message| message.id.unwrap()).collect();
-            assert_eq!(given, ids[ids.len() - given.len()..], "{mode:?}");
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, [PerServiceCall, JOURNALED]) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
+        let journal = JournalPolicy::default().unknown_calls(again);
+        let setup = Setup::new(&store).mode(mode).policy(policy().journal(journal));
+        let asking = calls([("look", "c1"), ("wait", "c2"), ("pay", "c3")]);
+        let model = ScriptedModel::new([asking, Step::text("done")]);
+        let client = setup.stack(&model, tools_with_gate(&ran, &gate));
+        let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+        let answers = [asked[0].approve(), asked[1].approve(), asked[2].reject("too dear")];
+        let answers = answers.map(Part::from).to_vec();
+        let request = ask_with([Message::new(Role::User, answers)], streamed);
+        drop_when(&client, request.clone(), gate.reached(1)).await;
+        gate.open();
+        let client = setup.elsewhere().stack(&model, tools_with_gate(&ran, &gate));
+        let answer = send(&client, request).await.unwrap();
+        let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+        let rows: Vec<_> = found
+            .iter()
+            .map(|(_, call)| (&*call.call_id, call.status, call.finished_at.is_some()))
+            .collect();
+        let all = [
+            ("c1", ToolStatus::Ok, true),
+            ("c2", ToolStatus::Ok, true),
+            ("c3", ToolStatus::RejectedByApproval, false),
+        ];
+        assert_eq!(rows, all);
+        let history = store.inner().load(&key()).await.unwrap().messages;
+        let ids: Vec<_> = history.iter().skip(2).map(|message| message.id.unwrap()).collect();
+        let given: Vec<_> = answer.messages.iter().map(|message| message.id.unwrap()).collect();
+        assert_eq!(given, ids[ids.len() - given.len()..]);
     }
 }
 
 #[tokio::test]
 async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
-    for streamed in BOTH_WAYS {
-        for is_cut_off_in in [None, Some("the call"), Some("the round")] {
-            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let setup = Setup::new(&store);
-            let asked = waiting(&setup, streamed).await;
-            let request = approving(&asked, streamed);
-            let rounds = [calls([("wait", "c2")]), calls([("look", "c3")]), Step::text("done")];
-            let failing = (is_cut_off_in == Some("the call")).then(|| Step::error("overloaded"));
-            let model = ScriptedModel::new(failing.into_iter().chain(rounds));
-            let stack = |setup: &Setup| {
-                let tools = tools_with_gate(&ran, &gate);
-                setup.looped(&model, ToolLoop::new(tools).call_budget(Some(2)))
-            };
-            match is_cut_off_in {
-                None => gate.open(),
-                Some("the call") => {
-                    send(&stack(&setup), request.clone()).await.unwrap_err();
-                    gate.open();
-                }
-                Some(_) => drop_when(&stack(&setup), request.clone(), gate.reached(1)).await,
+    for (streamed, is_cut_off_in) in cases!(BOTH_WAYS, [None, Some("the call"), Some("the round")])
+    {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store);
+        let asked = waiting(&setup, streamed).await;
+        let request = approving(&asked, streamed);
+        let rounds = [calls([("wait", "c2")]), calls([("look", "c3")]), Step::text("done")];
+        let failing = (is_cut_off_in == Some("the call")).then(|| Step::error("overloaded"));
+        let model = ScriptedModel::new(failing.into_iter().chain(rounds));
+        let stack = |setup: &Setup| {
+            let tools = tools_with_gate(&ran, &gate);
+            setup.looped(&model, ToolLoop::new(tools).call_budget(Some(2)))
+        };
+        match is_cut_off_in {
+            None => gate.open(),
+            Some("the call") => {
+                send(&stack(&setup), request.clone()).await.unwrap_err();
+                gate.open();
             }
-            send(&stack(&setup.elsewhere()), request).await.unwrap();
-            assert_eq!(ran.names(), ["pay"], "{is_cut_off_in:?}");
-            let found =
-                store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
-            let look = &found.iter().find(|(_, call)| call.call_id == "c3").unwrap().1;
-            assert_eq!(look.status, ToolStatus::SkippedBudget, "{is_cut_off_in:?}");
+            Some(_) => drop_when(&stack(&setup), request.clone(), gate.reached(1)).await,
         }
+        send(&stack(&setup.elsewhere()), request).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+        let look = &found.iter().find(|(_, call)| call.call_id == "c3").unwrap().1;
+        assert_eq!(look.status, ToolStatus::SkippedBudget);
     }
 }
 
 #[tokio::test]
 async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed() {
-    for streamed in BOTH_WAYS {
-        for by_report in [false, true] {
-            let (store, ran) = (store(), Ran::default());
-            let setup = Setup::new(&store);
-            let asked = waiting(&setup, streamed).await;
-            let model = ScriptedModel::new([Step::text("done")]);
-            let client = setup.stack(&model, tools(&ran));
-            let request = approving(&asked, streamed);
-            // The input is staged, the claim is not.
-            store.let_appends_through(1);
-            store.fail_next_append(disk_full());
-            send(&client, request.clone()).await.unwrap_err();
-            assert_eq!(ran.names(), [""; 0]);
-            let request = if by_report {
-                open_run(&store, &key()).await.unwrap().unwrap().resume()
-            } else {
-                request
-            };
-            send(&client, request).await.unwrap();
-            assert_eq!(ran.names(), ["pay"]);
-            assert_eq!(stored(&store).await, PAID);
-            assert_eq!(pending(&store).await, [""; 0]);
-        }
+    for (streamed, by_report) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        let client = setup.stack(&model, tools(&ran));
+        let request = approving(&asked, streamed);
+        // The input is staged, the claim is not.
+        store.let_appends_through(1);
+        store.fail_next_append(disk_full());
+        send(&client, request.clone()).await.unwrap_err();
+        assert_eq!(ran.names(), [""; 0]);
+        let request = if by_report {
+            open_run(&store, &key()).await.unwrap().unwrap().resume()
+        } else {
+            request
+        };
+        send(&client, request).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(stored(&store).await, PAID);
+        assert_eq!(pending(&store).await, [""; 0]);
     }
 }
 
 #[tokio::test]
 async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for safe in [false, true] {
-                let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-                let setup = Setup::new(&store).mode(mode);
-                let asked = waiting(&setup, streamed).await;
-                let model = ScriptedModel::new([Step::text("done")]);
-                let client = setup.stack(&model, paying(&ran, &gate));
-                let request = approving(&asked, streamed);
-                drop_when(&client, request.clone(), gate.reached(1)).await;
-                assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
-                let mut definition = definition("pay").needs_approval();
-                definition.safe_to_retry = safe;
-                let again = ran.clone();
-                let tools = tower_chat::Tools::new().with(tool_fn(definition, move |context| {
-                    again.note("pay");
-                    let answer = format!("payed {}", label_of(&context));
-                    async { Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer)) }
-                }));
-                let client = setup.elsewhere().stack(&model, tools);
-                send(&client, request).await.unwrap();
-                assert_eq!(ran.names().len(), 1 + usize::from(safe), "{mode:?}");
-                let history = stored(&store).await;
-                match safe {
-                    true => assert_eq!(history, PAID, "{mode:?}"),
-                    false => assert!(history[3].contains("may or may not"), "{history:?}"),
-                }
-                let status = if safe { ToolStatus::Ok } else { ToolStatus::Interrupted };
-                assert_eq!(row(&store).await.0, status, "{mode:?}");
-                assert_eq!(pending(&store).await, [""; 0]);
-            }
+    for (streamed, mode, safe) in cases!(BOTH_WAYS, ALL_MODES, [false, true]) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        let client = setup.stack(&model, paying(&ran, &gate));
+        let request = approving(&asked, streamed);
+        drop_when(&client, request.clone(), gate.reached(1)).await;
+        assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
+        let mut definition = definition("pay").needs_approval();
+        definition.safe_to_retry = safe;
+        let again = ran.clone();
+        let tools = tower_chat::Tools::new().with(tool_fn(definition, move |context| {
+            again.note("pay");
+            let answer = format!("payed {}", label_of(&context));
+            async { Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer)) }
+        }));
+        let client = setup.elsewhere().stack(&model, tools);
+        send(&client, request).await.unwrap();
+        assert_eq!(ran.names().len(), 1 + usize::from(safe));
+        let history = stored(&store).await;
+        match safe {
+            true => assert_eq!(history, PAID, "{mode:?}"),
+            false => assert!(history[3].contains("may or may not"), "{history:?}"),
         }
+        let status = if safe { ToolStatus::Ok } else { ToolStatus::Interrupted };
+        assert_eq!(row(&store).await.0, status);
+        assert_eq!(pending(&store).await, [""; 0]);
     }
 }
 
 #[tokio::test]
 async fn two_who_approve_the_same_payment_at_once_make_it_once() {
-    for first in ALL_MODES {
-        for second in ALL_MODES {
-            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let setup = Setup::new(&store).mode(first);
-            let asked = waiting(&setup, false).await;
-            let model = ScriptedModel::new([Step::text("done"), Step::text("done too")]);
-            let one = setup.stack(&model, paying(&ran, &gate));
-            let other = setup.elsewhere().mode(second);
-            // The other has read the conversation before the payment is claimed.
-            let claim = Gate::closed();
-            store.hold_next_reserve(&claim);
-            let other = other.stack(&model, paying(&ran, &gate));
-            let late = approving(&asked, false);
-            let late = tokio::spawn(async move { send(&other, late).await });
-            claim.reached(1).await;
-            let early = approving(&asked, false);
-            let early = tokio::spawn(async move { send(&one, early).await });
-            gate.reached(1).await;
-            claim.open();
-            let error = refused(late.await.unwrap());
-            let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
-            let is_typed =
-                matches!(not_stored.source, StoreError::Claimed { .. } | StoreError::Conflict(_));
-            assert!(is_typed, "{error:?}");
-            gate.open();
-            let early = early.await.unwrap();
-            assert_eq!(ran.names(), ["pay"], "{first:?} {second:?}");
-            if second == JOURNALED && first != JOURNALED {
-                // It has taken the end of the conversation, and the other one is told.
-                let PersistenceError::NotStored(not_stored) = refused(early) else { panic!() };
-                assert!(not_stored.conflict().unwrap().open_run.is_some());
-                assert_eq!(row(&store).await.0, ToolStatus::PendingApproval);
-                continue;
-            }
-            early.unwrap();
-            assert_eq!(stored(&store).await, PAID, "{first:?} {second:?}");
+    for (first, second) in cases!(ALL_MODES, ALL_MODES) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).mode(first);
+        let asked = waiting(&setup, false).await;
+        let model = ScriptedModel::new([Step::text("done"), Step::text("done too")]);
+        let one = setup.stack(&model, paying(&ran, &gate));
+        let other = setup.elsewhere().mode(second);
+        // The other has read the conversation before the payment is claimed.
+        let claim = Gate::closed();
+        store.hold_next_reserve(&claim);
+        let other = other.stack(&model, paying(&ran, &gate));
+        let late = approving(&asked, false);
+        let late = tokio::spawn(async move { send(&other, late).await });
+        claim.reached(1).await;
+        let early = approving(&asked, false);
+        let early = tokio::spawn(async move { send(&one, early).await });
+        gate.reached(1).await;
+        claim.open();
+        let error = refused(late.await.unwrap());
+        let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
+        let is_typed =
+            matches!(not_stored.source, StoreError::Claimed { .. } | StoreError::Conflict(_));
+        assert!(is_typed, "{error:?}");
+        gate.open();
+        let early = early.await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        if second == JOURNALED && first != JOURNALED {
+            // It has taken the end of the conversation, and the other one is told.
+            let PersistenceError::NotStored(not_stored) = refused(early) else { panic!() };
+            assert!(not_stored.conflict().unwrap().open_run.is_some());
+            assert_eq!(row(&store).await.0, ToolStatus::PendingApproval);
+            continue;
         }
+        early.unwrap();
+        assert_eq!(stored(&store).await, PAID);
     }
 }
 
@@ -347,26 +326,24 @@ async fn cut_off_after_the_payment(
 
 #[tokio::test]
 async fn a_payment_whose_result_is_staged_is_settled_by_whoever_commits_it() {
-    for no in [false, true] {
-        for end in ["same", "elsewhere", "commit"] {
-            let (store, ran) = (store(), Ran::default());
-            let setup = Setup::new(&store);
-            let (model, request) = cut_off_after_the_payment(&setup, &ran, no).await;
-            match end {
-                "same" => drop(send(&setup.stack(&model, tools(&ran)), request).await.unwrap()),
-                "elsewhere" => {
-                    let client = setup.elsewhere().stack(&model, tools(&ran));
-                    send(&client, request).await.unwrap();
-                }
-                _ => assert!(close(&store, &key(), RunEnd::Commit).await.unwrap()),
+    for (no, end) in cases!([false, true], ["same", "elsewhere", "commit"]) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store);
+        let (model, request) = cut_off_after_the_payment(&setup, &ran, no).await;
+        match end {
+            "same" => drop(send(&setup.stack(&model, tools(&ran)), request).await.unwrap()),
+            "elsewhere" => {
+                let client = setup.elsewhere().stack(&model, tools(&ran));
+                send(&client, request).await.unwrap();
             }
-            let status = if no { ToolStatus::RejectedByApproval } else { ToolStatus::Ok };
-            let (found, begun, result) = row(&store).await;
-            assert_eq!((found, begun), (status, !no), "{end}");
-            assert!(result.is_some());
-            assert_eq!(pending(&store).await, [""; 0], "{end}");
-            assert_eq!(ran.names().iter().filter(|name| *name == "pay").count(), usize::from(!no));
+            _ => assert!(close(&store, &key(), RunEnd::Commit).await.unwrap()),
         }
+        let status = if no { ToolStatus::RejectedByApproval } else { ToolStatus::Ok };
+        let (found, begun, result) = row(&store).await;
+        assert_eq!((found, begun), (status, !no));
+        assert!(result.is_some());
+        assert_eq!(pending(&store).await, [""; 0]);
+        assert_eq!(ran.names().iter().filter(|name| *name == "pay").count(), usize::from(!no));
     }
 }
 

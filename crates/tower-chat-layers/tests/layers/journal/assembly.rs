@@ -7,7 +7,7 @@ use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, Role,
     ToolLoop, ToolLoopError,
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -29,150 +29,135 @@ fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
 
 #[tokio::test]
 async fn approved_tools_do_not_run_in_a_stack_without_a_persister() {
-    for streamed in BOTH_WAYS {
-        for mode in BELOW_MODES {
-            for missing in [None, Some(MissingPersister::Warn), Some(MissingPersister::Fail)] {
-                for as_is in [false, true] {
-                    let (store, ran) = (store(), Ran::default());
-                    let asked = waiting(&store, mode, streamed).await;
-                    let before = stored(&store).await;
-                    let model = ScriptedModel::new([Step::text("done")]);
-                    let looped = ToolLoop::new(tools(&ran)).layer(model.clone());
-                    let policy = missing
-                        .into_iter()
-                        .fold(policy(), |policy, missing| policy.on_missing_persister(missing));
-                    let client = match as_is {
-                        true => {
-                            let built = ChatPipeline::builder(looped).use_client_as_is(true);
-                            let built = built.history(store.clone()).persistence(mode);
-                            boxed(built.policy(policy).build().unwrap())
-                        }
-                        false => {
-                            let above = PerRunPersistence::new(store.clone()).mode(mode);
-                            boxed(above.policy(policy).layer(looped))
-                        }
-                    };
-                    let error = refused(send(&client, approving(&asked, streamed)).await);
-                    let case = (streamed, mode, missing, as_is);
-                    let is_missing = matches!(error, PersistenceError::PersisterMissing { .. });
-                    assert!(is_missing, "{error:?} {case:?}");
-                    assert_eq!(ran.names(), [""; 0], "{case:?}");
-                    assert_eq!(model.requests().len(), 0, "no result without its call {case:?}");
-                    assert_eq!(stored(&store).await, before, "{case:?}");
-                    assert!(open(&store).await.is_none(), "{case:?}");
-
-                    let model = ScriptedModel::new([Step::text("done")]);
-                    let client = Setup::new(&store).mode(mode).stack(&model, tools(&ran));
-                    send(&client, approving(&asked, streamed)).await.unwrap();
-                    assert_eq!(ran.names(), ["pay"], "the approval is not used up {case:?}");
-                }
+    for (streamed, mode, missing, as_is) in cases!(
+        BOTH_WAYS,
+        BELOW_MODES,
+        [None, Some(MissingPersister::Warn), Some(MissingPersister::Fail)],
+        [false, true]
+    ) {
+        let (store, ran) = (store(), Ran::default());
+        let asked = waiting(&store, mode, streamed).await;
+        let before = stored(&store).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        let looped = ToolLoop::new(tools(&ran)).layer(model.clone());
+        let policy = missing
+            .into_iter()
+            .fold(policy(), |policy, missing| policy.on_missing_persister(missing));
+        let client = match as_is {
+            true => {
+                let built = ChatPipeline::builder(looped).use_client_as_is(true);
+                let built = built.history(store.clone()).persistence(mode);
+                boxed(built.policy(policy).build().unwrap())
             }
-        }
+            false => {
+                let above = PerRunPersistence::new(store.clone()).mode(mode);
+                boxed(above.policy(policy).layer(looped))
+            }
+        };
+        let error = refused(send(&client, approving(&asked, streamed)).await);
+        let is_missing = matches!(error, PersistenceError::PersisterMissing { .. });
+        assert!(is_missing, "{error:?}");
+        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(model.requests().len(), 0, "no result without its call");
+        assert_eq!(stored(&store).await, before);
+        assert!(open(&store).await.is_none());
+
+        let model = ScriptedModel::new([Step::text("done")]);
+        let client = Setup::new(&store).mode(mode).stack(&model, tools(&ran));
+        send(&client, approving(&asked, streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["pay"], "the approval is not used up");
     }
 }
 
 #[tokio::test]
 async fn a_stack_without_a_persister_is_refused_before_the_model_is_paid() {
-    for streamed in BOTH_WAYS {
-        for mode in BELOW_MODES {
-            for as_is in [false, true] {
-                let (store, ran) = (store(), Ran::default());
-                let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
-                let looped = boxed(ToolLoop::new(tools(&ran)).layer(model.clone()));
-                let client = match as_is {
-                    true => {
-                        let policy = policy().on_missing_persister(MissingPersister::Fail);
-                        let built = ChatPipeline::builder(looped).use_client_as_is(true);
-                        let built = built.history(store.clone()).persistence(mode);
-                        boxed(built.policy(policy).build().unwrap())
-                    }
-                    false => boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped)),
-                };
-                let error = refused(send(&client, ask("where?", streamed)).await);
-                let case = (streamed, mode, as_is);
-                let is_missing = matches!(error, PersistenceError::PersisterMissing { .. });
-                assert!(is_missing, "{error:?} {case:?}");
-                assert_eq!(model.requests().len(), 0, "{case:?}");
-                assert_eq!(ran.names(), [""; 0], "{case:?}");
-                assert_eq!(stored(&store).await, [""; 0], "{case:?}");
-                assert!(open(&store).await.is_none(), "{case:?}");
+    for (streamed, mode, as_is) in cases!(BOTH_WAYS, BELOW_MODES, [false, true]) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
+        let looped = boxed(ToolLoop::new(tools(&ran)).layer(model.clone()));
+        let client = match as_is {
+            true => {
+                let policy = policy().on_missing_persister(MissingPersister::Fail);
+                let built = ChatPipeline::builder(looped).use_client_as_is(true);
+                let built = built.history(store.clone()).persistence(mode);
+                boxed(built.policy(policy).build().unwrap())
             }
-        }
+            false => boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped)),
+        };
+        let error = refused(send(&client, ask("where?", streamed)).await);
+        let is_missing = matches!(error, PersistenceError::PersisterMissing { .. });
+        assert!(is_missing, "{error:?}");
+        assert_eq!(model.requests().len(), 0);
+        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(stored(&store).await, [""; 0]);
+        assert!(open(&store).await.is_none());
     }
 }
 
 #[tokio::test]
 async fn a_persister_behind_ordinary_layers_is_found() {
-    for streamed in BOTH_WAYS {
-        for mode in BELOW_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let asked = waiting(&store, mode, streamed).await;
-            let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
-            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let below = tower::ServiceBuilder::new()
-                .timeout(std::time::Duration::from_secs(60))
-                .concurrency_limit(1)
-                .service(boxed(below));
-            let looped = ToolLoop::new(tools(&ran)).layer(boxed(below));
-            let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
-            send(&client, approving(&asked, streamed)).await.unwrap();
-            send(&client, ask("ok", streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["pay"]);
-            let found = ["tool c1=payed c1", "assistant done", "user ok", "assistant bye"];
-            assert_eq!(stored(&store).await[3..], found);
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, BELOW_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let asked = waiting(&store, mode, streamed).await;
+        let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let below = tower::ServiceBuilder::new()
+            .timeout(std::time::Duration::from_secs(60))
+            .concurrency_limit(1)
+            .service(boxed(below));
+        let looped = ToolLoop::new(tools(&ran)).layer(boxed(below));
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
+        send(&client, approving(&asked, streamed)).await.unwrap();
+        send(&client, ask("ok", streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        let found = ["tool c1=payed c1", "assistant done", "user ok", "assistant bye"];
+        assert_eq!(stored(&store).await[3..], found);
     }
 }
 
 #[tokio::test]
 async fn a_persister_that_a_buffer_hides_has_to_be_declared() {
-    for streamed in BOTH_WAYS {
-        for mode in BELOW_MODES {
-            for declared in [false, true] {
-                let (store, ran) = (store(), Ran::default());
-                let asked = waiting(&store, mode, streamed).await;
-                let model = ScriptedModel::new([Step::text("done")]);
-                let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-                let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below));
-                let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(declared);
-                let looped = tool_loop.layer(boxed(hidden));
-                let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
-                let answer = send(&client, approving(&asked, streamed)).await;
-                if declared {
-                    answer.unwrap();
-                    assert_eq!(ran.names(), ["pay"]);
-                } else {
-                    let error = refused(answer);
-                    assert!(matches!(error, PersistenceError::PersisterMissing { .. }));
-                    assert!(error.to_string().contains("assume_persister_below"), "{error}");
-                    assert_eq!((ran.names().len(), model.requests().len()), (0, 0));
-                }
-            }
+    for (streamed, mode, declared) in cases!(BOTH_WAYS, BELOW_MODES, [false, true]) {
+        let (store, ran) = (store(), Ran::default());
+        let asked = waiting(&store, mode, streamed).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below));
+        let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(declared);
+        let looped = tool_loop.layer(boxed(hidden));
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
+        let answer = send(&client, approving(&asked, streamed)).await;
+        if declared {
+            answer.unwrap();
+            assert_eq!(ran.names(), ["pay"]);
+        } else {
+            let error = refused(answer);
+            assert!(matches!(error, PersistenceError::PersisterMissing { .. }));
+            assert!(error.to_string().contains("assume_persister_below"), "{error}");
+            assert_eq!((ran.names().len(), model.requests().len()), (0, 0));
         }
     }
 }
 
 #[tokio::test]
 async fn per_run_persistence_below_the_loop_is_refused() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
-            let below = PerRunPersistence::new(store.clone()).mode(mode).layer(model.clone());
-            let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below.clone()));
-            for below in [boxed(below), boxed(hidden)] {
-                let client = boxed(ToolLoop::new(tools(&ran)).layer(below));
-                let error = send(&client, ask("where?", streamed)).await.unwrap_err();
-                let by_loop = error.downcast_ref::<ToolLoopError>();
-                let by_loop = matches!(by_loop, Some(ToolLoopError::PerRunPersistenceBelow { .. }));
-                let by_layer = error.downcast_ref::<PersistenceError>();
-                let by_layer = matches!(by_layer, Some(PersistenceError::BelowToolLoop { .. }));
-                assert!(by_loop || by_layer, "{error:?}");
-                assert!(error.to_string().contains("PerRunPersistence"), "{error}");
-                assert_eq!(model.requests().len(), 0);
-                assert_eq!(ran.names(), [""; 0]);
-                assert_eq!(stored(&store).await, [""; 0]);
-            }
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
+        let below = PerRunPersistence::new(store.clone()).mode(mode).layer(model.clone());
+        let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below.clone()));
+        for below in [boxed(below), boxed(hidden)] {
+            let client = boxed(ToolLoop::new(tools(&ran)).layer(below));
+            let error = send(&client, ask("where?", streamed)).await.unwrap_err();
+            let by_loop = error.downcast_ref::<ToolLoopError>();
+            let by_loop = matches!(by_loop, Some(ToolLoopError::PerRunPersistenceBelow { .. }));
+            let by_layer = error.downcast_ref::<PersistenceError>();
+            let by_layer = matches!(by_layer, Some(PersistenceError::BelowToolLoop { .. }));
+            assert!(by_loop || by_layer, "{error:?}");
+            assert!(error.to_string().contains("PerRunPersistence"), "{error}");
+            assert_eq!(model.requests().len(), 0);
+            assert_eq!(ran.names(), [""; 0]);
+            assert_eq!(stored(&store).await, [""; 0]);
         }
     }
 }

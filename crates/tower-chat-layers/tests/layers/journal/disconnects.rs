@@ -6,7 +6,7 @@ use tower_chat::{
     store::HistoryStore,
     validate::validate_messages,
 };
-use tower_chat_testkit::{Gate, Step};
+use tower_chat_testkit::{Gate, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -38,36 +38,32 @@ async fn dropped(setup: &Setup, step: usize, streamed: bool) -> BookingTools {
 
 #[tokio::test]
 async fn a_run_is_committed_or_discarded_when_its_caller_goes_where_that_is_the_policy() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            for step in 0..4 {
-                for (choice, kept) in
-                    [(OnDisconnect::Commit, [1, 3, 3, 3][step]), (OnDisconnect::Discard, 0)]
-                {
-                    let store = store();
-                    let setup = Setup::new(&store).policy(on_disconnect(choice));
-                    let setup = setup.concurrent(concurrent);
-                    let booking_tools = dropped(&setup, step, streamed).await;
-                    let case_name = format!("{choice:?} {step} {streamed} {concurrent}");
-                    assert!(open(&store).await.is_none(), "{case_name}");
-                    let history = stored(&store).await;
-                    assert_eq!(history.len(), kept, "{case_name} {history:?}");
-                    let stored = store.inner().load(&key()).await.unwrap();
-                    validate_messages(stored.messages.iter().map(|message| &**message)).unwrap();
-                    if kept == 3 {
-                        for call in ["c1", "c2"] {
-                            let has_run = booking_tools.times(call) > 0;
-                            let text = &history[2];
-                            assert_eq!(text.contains(&format!("{call}=")), has_run, "{text}");
-                            assert_eq!(text.contains(&format!("{call}!")), !has_run, "{text}");
-                        }
-                    }
-                    let model = booking_model();
-                    let client = setup.stack(&model, booking_tools.tools());
-                    let answer = send(&client, ask("and then?", streamed)).await.unwrap();
-                    assert_eq!((answer.text(), model.requests().len()), ("hello".into(), 1));
+    for (streamed, concurrent, step) in cases!(BOTH_WAYS, [false, true], 0..4) {
+        for (choice, kept) in
+            [(OnDisconnect::Commit, [1, 3, 3, 3][step]), (OnDisconnect::Discard, 0)]
+        {
+            let store = store();
+            let setup = Setup::new(&store).policy(on_disconnect(choice));
+            let setup = setup.concurrent(concurrent);
+            let booking_tools = dropped(&setup, step, streamed).await;
+            let case_name = format!("{choice:?} {step} {streamed} {concurrent}");
+            assert!(open(&store).await.is_none(), "{case_name}");
+            let history = stored(&store).await;
+            assert_eq!(history.len(), kept, "{case_name} {history:?}");
+            let stored = store.inner().load(&key()).await.unwrap();
+            validate_messages(stored.messages.iter().map(|message| &**message)).unwrap();
+            if kept == 3 {
+                for call in ["c1", "c2"] {
+                    let has_run = booking_tools.times(call) > 0;
+                    let text = &history[2];
+                    assert_eq!(text.contains(&format!("{call}=")), has_run, "{text}");
+                    assert_eq!(text.contains(&format!("{call}!")), !has_run, "{text}");
                 }
             }
+            let model = booking_model();
+            let client = setup.stack(&model, booking_tools.tools());
+            let answer = send(&client, ask("and then?", streamed)).await.unwrap();
+            assert_eq!((answer.text(), model.requests().len()), ("hello".into(), 1));
         }
     }
 }
@@ -108,17 +104,15 @@ async fn the_text_of_a_dropped_answer_is_kept_where_that_is_asked_for() {
 
 #[tokio::test]
 async fn a_dropped_run_is_resumed_by_the_same_request_and_by_recover() {
-    for streamed in BOTH_WAYS {
-        for step in 0..4 {
-            let store = store();
-            let setup = Setup::new(&store);
-            let booking_tools = dropped(&setup, step, streamed).await;
-            let mut client = setup.stack(&booking_model(), booking_tools.tools());
-            let policy = RecoveryPolicy::resume();
-            let recovered = recover(&mut client, &store, &key(), policy).await.unwrap();
-            assert!(matches!(recovered, Recovered::Resumed(_)), "{recovered:?}");
-            assert_eq!(stored(&store).await.len(), WHOLE_RUN.len());
-        }
+    for (streamed, step) in cases!(BOTH_WAYS, 0..4) {
+        let store = store();
+        let setup = Setup::new(&store);
+        let booking_tools = dropped(&setup, step, streamed).await;
+        let mut client = setup.stack(&booking_model(), booking_tools.tools());
+        let policy = RecoveryPolicy::resume();
+        let recovered = recover(&mut client, &store, &key(), policy).await.unwrap();
+        assert!(matches!(recovered, Recovered::Resumed(_)), "{recovered:?}");
+        assert_eq!(stored(&store).await.len(), WHOLE_RUN.len());
     }
 }
 

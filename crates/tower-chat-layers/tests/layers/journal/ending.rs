@@ -9,7 +9,7 @@ use tower_chat::{
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };
-use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step};
+use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -41,33 +41,31 @@ async fn left_open(setup: &Setup, step: usize) {
 
 #[tokio::test]
 async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
-    for by_policy in [false, true] {
-        for step in 0..4 {
-            let store = store();
-            let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
-            left_open(&setup, step).await;
-            let model = booking_model();
-            let client = setup.stack(&model, BookingTools::default().tools());
-            if !by_policy {
-                assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
-                assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "it is no more");
-                let history = store.inner().load(&key()).await.unwrap();
-                validate_messages(history.messages.iter().map(|message| &**message)).unwrap();
-            }
-            send(&client, ask("hi", false)).await.unwrap();
-            let history = stored(&store).await;
-            let kept = [1, 3, 3, 3][step];
-            assert_eq!(history.len(), kept + 2, "{history:?}");
-            assert_eq!(history[0], "user trip");
-            if step > 0 {
-                assert_eq!(history[1], WHOLE_RUN[1]);
-                let results = &history[2];
-                assert_eq!(results.contains("c1=book c1"), step > 1, "{results}");
-                assert_eq!(results.contains("may or may not"), step < 3, "{results}");
-                assert_eq!(results.contains("was not run"), step == 1, "{results}");
-            }
-            assert_eq!(seen(&model, 0), history[..kept + 1], "all of it is replayed");
+    for (by_policy, step) in cases!([false, true], 0..4) {
+        let store = store();
+        let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
+        left_open(&setup, step).await;
+        let model = booking_model();
+        let client = setup.stack(&model, BookingTools::default().tools());
+        if !by_policy {
+            assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+            assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "it is no more");
+            let history = store.inner().load(&key()).await.unwrap();
+            validate_messages(history.messages.iter().map(|message| &**message)).unwrap();
         }
+        send(&client, ask("hi", false)).await.unwrap();
+        let history = stored(&store).await;
+        let kept = [1, 3, 3, 3][step];
+        assert_eq!(history.len(), kept + 2, "{history:?}");
+        assert_eq!(history[0], "user trip");
+        if step > 0 {
+            assert_eq!(history[1], WHOLE_RUN[1]);
+            let results = &history[2];
+            assert_eq!(results.contains("c1=book c1"), step > 1, "{results}");
+            assert_eq!(results.contains("may or may not"), step < 3, "{results}");
+            assert_eq!(results.contains("was not run"), step == 1, "{results}");
+        }
+        assert_eq!(seen(&model, 0), history[..kept + 1], "all of it is replayed");
     }
 }
 
@@ -88,86 +86,74 @@ async fn a_run_that_is_discarded_leaves_nothing() {
 
 #[tokio::test]
 async fn a_run_that_is_gone_is_not_resumed_and_the_model_is_not_asked() {
-    for streamed in BOTH_WAYS {
-        for another_is_open in [false, true] {
-            for step in 0..4 {
-                let store = store();
-                let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Recover));
-                left_open(&setup, step).await;
-                let report = open_run(&store, &key()).await.unwrap().unwrap();
-                assert!(close(&store, &key(), RunEnd::Discard).await.unwrap());
-                if another_is_open {
-                    left_open(&setup, 0).await;
-                }
-                let before = (stored(&store).await, staged(&store).await);
-                let model = booking_model();
-                let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
-                let resume = report.resume();
-                let resume = if streamed { resume.streamed() } else { resume };
-                let refused = refused(send(&client, resume).await);
-                let PersistenceError::RunGone { key: of, run } = &refused else {
-                    panic!("{refused:?}")
-                };
-                assert_eq!((of, *run), (&key(), report.open.run));
-                assert!(!refused.is_retryable());
-                assert_eq!(model.requests().len(), 0, "nothing is paid for");
-                assert_eq!((stored(&store).await, staged(&store).await), before);
-            }
+    for (streamed, another_is_open, step) in cases!(BOTH_WAYS, [false, true], 0..4) {
+        let store = store();
+        let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Recover));
+        left_open(&setup, step).await;
+        let report = open_run(&store, &key()).await.unwrap().unwrap();
+        assert!(close(&store, &key(), RunEnd::Discard).await.unwrap());
+        if another_is_open {
+            left_open(&setup, 0).await;
         }
+        let before = (stored(&store).await, staged(&store).await);
+        let model = booking_model();
+        let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
+        let resume = report.resume();
+        let resume = if streamed { resume.streamed() } else { resume };
+        let refused = refused(send(&client, resume).await);
+        let PersistenceError::RunGone { key: of, run } = &refused else { panic!("{refused:?}") };
+        assert_eq!((of, *run), (&key(), report.open.run));
+        assert!(!refused.is_retryable());
+        assert_eq!(model.requests().len(), 0, "nothing is paid for");
+        assert_eq!((stored(&store).await, staged(&store).await), before);
     }
 }
 
 #[tokio::test]
 async fn a_run_that_was_committed_meanwhile_is_answered_from_the_store() {
-    for streamed in BOTH_WAYS {
-        for another_is_open in [false, true] {
-            for step in 0..4 {
-                let store = store();
-                let setup = Setup::new(&store);
-                left_open(&setup, step).await;
-                let report = open_run(&store, &key()).await.unwrap().unwrap();
-                let resume = || match streamed {
-                    true => report.resume().streamed(),
-                    false => report.resume(),
-                };
-                let booking_tools = BookingTools::default();
-                let client = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
-                let answer = send(&client, resume()).await.unwrap();
-                if another_is_open {
-                    left_open(&setup, 0).await;
-                }
-                let model = booking_model();
-                let again = setup.stack(&model, booking_tools.tools());
-                let again = send(&again, resume()).await.unwrap();
-                assert_eq!(shorts(&again.messages), shorts(&answer.messages));
-                assert_eq!(model.requests().len(), 0);
-                assert_eq!(staged(&store).await.len(), usize::from(another_is_open));
-            }
+    for (streamed, another_is_open, step) in cases!(BOTH_WAYS, [false, true], 0..4) {
+        let store = store();
+        let setup = Setup::new(&store);
+        left_open(&setup, step).await;
+        let report = open_run(&store, &key()).await.unwrap().unwrap();
+        let resume = || match streamed {
+            true => report.resume().streamed(),
+            false => report.resume(),
+        };
+        let booking_tools = BookingTools::default();
+        let client = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
+        let answer = send(&client, resume()).await.unwrap();
+        if another_is_open {
+            left_open(&setup, 0).await;
         }
+        let model = booking_model();
+        let again = setup.stack(&model, booking_tools.tools());
+        let again = send(&again, resume()).await.unwrap();
+        assert_eq!(shorts(&again.messages), shorts(&answer.messages));
+        assert_eq!(model.requests().len(), 0);
+        assert_eq!(staged(&store).await.len(), usize::from(another_is_open));
     }
 }
 
 #[tokio::test]
 async fn a_run_that_was_committed_before_it_was_answered_goes_on_when_it_is_sent_again() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let store = store();
-            let setup = Setup::new(&store);
-            let model = booking_model_with(0, [Step::hang()]);
-            let client = setup.stack(&model, BookingTools::default().tools());
-            let request = ask("trip", streamed);
-            drop_when(&client, request.clone(), model.called(1)).await;
-            assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
-            let resume = || request.clone().with_extension(mode);
-            let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
-            let answer = send(&client, resume()).await.unwrap();
-            assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{mode:?}");
-            assert_eq!(stored(&store).await, WHOLE_RUN, "{mode:?}");
-            assert_eq!(all_seen(&model)[1..], undisturbed(), "{mode:?}");
-            let again = send(&client, resume()).await.unwrap();
-            assert_eq!(shorts(&again.messages), WHOLE_RUN[1..], "{mode:?}");
-            assert_eq!(model.requests().len(), 1 + SERVICE_CALLS, "{mode:?}");
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let store = store();
+        let setup = Setup::new(&store);
+        let model = booking_model_with(0, [Step::hang()]);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        let request = ask("trip", streamed);
+        drop_when(&client, request.clone(), model.called(1)).await;
+        assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+        let resume = || request.clone().with_extension(mode);
+        let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
+        let answer = send(&client, resume()).await.unwrap();
+        assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..]);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(all_seen(&model)[1..], undisturbed());
+        let again = send(&client, resume()).await.unwrap();
+        assert_eq!(shorts(&again.messages), WHOLE_RUN[1..]);
+        assert_eq!(model.requests().len(), 1 + SERVICE_CALLS);
     }
 }
 
@@ -222,34 +208,32 @@ async fn partial(store: &Store) -> Option<String> {
 
 #[tokio::test]
 async fn the_text_of_an_answer_that_was_cut_off_is_kept_where_that_is_asked_for() {
-    for keep in [false, true] {
-        for cause in ["dropped", "failed", "cut off"] {
-            let store = store();
-            let setup = Setup::new(&store).policy(if keep { keeping() } else { policy() });
-            let cut = match cause {
-                "dropped" => long_answer().hangs_after(1),
-                "failed" => long_answer().fails_after(1, "reset"),
-                _ => long_answer().cut_off_after(1),
-            };
-            let model = ScriptedModel::new([cut, long_answer(), Step::text("bye")]);
-            let client = setup.stack(&model, BookingTools::default().tools());
-            let request = ask("weather?", true);
-            let appends = {
-                let mut response = head(&client, request.clone()).await.unwrap();
-                response.next().await.unwrap().unwrap();
-                if cause != "dropped" {
-                    response.next().await.unwrap().unwrap_err();
-                }
-                store.appends()
-            };
-            let kept = keep.then(|| "It rains ".to_owned());
-            assert_eq!(partial(&store).await, kept, "{cause}");
-            assert!(store.appends() <= appends + 1, "it rides on the write that leaves the run");
-            assert_eq!(stored(&store).await, [""; 0]);
-            let answer = send(&client, request).await.unwrap();
-            assert_eq!(answer.text(), "It rains in Paris");
-            assert_eq!(stored(&store).await, ["user weather?", "assistant It rains in Paris"]);
-        }
+    for (keep, cause) in cases!([false, true], ["dropped", "failed", "cut off"]) {
+        let store = store();
+        let setup = Setup::new(&store).policy(if keep { keeping() } else { policy() });
+        let cut = match cause {
+            "dropped" => long_answer().hangs_after(1),
+            "failed" => long_answer().fails_after(1, "reset"),
+            _ => long_answer().cut_off_after(1),
+        };
+        let model = ScriptedModel::new([cut, long_answer(), Step::text("bye")]);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        let request = ask("weather?", true);
+        let appends = {
+            let mut response = head(&client, request.clone()).await.unwrap();
+            response.next().await.unwrap().unwrap();
+            if cause != "dropped" {
+                response.next().await.unwrap().unwrap_err();
+            }
+            store.appends()
+        };
+        let kept = keep.then(|| "It rains ".to_owned());
+        assert_eq!(partial(&store).await, kept);
+        assert!(store.appends() <= appends + 1, "it rides on the write that leaves the run");
+        assert_eq!(stored(&store).await, [""; 0]);
+        let answer = send(&client, request).await.unwrap();
+        assert_eq!(answer.text(), "It rains in Paris");
+        assert_eq!(stored(&store).await, ["user weather?", "assistant It rains in Paris"]);
     }
 }
 
@@ -286,51 +270,42 @@ async fn a_partial_text_is_forgotten_when_its_call_is_answered_and_marked_when_i
 
 #[tokio::test]
 async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() {
-    for keep in [false, true] {
-        for interrupted in [false, true] {
-            for streamed in BOTH_WAYS {
-                let store = store();
-                let setup = Setup::new(&store).policy(policy().keep_trailing_results(keep));
-                let model = ScriptedModel::new([calls([("stop", "c1")])]);
-                let request = ask("stop", streamed);
-                if interrupted {
-                    // The tool is not started before its start is durable.
-                    let gate = Gate::closed();
-                    let waiting = gate.clone();
-                    let mut definition = definition("stop");
-                    definition.safe_to_retry = true;
-                    let tools = tower_chat::Tools::new().with(tool_fn(definition, move |_| {
-                        let gate = waiting.clone();
-                        async move {
-                            gate.pass().await;
-                            Ok::<_, tower_chat::BoxError>(ToolOutput::from(""))
-                        }
-                    }));
-                    let client = setup.stack(&model, tools);
-                    drop_when(&client, request.clone(), gate.reached(1)).await;
+    for (keep, interrupted, streamed) in cases!([false, true], [false, true], BOTH_WAYS) {
+        let store = store();
+        let setup = Setup::new(&store).policy(policy().keep_trailing_results(keep));
+        let model = ScriptedModel::new([calls([("stop", "c1")])]);
+        let request = ask("stop", streamed);
+        if interrupted {
+            // The tool is not started before its start is durable.
+            let gate = Gate::closed();
+            let waiting = gate.clone();
+            let mut definition = definition("stop");
+            definition.safe_to_retry = true;
+            let tools = tower_chat::Tools::new().with(tool_fn(definition, move |_| {
+                let gate = waiting.clone();
+                async move {
+                    gate.pass().await;
+                    Ok::<_, tower_chat::BoxError>(ToolOutput::from(""))
                 }
-                let mut definition = definition("stop");
-                definition.safe_to_retry = true;
-                let tools =
-                    tower_chat::Tools::new().with(tool_fn(definition, |context| async move {
-                        let answer = format!("stopped {}", label_of(&context));
-                        Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer).terminate())
-                    }));
-                let answer = send(&setup.stack(&model, tools), request).await.unwrap();
-                let all = ["user stop", "assistant stop#c1", "tool c1=stopped c1"];
-                let case_name = (keep, interrupted, streamed);
-                assert_eq!(shorts(&answer.messages), all[1..], "{case_name:?}");
-                assert_eq!(stored(&store).await, all[..if keep { 3 } else { 2 }], "{case_name:?}");
-                let query = tower_chat::store::InvocationQuery::of(&key());
-                let calls = store.inner().invocations(&query).await.unwrap().found;
-                assert_eq!(
-                    calls[0].1.result.as_ref().unwrap().text(),
-                    "stopped c1",
-                    "{case_name:?}"
-                );
-                assert!(open(&store).await.is_none());
-            }
+            }));
+            let client = setup.stack(&model, tools);
+            drop_when(&client, request.clone(), gate.reached(1)).await;
         }
+        let mut definition = definition("stop");
+        definition.safe_to_retry = true;
+        let tools = tower_chat::Tools::new().with(tool_fn(definition, |context| async move {
+            let answer = format!("stopped {}", label_of(&context));
+            Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer).terminate())
+        }));
+        let answer = send(&setup.stack(&model, tools), request).await.unwrap();
+        let all = ["user stop", "assistant stop#c1", "tool c1=stopped c1"];
+        let case_name = (keep, interrupted, streamed);
+        assert_eq!(shorts(&answer.messages), all[1..], "{case_name:?}");
+        assert_eq!(stored(&store).await, all[..if keep { 3 } else { 2 }], "{case_name:?}");
+        let query = tower_chat::store::InvocationQuery::of(&key());
+        let calls = store.inner().invocations(&query).await.unwrap().found;
+        assert_eq!(calls[0].1.result.as_ref().unwrap().text(), "stopped c1", "{case_name:?}");
+        assert!(open(&store).await.is_none());
     }
 }
 

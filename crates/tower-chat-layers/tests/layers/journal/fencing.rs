@@ -8,7 +8,7 @@ use tower_chat::{
     recovery::{JournalPolicy, RunEnd, close, sweep},
     store::{HistoryStore, Lease},
 };
-use tower_chat_testkit::{Gate, Step};
+use tower_chat_testkit::{Gate, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -64,50 +64,47 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
 
 #[tokio::test]
 async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_tool() {
-    for streamed in BOTH_WAYS {
-        for waiting in 0..SERVICE_CALLS {
-            // How far the other has come when the late answer arrives.
-            for other_answers in 0..=SERVICE_CALLS - waiting {
-                let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
-                let setup = Setup::new(&store).clock(&clock);
-                let late_step = Step::respond(|request| Step::message(reply(request)));
-                let model = booking_model_with(waiting, [late_step.waits(&gate)]);
-                let (booking_tools, other_tools) =
-                    (BookingTools::default(), BookingTools::default());
-                let request = ask("trip", streamed);
-                let late = {
-                    let client = setup.stack(&model, booking_tools.tools());
-                    let request = request.clone();
-                    tokio::spawn(async move { send(&client, request).await })
-                };
-                model.called(waiting + 1).await;
-                let before = booking_tools.ran().len();
-                clock.advance(16);
-                let other = booking_model_with(other_answers, [Step::hang()]);
-                let client = setup.elsewhere().stack(&other, other_tools.tools());
-                let taking = tokio::spawn(async move { send(&client, request).await });
-                if other_answers == SERVICE_CALLS - waiting {
-                    while stored(&store).await.is_empty() {
-                        tokio::task::yield_now().await;
-                    }
-                } else {
-                    other.called(other_answers + 1).await;
+    for (streamed, waiting) in cases!(BOTH_WAYS, 0..SERVICE_CALLS) {
+        // How far the other has come when the late answer arrives.
+        for other_answers in 0..=SERVICE_CALLS - waiting {
+            let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+            let setup = Setup::new(&store).clock(&clock);
+            let late_step = Step::respond(|request| Step::message(reply(request)));
+            let model = booking_model_with(waiting, [late_step.waits(&gate)]);
+            let (booking_tools, other_tools) = (BookingTools::default(), BookingTools::default());
+            let request = ask("trip", streamed);
+            let late = {
+                let client = setup.stack(&model, booking_tools.tools());
+                let request = request.clone();
+                tokio::spawn(async move { send(&client, request).await })
+            };
+            model.called(waiting + 1).await;
+            let before = booking_tools.ran().len();
+            clock.advance(16);
+            let other = booking_model_with(other_answers, [Step::hang()]);
+            let client = setup.elsewhere().stack(&other, other_tools.tools());
+            let taking = tokio::spawn(async move { send(&client, request).await });
+            if other_answers == SERVICE_CALLS - waiting {
+                while stored(&store).await.is_empty() {
+                    tokio::task::yield_now().await;
                 }
-                gate.open();
-                fenced(late.await.unwrap());
-                let case_name = format!("waiting {waiting}, other {other_answers} {streamed}");
-                assert_eq!(booking_tools.ran().len(), before, "no tool is started: {case_name}");
-                let ran = before + other_tools.ran().len();
-                assert!(ran <= TOOL_CALLS, "{case_name}");
-                if other_answers == SERVICE_CALLS - waiting {
-                    taking.await.unwrap().unwrap();
-                    assert_eq!(ran, TOOL_CALLS, "{case_name}");
-                    assert_eq!(stored(&store).await, WHOLE_RUN, "{case_name}");
-                } else {
-                    taking.abort();
-                    let _ = taking.await;
-                    assert_eq!(stored(&store).await, [""; 0], "{case_name}");
-                }
+            } else {
+                other.called(other_answers + 1).await;
+            }
+            gate.open();
+            fenced(late.await.unwrap());
+            let case_name = format!("waiting {waiting}, other {other_answers} {streamed}");
+            assert_eq!(booking_tools.ran().len(), before, "no tool is started: {case_name}");
+            let ran = before + other_tools.ran().len();
+            assert!(ran <= TOOL_CALLS, "{case_name}");
+            if other_answers == SERVICE_CALLS - waiting {
+                taking.await.unwrap().unwrap();
+                assert_eq!(ran, TOOL_CALLS, "{case_name}");
+                assert_eq!(stored(&store).await, WHOLE_RUN, "{case_name}");
+            } else {
+                taking.abort();
+                let _ = taking.await;
+                assert_eq!(stored(&store).await, [""; 0], "{case_name}");
             }
         }
     }
@@ -234,28 +231,28 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
 
 #[tokio::test]
 async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
-    for end in [RunEnd::Commit, RunEnd::Discard] {
-        for (waiting, shown) in SHOWN.into_iter().enumerate() {
-            let (store, gate) = (store(), Gate::closed());
-            let setup = Setup::new(&store);
-            let late_step = Step::respond(|request| Step::message(reply(request)));
-            let model = booking_model_with(waiting, [late_step.waits(&gate)]);
-            let booking_tools = BookingTools::default();
-            let client = setup.stack(&model, booking_tools.tools());
-            let request = ask("trip", false);
-            let late = tokio::spawn(async move { send(&client, request).await });
-            model.called(waiting + 1).await;
-            let ran = booking_tools.ran().len();
-            assert!(close(&store, &key(), end).await.unwrap());
-            let after = stored(&store).await;
-            let kept = if end == RunEnd::Commit { shown } else { 0 };
-            assert_eq!(after, WHOLE_RUN[..kept]);
-            gate.open();
-            fenced(late.await.unwrap());
-            assert_eq!(stored(&store).await, after, "{end:?} {waiting}");
-            assert!(open(&store).await.is_none(), "{end:?} {waiting}");
-            assert_eq!(booking_tools.ran().len(), ran);
-        }
+    for (end, (waiting, shown)) in
+        cases!([RunEnd::Commit, RunEnd::Discard], SHOWN.into_iter().enumerate())
+    {
+        let (store, gate) = (store(), Gate::closed());
+        let setup = Setup::new(&store);
+        let late_step = Step::respond(|request| Step::message(reply(request)));
+        let model = booking_model_with(waiting, [late_step.waits(&gate)]);
+        let booking_tools = BookingTools::default();
+        let client = setup.stack(&model, booking_tools.tools());
+        let request = ask("trip", false);
+        let late = tokio::spawn(async move { send(&client, request).await });
+        model.called(waiting + 1).await;
+        let ran = booking_tools.ran().len();
+        assert!(close(&store, &key(), end).await.unwrap());
+        let after = stored(&store).await;
+        let kept = if end == RunEnd::Commit { shown } else { 0 };
+        assert_eq!(after, WHOLE_RUN[..kept]);
+        gate.open();
+        fenced(late.await.unwrap());
+        assert_eq!(stored(&store).await, after);
+        assert!(open(&store).await.is_none());
+        assert_eq!(booking_tools.ran().len(), ran);
     }
 }
 

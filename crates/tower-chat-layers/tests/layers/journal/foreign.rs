@@ -5,7 +5,7 @@ use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ConflictPolicy, Message, PerRunPersistence,
     PerServiceCallPersistence, PersistenceError, ToolLoop, ToolResult,
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -90,37 +90,35 @@ async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
 
 #[tokio::test]
 async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
-    for streamed in BOTH_WAYS {
-        for clear in [false, true] {
-            let (store, gate) = (store(), Gate::closed());
-            let conflict = ConflictPolicy { warn: false, throw: false, clear };
-            let setup = Setup::new(&store).policy(policy().on_conflict(conflict));
-            let model = ScriptedModel::new([
-                Step::error("overloaded"),
-                kept_call("s1"),
-                Step::error("overloaded"),
-                kept("there", "s1").waits(&gate),
-            ]);
-            let client = setup.stack(&model, tools(&Ran::default()));
-            let request = ask("where?", streamed);
-            send(&client, request.clone()).await.unwrap_err();
-            send(&client, request.clone()).await.unwrap_err();
-            let looking = async {
-                model.called(4).await;
-                assert_eq!(service_id(&store).await, None);
-                gate.open();
-            };
-            let (answer, ()) = tokio::join!(send(&client, request), looking);
-            assert_eq!(answer.unwrap().text(), "there");
-            assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
-            assert_eq!(seen(&model, 1), ["user where?"]);
-            if !clear {
-                assert_eq!(seen(&model, 3), ["tool c1=looked c1"], "only what is new");
-            }
-            assert_eq!(
-                model.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),
-                Some("s1")
-            );
+    for (streamed, clear) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, gate) = (store(), Gate::closed());
+        let conflict = ConflictPolicy { warn: false, throw: false, clear };
+        let setup = Setup::new(&store).policy(policy().on_conflict(conflict));
+        let model = ScriptedModel::new([
+            Step::error("overloaded"),
+            kept_call("s1"),
+            Step::error("overloaded"),
+            kept("there", "s1").waits(&gate),
+        ]);
+        let client = setup.stack(&model, tools(&Ran::default()));
+        let request = ask("where?", streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        send(&client, request.clone()).await.unwrap_err();
+        let looking = async {
+            model.called(4).await;
+            assert_eq!(service_id(&store).await, None);
+            gate.open();
+        };
+        let (answer, ()) = tokio::join!(send(&client, request), looking);
+        assert_eq!(answer.unwrap().text(), "there");
+        assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
+        assert_eq!(seen(&model, 1), ["user where?"]);
+        if !clear {
+            assert_eq!(seen(&model, 3), ["tool c1=looked c1"], "only what is new");
         }
+        assert_eq!(
+            model.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),
+            Some("s1")
+        );
     }
 }

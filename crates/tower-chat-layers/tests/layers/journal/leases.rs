@@ -7,7 +7,7 @@ use tower_chat::{
     recovery::{JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownCalls, recover},
     store::{HistoryStore, StoreHandle},
 };
-use tower_chat_testkit::{FaultyStore, Gate};
+use tower_chat_testkit::{FaultyStore, Gate, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -83,31 +83,31 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queued_run_waits_for_the_lease_of_a_dead_process_and_takes_the_run_over() {
-    for streamed in BOTH_WAYS {
-        for on_open_run in [OnOpenRun::Recover, OnOpenRun::Commit, OnOpenRun::Discard] {
-            let (store, clock) = (store(), TestClock::default());
-            clock_of_tokio(&clock);
-            let journal = JournalPolicy::default().on_open_run(on_open_run);
-            let setup = Setup::new(&store).clock(&clock).policy(queueing().journal(journal));
-            let booking_tools = BookingTools::default();
-            left_by_a_dead_process(&setup, &booking_tools, streamed);
-            let (model, began) = (booking_model(), tokio::time::Instant::now());
-            let client = setup.stack(&model, booking_tools.reopened().tools());
-            let answer = send(&client, ask("and then?", streamed)).await.unwrap();
-            let waited = began.elapsed().as_secs();
-            assert!((LEASE - 1..LEASE + 2).contains(&waited), "{waited} s");
-            assert_eq!(answer.text(), "hello");
-            let history = stored(&store).await;
-            let kept = match on_open_run {
-                OnOpenRun::Recover => WHOLE_RUN.len(),
-                OnOpenRun::Commit => 3,
-                _ => 0,
-            };
-            assert_eq!(history.len(), kept + 2, "{on_open_run:?} {history:?}");
-            let recovered = answer.finish.recovered.map(|run| run.answer.text());
-            let expected = (on_open_run == OnOpenRun::Recover).then(|| "booked".to_owned());
-            assert_eq!(recovered, expected);
-        }
+    for (streamed, on_open_run) in
+        cases!(BOTH_WAYS, [OnOpenRun::Recover, OnOpenRun::Commit, OnOpenRun::Discard])
+    {
+        let (store, clock) = (store(), TestClock::default());
+        clock_of_tokio(&clock);
+        let journal = JournalPolicy::default().on_open_run(on_open_run);
+        let setup = Setup::new(&store).clock(&clock).policy(queueing().journal(journal));
+        let booking_tools = BookingTools::default();
+        left_by_a_dead_process(&setup, &booking_tools, streamed);
+        let (model, began) = (booking_model(), tokio::time::Instant::now());
+        let client = setup.stack(&model, booking_tools.reopened().tools());
+        let answer = send(&client, ask("and then?", streamed)).await.unwrap();
+        let waited = began.elapsed().as_secs();
+        assert!((LEASE - 1..LEASE + 2).contains(&waited), "{waited} s");
+        assert_eq!(answer.text(), "hello");
+        let history = stored(&store).await;
+        let kept = match on_open_run {
+            OnOpenRun::Recover => WHOLE_RUN.len(),
+            OnOpenRun::Commit => 3,
+            _ => 0,
+        };
+        assert_eq!(history.len(), kept + 2, "{on_open_run:?} {history:?}");
+        let recovered = answer.finish.recovered.map(|run| run.answer.text());
+        let expected = (on_open_run == OnOpenRun::Recover).then(|| "booked".to_owned());
+        assert_eq!(recovered, expected);
     }
 }
 

@@ -9,7 +9,7 @@ use tower_chat::{
     tool::{ToolContext, ToolOutput, tool_fn},
     tool_loop::UnknownTools,
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -119,168 +119,142 @@ async fn asked(setup: &Setup, callers: Callers, streamed: bool) -> Vec<ApprovalR
 
 #[tokio::test]
 async fn a_mixed_batch_is_requested_returned_and_waits_alike_in_every_mode() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for callers in ALL_CALLERS {
-                let store = store();
-                asked(&Setup::new(&store).mode(mode), callers, streamed).await;
-                let expected = [
-                    ("look".to_owned(), ToolStatus::PendingApproval),
-                    ("pay".to_owned(), ToolStatus::PendingApproval),
-                    ("ask".to_owned(), ToolStatus::Returned),
-                ];
-                assert_eq!(statuses(&store).await, expected, "{mode:?} {callers:?}");
-            }
-        }
+    for (streamed, mode, callers) in cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS) {
+        let store = store();
+        asked(&Setup::new(&store).mode(mode), callers, streamed).await;
+        let expected = [
+            ("look".to_owned(), ToolStatus::PendingApproval),
+            ("pay".to_owned(), ToolStatus::PendingApproval),
+            ("ask".to_owned(), ToolStatus::Returned),
+        ];
+        assert_eq!(statuses(&store).await, expected);
     }
 }
 
 #[tokio::test]
 async fn approvals_and_results_in_one_request_answer_the_whole_batch() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for callers in ALL_CALLERS {
-                for results_first in [false, true] {
-                    let case = (streamed, mode, callers, results_first);
-                    let (store, ran) = (store(), Ran::default());
-                    let setup = Setup::new(&store).mode(mode);
-                    let asked = asked(&setup, callers, streamed).await;
-                    let input = match results_first {
-                        true => [result_of_ask(), approvals(&asked)],
-                        false => [approvals(&asked), result_of_ask()],
-                    };
-                    let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
-                    let client = setup.elsewhere().looped(&model, looped(&ran, callers));
-                    let request = with_options(ask_with(input, streamed), callers);
-                    send(&client, request).await.unwrap();
-                    assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
-                    assert_eq!(seen(&model, 0), ROUND, "{case:?}");
-                    let expected = ["look", "pay", "ask"].map(|it| (it.to_owned(), ToolStatus::Ok));
-                    assert_eq!(statuses(&store).await, expected, "{case:?}");
-                    send(&client, ask("ok", streamed)).await.unwrap();
-                    assert_eq!(seen(&model, 1)[..3], ROUND, "{case:?}");
-                    assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"], "{case:?}");
-                }
-            }
-        }
+    for (streamed, mode, callers, results_first) in
+        cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS, [false, true])
+    {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = asked(&setup, callers, streamed).await;
+        let input = match results_first {
+            true => [result_of_ask(), approvals(&asked)],
+            false => [approvals(&asked), result_of_ask()],
+        };
+        let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
+        let client = setup.elsewhere().looped(&model, looped(&ran, callers));
+        let request = with_options(ask_with(input, streamed), callers);
+        send(&client, request).await.unwrap();
+        assert_eq!(ran.names(), ["look 1", "pay 2"]);
+        assert_eq!(seen(&model, 0), ROUND);
+        let expected = ["look", "pay", "ask"].map(|it| (it.to_owned(), ToolStatus::Ok));
+        assert_eq!(statuses(&store).await, expected);
+        send(&client, ask("ok", streamed)).await.unwrap();
+        assert_eq!(seen(&model, 1)[..3], ROUND);
+        assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"]);
     }
 }
 
 #[tokio::test]
 async fn results_may_come_before_the_approvals() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for callers in ALL_CALLERS {
-                let case = (streamed, mode, callers);
-                let (store, ran) = (store(), Ran::default());
-                let setup = Setup::new(&store).mode(mode);
-                let asked = asked(&setup, callers, streamed).await;
-                let model = ScriptedModel::new([Step::text("blue, then"), Step::text("done")]);
-                let client = setup.looped(&model, looped(&ran, callers));
-                let results = with_options(ask_with([result_of_ask()], streamed), callers);
-                send(&client, results).await.unwrap();
-                assert_eq!(seen(&model, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
-                assert_eq!(ran.names(), [""; 0], "the others go on waiting {case:?}");
-                let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
-                send(&client, yes).await.unwrap();
-                assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
-                let shown = seen(&model, 1);
-                let rest = [
-                    "assistant blue, then",
-                    "assistant look#c1 pay#c2",
-                    "tool c1=look did 1 c2=pay did 2",
-                ];
-                assert_eq!(shown[3..], rest, "{case:?}");
-            }
-        }
+    for (streamed, mode, callers) in cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = asked(&setup, callers, streamed).await;
+        let model = ScriptedModel::new([Step::text("blue, then"), Step::text("done")]);
+        let client = setup.looped(&model, looped(&ran, callers));
+        let results = with_options(ask_with([result_of_ask()], streamed), callers);
+        send(&client, results).await.unwrap();
+        assert_eq!(seen(&model, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
+        assert_eq!(ran.names(), [""; 0], "the others go on waiting");
+        let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
+        send(&client, yes).await.unwrap();
+        assert_eq!(ran.names(), ["look 1", "pay 2"]);
+        let shown = seen(&model, 1);
+        let rest =
+            ["assistant blue, then", "assistant look#c1 pay#c2", "tool c1=look did 1 c2=pay did 2"];
+        assert_eq!(shown[3..], rest);
     }
 }
 
 #[tokio::test]
 async fn approvals_without_the_callers_results_are_refused_and_not_used_up() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for callers in ALL_CALLERS {
-                let case = (streamed, mode, callers);
-                let (store, ran) = (store(), Ran::default());
-                let setup = Setup::new(&store).mode(mode);
-                let asked = asked(&setup, callers, streamed).await;
-                let model = ScriptedModel::new([Step::text("done")]);
-                let client = setup.looped(&model, looped(&ran, callers));
-                let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
-                let error = send(&client, yes).await.unwrap_err();
-                let text = error.to_string();
-                let Some(ToolLoopError::ResultsMissing { calls, .. }) = error.downcast_ref() else {
-                    panic!("{error:?} {case:?}")
-                };
-                let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
-                assert_eq!(named, [("ask", "c3")], "{case:?}");
-                assert!(text.contains("ask") && text.contains("c3"), "{text}");
-                assert_eq!((ran.names().len(), model.requests().len()), (0, 0), "{case:?}");
-                assert_eq!(stored(&store).await, ASKED, "{case:?}");
-                assert!(open(&store).await.is_none(), "{case:?}");
+    for (streamed, mode, callers) in cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = asked(&setup, callers, streamed).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        let client = setup.looped(&model, looped(&ran, callers));
+        let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
+        let error = send(&client, yes).await.unwrap_err();
+        let text = error.to_string();
+        let Some(ToolLoopError::ResultsMissing { calls, .. }) = error.downcast_ref() else {
+            panic!("{error:?}")
+        };
+        let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
+        assert_eq!(named, [("ask", "c3")]);
+        assert!(text.contains("ask") && text.contains("c3"), "{text}");
+        assert_eq!((ran.names().len(), model.requests().len()), (0, 0));
+        assert_eq!(stored(&store).await, ASKED);
+        assert!(open(&store).await.is_none());
 
-                let whole = ask_with([approvals(&asked), result_of_ask()], streamed);
-                send(&client, with_options(whole, callers)).await.unwrap();
-                assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
-                assert_eq!(seen(&model, 0), ROUND, "{case:?}");
-            }
-        }
+        let whole = ask_with([approvals(&asked), result_of_ask()], streamed);
+        send(&client, with_options(whole, callers)).await.unwrap();
+        assert_eq!(ran.names(), ["look 1", "pay 2"]);
+        assert_eq!(seen(&model, 0), ROUND);
     }
 }
 
 #[tokio::test]
 async fn calls_of_several_messages_of_one_answer_wait_together() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let setup = Setup::new(&store).mode(mode);
-            let first = Message::tool_calls([ToolCall::new("c2", "pay", "2")]);
-            let second = Message::tool_calls([ToolCall::new("c3", "ask", "3")]);
-            let finish = tower_chat::Finish::stop();
-            let model = ScriptedModel::new([
-                Step::answer([first, Message::assistant("and"), second], finish),
-                Step::text("done"),
-            ]);
-            let client = setup.looped(&model, looped(&ran, Callers::Declared));
-            let answer = send(&client, ask("buy", streamed)).await.unwrap();
-            let messages = ["assistant pay#c2?", "assistant and", "assistant ask#c3"];
-            assert_eq!(shorts(&answer.messages), messages, "{mode:?}");
-            let asked = requests(&answer);
-            let yes = ask_with([approvals(&asked)], streamed);
-            let error = send(&client, yes).await.unwrap_err();
-            let error = error.downcast_ref::<ToolLoopError>();
-            assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
-            assert_eq!(ran.names(), [""; 0], "{mode:?}");
-            send(&client, ask_with([approvals(&asked), result_of_ask()], streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["pay 2"], "{mode:?}");
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let first = Message::tool_calls([ToolCall::new("c2", "pay", "2")]);
+        let second = Message::tool_calls([ToolCall::new("c3", "ask", "3")]);
+        let finish = tower_chat::Finish::stop();
+        let model = ScriptedModel::new([
+            Step::answer([first, Message::assistant("and"), second], finish),
+            Step::text("done"),
+        ]);
+        let client = setup.looped(&model, looped(&ran, Callers::Declared));
+        let answer = send(&client, ask("buy", streamed)).await.unwrap();
+        let messages = ["assistant pay#c2?", "assistant and", "assistant ask#c3"];
+        assert_eq!(shorts(&answer.messages), messages);
+        let asked = requests(&answer);
+        let yes = ask_with([approvals(&asked)], streamed);
+        let error = send(&client, yes).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
+        assert_eq!(ran.names(), [""; 0]);
+        send(&client, ask_with([approvals(&asked), result_of_ask()], streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["pay 2"]);
     }
 }
 
 #[tokio::test]
 async fn a_waiting_call_of_a_tool_that_became_the_callers_needs_its_result() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let setup = Setup::new(&store).mode(mode);
-            let run_by_us = tool_fn(definition("ask"), |_| async { Ok(ToolOutput::from("ours")) });
-            let model = ScriptedModel::new([Step::message(batch()), Step::text("done")]);
-            let client = setup.stack(&model, executed(&ran).with(run_by_us));
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
-            assert_eq!(asked.len(), 3);
-            let client = setup.looped(&model, looped(&ran, Callers::Declared));
-            let all = asked.iter().map(|request| request.approve().into()).collect();
-            let all = Message::new(Role::User, all);
-            let error = send(&client, ask_with([all], streamed)).await.unwrap_err();
-            let error = error.downcast_ref::<ToolLoopError>();
-            assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
-            let ours = asked[..2].iter().map(|request| request.approve().into()).collect();
-            let ours = Message::new(Role::User, ours);
-            send(&client, ask_with([ours, result_of_ask()], streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["look 1", "pay 2"], "{mode:?}");
-            assert_eq!(seen(&model, 1), ROUND, "{mode:?}");
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let run_by_us = tool_fn(definition("ask"), |_| async { Ok(ToolOutput::from("ours")) });
+        let model = ScriptedModel::new([Step::message(batch()), Step::text("done")]);
+        let client = setup.stack(&model, executed(&ran).with(run_by_us));
+        let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+        assert_eq!(asked.len(), 3);
+        let client = setup.looped(&model, looped(&ran, Callers::Declared));
+        let all = asked.iter().map(|request| request.approve().into()).collect();
+        let all = Message::new(Role::User, all);
+        let error = send(&client, ask_with([all], streamed)).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
+        let ours = asked[..2].iter().map(|request| request.approve().into()).collect();
+        let ours = Message::new(Role::User, ours);
+        send(&client, ask_with([ours, result_of_ask()], streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["look 1", "pay 2"]);
+        assert_eq!(seen(&model, 1), ROUND);
     }
 }
 

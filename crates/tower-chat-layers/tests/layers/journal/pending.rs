@@ -9,7 +9,7 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery},
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -72,202 +72,183 @@ async fn rows(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
 
 #[tokio::test]
 async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for (how, hook) in DROPPING {
-                for sibling in [false, true] {
-                    let case = (streamed, mode, how, sibling);
-                    let (store, ran) = (store(), Ran::default());
-                    let tools = match sibling {
-                        true => hooked(&ran, KEEP, hook, false),
-                        false => hooked(&ran, hook, KEEP, false),
-                    };
-                    let batch = [("look", "c1", "{\"at\":1}"), ("pay", "c2", PAYMENT)];
-                    let model = ScriptedModel::new([asking(batch)]);
-                    let client = Setup::new(&store).mode(mode).stack(&model, tools);
-                    let mut offered = 0;
-                    let error = match head(&client, ask("buy", streamed)).await {
-                        Err(error) => error,
-                        Ok(mut response) => loop {
-                            match response.next().await.expect("an error") {
-                                Ok(ChatUpdate::Message(_)) => offered += 1,
-                                Ok(_) => {}
-                                Err(error) => break error,
-                            }
-                        },
-                    };
-                    assert_eq!(offered, 0, "{case:?}");
-                    let error = *error.downcast::<PersistenceError>().unwrap();
-                    let text = error.to_string();
-                    let PersistenceError::PendingCallNotKept { tool, call_id, answer, .. } = error
-                    else {
-                        panic!("{error:?} {case:?}")
-                    };
-                    let expected = if sibling { ("look", "c1") } else { ("pay", "c2") };
-                    assert_eq!((&*tool, &*call_id), expected, "{case:?}");
-                    assert!(text.contains(&format!("{tool:?}")), "{text}");
-                    assert_eq!(answer.tool_calls().count(), 2, "the model was paid for it");
-                    assert_eq!(answer.approval_requests().count(), 0, "{case:?}");
-                    assert_eq!((ran.names().len(), model.requests().len()), (0, 1), "{case:?}");
-                    assert_eq!(stored(&store).await, [""; 0], "{case:?}");
-                    assert_eq!(rows(&store).await, [], "{case:?}");
-                    assert_eq!(pending(&store).await, [""; 0], "{case:?}");
-                    let open = if mode == JOURNALED { vec!["user buy"] } else { Vec::new() };
-                    assert_eq!(staged(&store).await, open, "{case:?}");
-                }
-            }
+    for (streamed, mode, (how, hook)) in cases!(BOTH_WAYS, ALL_MODES, DROPPING) {
+        for sibling in [false, true] {
+            let case = (streamed, mode, how, sibling);
+            let (store, ran) = (store(), Ran::default());
+            let tools = match sibling {
+                true => hooked(&ran, KEEP, hook, false),
+                false => hooked(&ran, hook, KEEP, false),
+            };
+            let batch = [("look", "c1", "{\"at\":1}"), ("pay", "c2", PAYMENT)];
+            let model = ScriptedModel::new([asking(batch)]);
+            let client = Setup::new(&store).mode(mode).stack(&model, tools);
+            let mut offered = 0;
+            let error = match head(&client, ask("buy", streamed)).await {
+                Err(error) => error,
+                Ok(mut response) => loop {
+                    match response.next().await.expect("an error") {
+                        Ok(ChatUpdate::Message(_)) => offered += 1,
+                        Ok(_) => {}
+                        Err(error) => break error,
+                    }
+                },
+            };
+            assert_eq!(offered, 0, "{case:?}");
+            let error = *error.downcast::<PersistenceError>().unwrap();
+            let text = error.to_string();
+            let PersistenceError::PendingCallNotKept { tool, call_id, answer, .. } = error else {
+                panic!("{error:?} {case:?}")
+            };
+            let expected = if sibling { ("look", "c1") } else { ("pay", "c2") };
+            assert_eq!((&*tool, &*call_id), expected, "{case:?}");
+            assert!(text.contains(&format!("{tool:?}")), "{text}");
+            assert_eq!(answer.tool_calls().count(), 2, "the model was paid for it");
+            assert_eq!(answer.approval_requests().count(), 0, "{case:?}");
+            assert_eq!((ran.names().len(), model.requests().len()), (0, 1), "{case:?}");
+            assert_eq!(stored(&store).await, [""; 0], "{case:?}");
+            assert_eq!(rows(&store).await, [], "{case:?}");
+            assert_eq!(pending(&store).await, [""; 0], "{case:?}");
+            let open = if mode == JOURNALED { vec!["user buy"] } else { Vec::new() };
+            assert_eq!(staged(&store).await, open, "{case:?}");
         }
     }
 }
 
 #[tokio::test]
 async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_failed_call() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let tools = hooked(&ran, DROPPING[0].1, KEEP, false);
-            let model = ScriptedModel::new([
-                asking([("look", "c1", "{\"at\":1}")]),
-                asking([("pay", "c2", PAYMENT)]),
-                Step::text("as you like"),
-            ]);
-            let client = Setup::new(&store).mode(mode).stack(&model, tools);
-            let request = ask("buy", streamed);
-            let error = refused(send(&client, request.clone()).await);
-            assert!(matches!(error, PersistenceError::PendingCallNotKept { .. }), "{error:?}");
-            let result = "tool c1=look did {\"at\":1}";
-            let round = ["user buy", "assistant look#c1", result];
-            let (expected, open) = match mode {
-                PersistenceMode::PerServiceCall => (&round[..], &[][..]),
-                PersistenceMode::Journaled => (&[][..], &round[..]),
-                _ => (&[][..], &[][..]),
-            };
-            assert_eq!(stored(&store).await, expected, "{mode:?}");
-            if mode == JOURNALED {
-                // The result is in the row of its call until the next service call is answered.
-                assert_eq!(staged(&store).await, open[..2], "{mode:?}");
-            }
-            if mode == PerRun {
-                continue;
-            }
-            send(&client, request).await.unwrap();
-            assert_eq!(seen(&model, 2), round, "{mode:?}");
-            assert_eq!(ran.names(), ["look {\"at\":1}"], "{mode:?}");
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let tools = hooked(&ran, DROPPING[0].1, KEEP, false);
+        let model = ScriptedModel::new([
+            asking([("look", "c1", "{\"at\":1}")]),
+            asking([("pay", "c2", PAYMENT)]),
+            Step::text("as you like"),
+        ]);
+        let client = Setup::new(&store).mode(mode).stack(&model, tools);
+        let request = ask("buy", streamed);
+        let error = refused(send(&client, request.clone()).await);
+        assert!(matches!(error, PersistenceError::PendingCallNotKept { .. }), "{error:?}");
+        let result = "tool c1=look did {\"at\":1}";
+        let round = ["user buy", "assistant look#c1", result];
+        let (expected, open) = match mode {
+            PersistenceMode::PerServiceCall => (&round[..], &[][..]),
+            PersistenceMode::Journaled => (&[][..], &round[..]),
+            _ => (&[][..], &[][..]),
+        };
+        assert_eq!(stored(&store).await, expected);
+        if mode == JOURNALED {
+            // The result is in the row of its call until the next service call is answered.
+            assert_eq!(staged(&store).await, open[..2]);
         }
+        if mode == PerRun {
+            continue;
+        }
+        send(&client, request).await.unwrap();
+        assert_eq!(seen(&model, 2), round);
+        assert_eq!(ran.names(), ["look {\"at\":1}"]);
     }
 }
 
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            for again in ["same", "anew", "elsewhere"] {
-                let case = (streamed, mode, again);
-                let (store, ran) = (store(), Ran::default());
-                let setup = Setup::new(&store).mode(mode);
-                let batch = [("transfer", "c1", "{\"to\":1}"), ("pay", "c2", PAYMENT)];
-                let model = ScriptedModel::new([asking(batch), Step::text("done")]);
-                let tools = || hooked(&ran, REDACT, KEEP, false);
-                let client = setup.stack(&model, tools());
-                let answer = send(&client, ask("buy", streamed)).await.unwrap();
-                let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
-                let yes = || asked.iter().map(|request| request.approve().into());
-                let request = replying(yes(), streamed);
-                let error = send(&client, request.clone()).await.unwrap_err();
-                let text = error.to_string();
-                let Some(ToolLoopError::ArgumentsNotKept { calls, .. }) = error.downcast_ref()
-                else {
-                    panic!("{error:?} {case:?}")
-                };
-                let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
-                assert_eq!(named, [("pay", "c2")], "{case:?}");
-                assert!(text.contains("pay") && text.contains("c2"), "{text}");
-                assert_eq!(model.requests().len(), 1, "the model is not paid {case:?}");
-                assert_eq!(stored(&store).await.len(), 2, "{case:?}");
-                assert!(open(&store).await.is_none(), "no later run has to end it {case:?}");
-                assert_eq!(ran.names(), [""; 0], "nothing of the batch has run {case:?}");
-                assert!(rows(&store).await[1].2.as_ref().unwrap().contains("not run"), "{case:?}");
+    for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store).mode(mode);
+        let batch = [("transfer", "c1", "{\"to\":1}"), ("pay", "c2", PAYMENT)];
+        let model = ScriptedModel::new([asking(batch), Step::text("done")]);
+        let tools = || hooked(&ran, REDACT, KEEP, false);
+        let client = setup.stack(&model, tools());
+        let answer = send(&client, ask("buy", streamed)).await.unwrap();
+        let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
+        let yes = || asked.iter().map(|request| request.approve().into());
+        let request = replying(yes(), streamed);
+        let error = send(&client, request.clone()).await.unwrap_err();
+        let text = error.to_string();
+        let Some(ToolLoopError::ArgumentsNotKept { calls, .. }) = error.downcast_ref() else {
+            panic!("{error:?}")
+        };
+        let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
+        assert_eq!(named, [("pay", "c2")]);
+        assert!(text.contains("pay") && text.contains("c2"), "{text}");
+        assert_eq!(model.requests().len(), 1, "the model is not paid");
+        assert_eq!(stored(&store).await.len(), 2);
+        assert!(open(&store).await.is_none(), "no later run has to end it");
+        assert_eq!(ran.names(), [""; 0], "nothing of the batch has run");
+        assert!(rows(&store).await[1].2.as_ref().unwrap().contains("not run"));
 
-                let request = if again == "anew" { replying(yes(), streamed) } else { request };
-                let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
-                send(&setup.stack(&model, tools()), request).await.unwrap();
-                assert_eq!(ran.names(), ["transfer {\"to\":1}"], "{case:?}");
-                let told = seen(&model, 1);
-                assert_eq!(told[1], "assistant transfer#c1 pay#c2", "{case:?}");
-                assert!(told[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{told:?}");
-                assert!(told[2].contains("arguments were not kept"), "{told:?}");
-                assert_eq!(pending(&store).await, [""; 0], "{case:?}");
-                let all = rows(&store).await;
-                let statuses: Vec<_> = all.iter().map(|(_, status, _)| *status).collect();
-                assert_eq!(statuses, [ToolStatus::Ok, ToolStatus::RejectedArguments], "{case:?}");
-            }
-        }
+        let request = if again == "anew" { replying(yes(), streamed) } else { request };
+        let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
+        send(&setup.stack(&model, tools()), request).await.unwrap();
+        assert_eq!(ran.names(), ["transfer {\"to\":1}"]);
+        let told = seen(&model, 1);
+        assert_eq!(told[1], "assistant transfer#c1 pay#c2");
+        assert!(told[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{told:?}");
+        assert!(told[2].contains("arguments were not kept"), "{told:?}");
+        assert_eq!(pending(&store).await, [""; 0]);
+        let all = rows(&store).await;
+        let statuses: Vec<_> = all.iter().map(|(_, status, _)| *status).collect();
+        assert_eq!(statuses, [ToolStatus::Ok, ToolStatus::RejectedArguments]);
     }
 }
 
 #[tokio::test]
 async fn a_call_with_changed_arguments_may_still_be_rejected() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("fine")]);
-            let tools = hooked(&ran, REDACT, KEEP, false);
-            let client = Setup::new(&store).mode(mode).stack(&model, tools);
-            let answer = send(&client, ask("buy", streamed)).await.unwrap();
-            let asked = answer.approval_requests().next().unwrap().clone();
-            let no = replying([asked.reject("too dear").into()], streamed);
-            send(&client, no).await.unwrap();
-            assert_eq!(ran.names(), [""; 0]);
-            assert!(seen(&model, 1)[2].contains("too dear"), "{mode:?}");
-            assert_eq!(rows(&store).await[0].1, ToolStatus::RejectedByApproval);
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("fine")]);
+        let tools = hooked(&ran, REDACT, KEEP, false);
+        let client = Setup::new(&store).mode(mode).stack(&model, tools);
+        let answer = send(&client, ask("buy", streamed)).await.unwrap();
+        let asked = answer.approval_requests().next().unwrap().clone();
+        let no = replying([asked.reject("too dear").into()], streamed);
+        send(&client, no).await.unwrap();
+        assert_eq!(ran.names(), [""; 0]);
+        assert!(seen(&model, 1)[2].contains("too dear"));
+        assert_eq!(rows(&store).await[0].1, ToolStatus::RejectedByApproval);
     }
 }
 
 #[tokio::test]
 async fn a_tool_that_accepts_what_its_hook_stores_runs_with_it() {
-    for streamed in BOTH_WAYS {
-        for mode in ALL_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("done")]);
-            let tools = hooked(&ran, REDACT, KEEP, true);
-            let setup = Setup::new(&store).mode(mode);
-            let client = setup.stack(&model, tools.clone());
-            let answer = send(&client, ask("buy", streamed)).await.unwrap();
-            let asked = answer.approval_requests().next().unwrap().clone();
-            let yes = replying([asked.approve().into()], streamed);
-            send(&setup.elsewhere().stack(&model, tools), yes).await.unwrap();
-            assert_eq!(ran.names(), ["pay {\"iban\":\"[redacted]\",\"amount\":0}"], "{mode:?}");
-            assert_eq!(rows(&store).await[0].1, ToolStatus::Ok);
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("done")]);
+        let tools = hooked(&ran, REDACT, KEEP, true);
+        let setup = Setup::new(&store).mode(mode);
+        let client = setup.stack(&model, tools.clone());
+        let answer = send(&client, ask("buy", streamed)).await.unwrap();
+        let asked = answer.approval_requests().next().unwrap().clone();
+        let yes = replying([asked.approve().into()], streamed);
+        send(&setup.elsewhere().stack(&model, tools), yes).await.unwrap();
+        assert_eq!(ran.names(), ["pay {\"iban\":\"[redacted]\",\"amount\":0}"]);
+        assert_eq!(rows(&store).await[0].1, ToolStatus::Ok);
     }
 }
 
 #[tokio::test]
 async fn a_resumed_run_runs_a_changed_call_only_of_a_tool_that_accepts_it() {
-    for streamed in BOTH_WAYS {
-        for accepts in [false, true] {
-            let (store, ran) = (store(), Ran::default());
-            let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
-            let journal = JournalPolicy::default().unknown_calls(again);
-            let setup = Setup::new(&store).policy(policy().journal(journal));
-            let batch = [("look", "c1", "{\"at\":1}"), ("look", "c2", "{\"at\":2}")];
-            let model = ScriptedModel::new([asking(batch), Step::text("done")]);
-            let tools = hooked(&ran, KEEP, REDACT, accepts);
-            let client = setup.looped(&model, ToolLoop::new(tools.clone()));
-            // The answer and the first start are stored, and the outcome is not.
-            store.let_appends_through(2);
-            store.fail_next_append(disk_full());
-            let request = ask("go", streamed);
-            send(&client, request.clone()).await.unwrap_err();
-            assert_eq!(ran.names(), ["look {\"at\":1}"]);
-            send(&setup.elsewhere().stack(&model, tools), request).await.unwrap();
-            let redacted = "look {\"iban\":\"[redacted]\",\"amount\":0}";
-            let expected: &[&str] = match accepts {
-                true => &["look {\"at\":1}", redacted, redacted],
-                false => &["look {\"at\":1}"],
-            };
-            assert_eq!(ran.names(), expected);
-        }
+    for (streamed, accepts) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, ran) = (store(), Ran::default());
+        let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
+        let journal = JournalPolicy::default().unknown_calls(again);
+        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let batch = [("look", "c1", "{\"at\":1}"), ("look", "c2", "{\"at\":2}")];
+        let model = ScriptedModel::new([asking(batch), Step::text("done")]);
+        let tools = hooked(&ran, KEEP, REDACT, accepts);
+        let client = setup.looped(&model, ToolLoop::new(tools.clone()));
+        // The answer and the first start are stored, and the outcome is not.
+        store.let_appends_through(2);
+        store.fail_next_append(disk_full());
+        let request = ask("go", streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        assert_eq!(ran.names(), ["look {\"at\":1}"]);
+        send(&setup.elsewhere().stack(&model, tools), request).await.unwrap();
+        let redacted = "look {\"iban\":\"[redacted]\",\"amount\":0}";
+        let expected: &[&str] = match accepts {
+            true => &["look {\"at\":1}", redacted, redacted],
+            false => &["look {\"at\":1}"],
+        };
+        assert_eq!(ran.names(), expected);
     }
 }

@@ -8,7 +8,7 @@ use tower_chat::{
     tool::{Retention, StoredCall, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -116,124 +116,121 @@ fn asked_again(step: Step) -> Step {
 async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that_failed() {
     let hooks: [fn(&mut StoredCall<'_>) -> Hooked; 3] =
         [|_| Ok(Retention::Forget), |_| Err("no policy".into()), |_| panic!("no policy")];
-    for hook in hooks {
-        for (texts, streamed) in BESIDE.iter().zip([false, true, false]) {
-            for mode in [PerServiceCall, JOURNALED] {
-                let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-                gate.open();
-                let setup = Setup::new(&store).mode(mode);
-                let model = ScriptedModel::new([
-                    whispering(texts),
-                    Step::error("overloaded"),
-                    asked_again(Step::text("done")),
-                ]);
-                let client = setup.stack(&model, secretive(&ran, &gate, hook));
-                let request = ask("go", streamed);
-                send(&client, request.clone()).await.unwrap_err();
-                let answer = send(&client, request.clone()).await.unwrap();
-                let case_name = (mode, texts);
-                assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
-                assert_eq!(seen(&model, 2), ["user go"], "{case_name:?}");
-                let again = send(&client, request).await.unwrap();
-                assert_eq!(again.messages.last().unwrap().text(), "done", "{case_name:?}");
-                assert_eq!(model.requests().len(), 3, "the whole run is its answer: {case_name:?}");
-            }
-        }
+    for (hook, (texts, streamed), mode) in
+        cases!(hooks, BESIDE.iter().zip([false, true, false]), [PerServiceCall, JOURNALED])
+    {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        gate.open();
+        let setup = Setup::new(&store).mode(mode);
+        let model = ScriptedModel::new([
+            whispering(texts),
+            Step::error("overloaded"),
+            asked_again(Step::text("done")),
+        ]);
+        let client = setup.stack(&model, secretive(&ran, &gate, hook));
+        let request = ask("go", streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        let answer = send(&client, request.clone()).await.unwrap();
+        let case_name = (mode, texts);
+        assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
+        assert_eq!(seen(&model, 2), ["user go"], "{case_name:?}");
+        let again = send(&client, request).await.unwrap();
+        assert_eq!(again.messages.last().unwrap().text(), "done", "{case_name:?}");
+        assert_eq!(model.requests().len(), 3, "the whole run is its answer: {case_name:?}");
     }
 }
 
 #[tokio::test]
 async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
-    for mode in [PerServiceCall, JOURNALED] {
-        for texts in BESIDE {
-            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let setup = Setup::new(&store).mode(mode);
-            let model = ScriptedModel::new([
-                whispering(texts),
-                asked_again(calls([("whisper", "c2")])),
-                asked_again(Step::text("done")),
-            ]);
-            let tools = || secretive(&ran, &gate, |_| Ok(Retention::Forget));
-            let request = ask("go", false);
-            let client = setup.stack(&model, tools());
-            drop_when(&client, request.clone(), gate.reached(1)).await;
-            let client = setup.elsewhere().stack(&model, tools());
-            drop_when(&client, request.clone(), gate.reached(2)).await;
-            let client = setup.elsewhere().stack(&model, tools());
-            let answer = send(&client, request).await.unwrap();
-            let case_name = (mode, texts);
-            assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
-            assert_eq!(
-                (seen(&model, 1), seen(&model, 2)),
-                (vec!["user go".into()], vec!["user go".into()])
-            );
-            assert_eq!(model.requests().len(), 3, "{case_name:?}");
-        }
+    for (mode, texts) in cases!([PerServiceCall, JOURNALED], BESIDE) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).mode(mode);
+        let model = ScriptedModel::new([
+            whispering(texts),
+            asked_again(calls([("whisper", "c2")])),
+            asked_again(Step::text("done")),
+        ]);
+        let tools = || secretive(&ran, &gate, |_| Ok(Retention::Forget));
+        let request = ask("go", false);
+        let client = setup.stack(&model, tools());
+        drop_when(&client, request.clone(), gate.reached(1)).await;
+        let client = setup.elsewhere().stack(&model, tools());
+        drop_when(&client, request.clone(), gate.reached(2)).await;
+        let client = setup.elsewhere().stack(&model, tools());
+        let answer = send(&client, request).await.unwrap();
+        let case_name = (mode, texts);
+        assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
+        assert_eq!(
+            (seen(&model, 1), seen(&model, 2)),
+            (vec!["user go".into()], vec!["user go".into()])
+        );
+        assert_eq!(model.requests().len(), 3, "{case_name:?}");
     }
 }
 
 #[tokio::test]
 async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
     // Never started, or started and unknown: `wait` comes first, or is the call itself.
-    for is_started in [false, true] {
-        for unknown in [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)] {
-            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let journal = JournalPolicy::default().unknown_calls(unknown);
-            let setup = Setup::new(&store).policy(policy().journal(journal));
-            let tools = || {
+    for (is_started, unknown) in cases!(
+        [false, true],
+        [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)]
+    ) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let journal = JournalPolicy::default().unknown_calls(unknown);
+        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let tools = || {
+            let (ran, gate) = (ran.clone(), gate.clone());
+            let tool = move |name: &'static str, waits: bool| {
                 let (ran, gate) = (ran.clone(), gate.clone());
-                let tool = move |name: &'static str, waits: bool| {
+                let mut definition = definition(name);
+                definition.safe_to_retry = true;
+                tool_fn(definition, move |context| {
                     let (ran, gate) = (ran.clone(), gate.clone());
-                    let mut definition = definition(name);
-                    definition.safe_to_retry = true;
-                    tool_fn(definition, move |context| {
-                        let (ran, gate) = (ran.clone(), gate.clone());
-                        async move {
-                            ran.note(&format!("{name} {}", context.arguments()));
-                            if waits {
-                                gate.pass().await;
-                            }
-                            Ok::<_, BoxError>(ToolOutput::from("done"))
+                    async move {
+                        ran.note(&format!("{name} {}", context.arguments()));
+                        if waits {
+                            gate.pass().await;
                         }
-                    })
-                };
-                let pay = persist_with(tool("pay", is_started), |call| {
-                    call.redact_arguments(r#"{"card":"****"}"#);
-                    Ok(Retention::Keep)
-                });
-                let same = persist_with(tool("same", false), |call| {
-                    let arguments = call.call().arguments.clone();
-                    call.redact_arguments(arguments);
-                    Ok(Retention::Keep)
-                });
-                let whisper = persist_with(tool("whisper", false), |_| Ok(Retention::Forget));
-                Tools::new().with(tool("wait", !is_started)).with(pay).with(same).with(whisper)
+                        Ok::<_, BoxError>(ToolOutput::from("done"))
+                    }
+                })
             };
-            let call = |name: &str, id: &str| ToolCall::new(id, name, r#"{"card":"4111"}"#);
-            let asking = Message::tool_calls([
-                call("whisper", "c0"),
-                call("wait", "c1"),
-                call("pay", "c2"),
-                call("same", "c3"),
-            ]);
-            let model = ScriptedModel::new([Step::message(asking), Step::text("sorry")]);
-            let request = ask("go", false);
-            drop_when(&setup.stack(&model, tools()), request.clone(), gate.reached(1)).await;
-            gate.open();
-            let first = ran.names();
-            assert_eq!(first.iter().any(|ran| ran.starts_with("pay")), is_started);
-            send(&setup.elsewhere().stack(&model, tools()), request).await.unwrap();
-            let second = &ran.names()[first.len()..];
-            assert!(!second.iter().any(|ran| ran.contains("pay")), "{second:?}");
-            assert_eq!(second.last().unwrap(), r#"same {"card":"4111"}"#);
-            let results = seen(&model, 1)[2].clone();
-            let told = if is_started { "may or may not" } else { "its arguments were not kept" };
-            assert!(results.contains("c1=done c2!") && results.contains(told), "{results}");
-            assert!(results.ends_with("c3=done"), "{results}");
-            let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
-            assert_eq!(rows[1].1.status, ToolStatus::Interrupted);
-            assert_eq!(rows[1].1.arguments, r#"{"card":"****"}"#);
-        }
+            let pay = persist_with(tool("pay", is_started), |call| {
+                call.redact_arguments(r#"{"card":"****"}"#);
+                Ok(Retention::Keep)
+            });
+            let same = persist_with(tool("same", false), |call| {
+                let arguments = call.call().arguments.clone();
+                call.redact_arguments(arguments);
+                Ok(Retention::Keep)
+            });
+            let whisper = persist_with(tool("whisper", false), |_| Ok(Retention::Forget));
+            Tools::new().with(tool("wait", !is_started)).with(pay).with(same).with(whisper)
+        };
+        let call = |name: &str, id: &str| ToolCall::new(id, name, r#"{"card":"4111"}"#);
+        let asking = Message::tool_calls([
+            call("whisper", "c0"),
+            call("wait", "c1"),
+            call("pay", "c2"),
+            call("same", "c3"),
+        ]);
+        let model = ScriptedModel::new([Step::message(asking), Step::text("sorry")]);
+        let request = ask("go", false);
+        drop_when(&setup.stack(&model, tools()), request.clone(), gate.reached(1)).await;
+        gate.open();
+        let first = ran.names();
+        assert_eq!(first.iter().any(|ran| ran.starts_with("pay")), is_started);
+        send(&setup.elsewhere().stack(&model, tools()), request).await.unwrap();
+        let second = &ran.names()[first.len()..];
+        assert!(!second.iter().any(|ran| ran.contains("pay")), "{second:?}");
+        assert_eq!(second.last().unwrap(), r#"same {"card":"4111"}"#);
+        let results = seen(&model, 1)[2].clone();
+        let told = if is_started { "may or may not" } else { "its arguments were not kept" };
+        assert!(results.contains("c1=done c2!") && results.contains(told), "{results}");
+        assert!(results.ends_with("c3=done"), "{results}");
+        let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+        assert_eq!(rows[1].1.status, ToolStatus::Interrupted);
+        assert_eq!(rows[1].1.arguments, r#"{"card":"****"}"#);
     }
 }
 

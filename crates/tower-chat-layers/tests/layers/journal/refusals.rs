@@ -5,7 +5,7 @@ use tower_chat::{
     BoxError, Finish, Message, PersistencePolicy, Retryability, Usage,
     recovery::{JournalPolicy, OnRefusal, RecoveryPolicy, recover},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -60,16 +60,16 @@ async fn a_run_that_is_refused_before_any_answer_does_not_stay_open() {
 
 #[tokio::test]
 async fn a_run_whose_failure_may_pass_stays_open() {
-    for streamed in BOTH_WAYS {
-        for step in [status(429), status(503), Step::text("x").cut_off_after(1)] {
-            let store = store();
-            let model = booking_model_with(0, [step]);
-            let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
-            send(&client, ask("trip", streamed)).await.unwrap_err();
-            assert_eq!(staged(&store).await, ["user trip"]);
-            let answer = send(&client, ask("and then?", streamed)).await.unwrap();
-            assert_eq!(answer.finish.recovered.unwrap().answer.text(), "booked");
-        }
+    let steps: [fn() -> Step; 3] =
+        [|| status(429), || status(503), || Step::text("x").cut_off_after(1)];
+    for (streamed, step) in cases!(BOTH_WAYS, steps) {
+        let store = store();
+        let model = booking_model_with(0, [step()]);
+        let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
+        send(&client, ask("trip", streamed)).await.unwrap_err();
+        assert_eq!(staged(&store).await, ["user trip"]);
+        let answer = send(&client, ask("and then?", streamed)).await.unwrap();
+        assert_eq!(answer.finish.recovered.unwrap().answer.text(), "booked");
     }
 }
 
@@ -115,28 +115,26 @@ async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
 
 #[tokio::test]
 async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_attempt() {
-    for streamed in BOTH_WAYS {
-        for attempts in [1, 3] {
-            let store = store();
-            let journal = JournalPolicy::default().max_unclear_attempts(attempts);
-            let setup = Setup::new(&store).policy(policy().journal(journal));
-            let model = ScriptedModel::new((0..40).map(|_| {
-                Step::respond(|request| match seen_last(request).as_str() {
-                    "user odd" => Step::error("odd"),
-                    _ => Step::text("hello"),
-                })
-            }));
-            let client = setup.stack(&model, BookingTools::default().tools());
-            send(&client, ask("odd", streamed)).await.unwrap_err();
-            for attempt in 2..attempts {
-                assert_eq!(open(&store).await.unwrap().open.lease.attempt, attempt - 1);
-                send(&client, ask("fine", streamed)).await.unwrap_err();
-            }
-            let answer = send(&client, ask("fine", streamed)).await.unwrap();
-            assert_eq!(answer.text(), "hello");
-            assert_eq!(model.requests().len(), attempts as usize + 1);
-            assert_eq!(stored(&store).await, ["user fine", "assistant hello"]);
+    for (streamed, attempts) in cases!(BOTH_WAYS, [1, 3]) {
+        let store = store();
+        let journal = JournalPolicy::default().max_unclear_attempts(attempts);
+        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let model = ScriptedModel::new((0..40).map(|_| {
+            Step::respond(|request| match seen_last(request).as_str() {
+                "user odd" => Step::error("odd"),
+                _ => Step::text("hello"),
+            })
+        }));
+        let client = setup.stack(&model, BookingTools::default().tools());
+        send(&client, ask("odd", streamed)).await.unwrap_err();
+        for attempt in 2..attempts {
+            assert_eq!(open(&store).await.unwrap().open.lease.attempt, attempt - 1);
+            send(&client, ask("fine", streamed)).await.unwrap_err();
         }
+        let answer = send(&client, ask("fine", streamed)).await.unwrap();
+        assert_eq!(answer.text(), "hello");
+        assert_eq!(model.requests().len(), attempts as usize + 1);
+        assert_eq!(stored(&store).await, ["user fine", "assistant hello"]);
     }
 }
 

@@ -12,7 +12,7 @@ use tower_chat::{
     },
     tool::ToolOutput,
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -139,109 +139,98 @@ async fn committed_first(
 
 #[tokio::test]
 async fn after_a_service_call_that_failed() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            for failing in 0..SERVICE_CALLS {
-                let cut = || Step::respond(|request| Step::message(reply(request)));
-                let steps: [fn(Step) -> Step; 3] = [
-                    |_| Step::error("overloaded"),
-                    |answer| answer.cut_off_after(1),
-                    |answer| answer.fails_after(1, "reset"),
-                ];
-                for (kind, step) in steps.iter().enumerate() {
-                    for way in ALL_WAYS {
-                        let (store, booking_tools) = (store(), BookingTools::default());
-                        let setup = Setup::new(&store).concurrent(concurrent);
-                        let model = booking_model_with(failing, [step(cut())]);
-                        let request = ask("trip", streamed);
-                        let client = setup.stack(&model, booking_tools.tools());
-                        send(&client, request.clone()).await.unwrap_err();
-                        let held = open(&store).await.unwrap().open.lease.until;
-                        assert_eq!(held, None, "a run that failed is nobody's");
-                        assert_eq!(
-                            staged(&store).await,
-                            WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]
-                        );
-                        let case_name =
-                            format!("call {failing}, kind {kind}, concurrent {concurrent}");
-                        take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
-                    }
-                }
-            }
+    for (streamed, concurrent, failing) in cases!(BOTH_WAYS, [false, true], 0..SERVICE_CALLS) {
+        let cut = || Step::respond(|request| Step::message(reply(request)));
+        let steps: [fn(Step) -> Step; 3] = [
+            |_| Step::error("overloaded"),
+            |answer| answer.cut_off_after(1),
+            |answer| answer.fails_after(1, "reset"),
+        ];
+        for ((kind, step), way) in cases!(steps.iter().enumerate(), ALL_WAYS) {
+            let (store, booking_tools) = (store(), BookingTools::default());
+            let setup = Setup::new(&store).concurrent(concurrent);
+            let model = booking_model_with(failing, [step(cut())]);
+            let request = ask("trip", streamed);
+            let client = setup.stack(&model, booking_tools.tools());
+            send(&client, request.clone()).await.unwrap_err();
+            let held = open(&store).await.unwrap().open.lease.until;
+            assert_eq!(held, None, "a run that failed is nobody's");
+            assert_eq!(
+                staged(&store).await,
+                WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]
+            );
+            let case_name = format!("call {failing}, kind {kind}, concurrent {concurrent}");
+            take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
-    for streamed in BOTH_WAYS {
-        for hanging in 0..SERVICE_CALLS {
-            for cause in ["dropped", "aborted", "timeout"] {
-                if cause == "timeout" && streamed && hanging > 0 {
-                    // tower's timeout ends with the head.
-                    continue;
+    for (streamed, hanging, cause) in
+        cases!(BOTH_WAYS, 0..SERVICE_CALLS, ["dropped", "aborted", "timeout"])
+    {
+        if cause == "timeout" && streamed && hanging > 0 {
+            // tower's timeout ends with the head.
+            continue;
+        }
+        for way in ALL_WAYS {
+            let (store, booking_tools) = (store(), BookingTools::default());
+            let setup = Setup::new(&store);
+            let model = booking_model_with(hanging, [Step::hang()]);
+            let client = setup.stack(&model, booking_tools.tools());
+            let request = ask("trip", streamed);
+            match cause {
+                "dropped" => {
+                    drop_when(&client, request.clone(), model.called(hanging + 1)).await;
                 }
-                for way in ALL_WAYS {
-                    let (store, booking_tools) = (store(), BookingTools::default());
-                    let setup = Setup::new(&store);
-                    let model = booking_model_with(hanging, [Step::hang()]);
-                    let client = setup.stack(&model, booking_tools.tools());
-                    let request = ask("trip", streamed);
-                    match cause {
-                        "dropped" => {
-                            drop_when(&client, request.clone(), model.called(hanging + 1)).await;
-                        }
-                        "aborted" => {
-                            let request = request.clone();
-                            let run = tokio::spawn(async move { send(&client, request).await });
-                            model.called(hanging + 1).await;
-                            run.abort();
-                            assert!(run.await.unwrap_err().is_cancelled());
-                        }
-                        _ => {
-                            let layer = TimeoutLayer::new(Duration::from_secs(5));
-                            let client = boxed(layer.layer(client));
-                            send(&client, request.clone()).await.unwrap_err();
-                        }
-                    }
-                    let case_name = format!("call {hanging} {cause}");
-                    assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{case_name}");
-                    take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
+                "aborted" => {
+                    let request = request.clone();
+                    let run = tokio::spawn(async move { send(&client, request).await });
+                    model.called(hanging + 1).await;
+                    run.abort();
+                    assert!(run.await.unwrap_err().is_cancelled());
+                }
+                _ => {
+                    let layer = TimeoutLayer::new(Duration::from_secs(5));
+                    let client = boxed(layer.layer(client));
+                    send(&client, request.clone()).await.unwrap_err();
                 }
             }
+            let case_name = format!("call {hanging} {cause}");
+            assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{case_name}");
+            take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
         }
     }
 }
 
 #[tokio::test]
 async fn after_a_stream_that_was_dropped_at_any_update() {
-    for concurrent in [false, true] {
-        for way in ALL_WAYS {
-            for taken in 0.. {
-                let (store, booking_tools) = (store(), BookingTools::default());
-                let setup = Setup::new(&store).concurrent(concurrent);
-                let model = booking_model();
-                let client = setup.stack(&model, booking_tools.tools());
-                let request = ask("trip", true);
-                let mut response = head(&client, request.clone()).await.unwrap();
-                let mut is_whole = false;
-                for _ in 0..taken {
-                    let Some(update) = response.next().await else {
-                        is_whole = true;
-                        break;
-                    };
-                    update.unwrap();
-                }
-                drop(response);
-                let case_name = format!("{taken} updates, concurrent {concurrent}");
-                take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
-                for call in ["c1", "c2", "c3"] {
-                    let is_over = way == NewMessage || booking_tools.times(call) == 1;
-                    assert!(is_over && booking_tools.times(call) < 2, "{case_name} {call}");
-                }
-                if is_whole {
+    for (concurrent, way) in cases!([false, true], ALL_WAYS) {
+        for taken in 0.. {
+            let (store, booking_tools) = (store(), BookingTools::default());
+            let setup = Setup::new(&store).concurrent(concurrent);
+            let model = booking_model();
+            let client = setup.stack(&model, booking_tools.tools());
+            let request = ask("trip", true);
+            let mut response = head(&client, request.clone()).await.unwrap();
+            let mut is_whole = false;
+            for _ in 0..taken {
+                let Some(update) = response.next().await else {
+                    is_whole = true;
                     break;
-                }
+                };
+                update.unwrap();
+            }
+            drop(response);
+            let case_name = format!("{taken} updates, concurrent {concurrent}");
+            take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
+            for call in ["c1", "c2", "c3"] {
+                let is_over = way == NewMessage || booking_tools.times(call) == 1;
+                assert!(is_over && booking_tools.times(call) < 2, "{case_name} {call}");
+            }
+            if is_whole {
+                break;
             }
         }
     }
@@ -249,36 +238,30 @@ async fn after_a_stream_that_was_dropped_at_any_update() {
 
 #[tokio::test]
 async fn after_a_write_that_failed_before_or_after_its_effect() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            for way in ALL_WAYS {
-                for failing in 0..1 + SERVICE_CALLS + TOOL_CALLS {
-                    for after_storing in [false, true] {
-                        let (store, booking_tools) = (store(), BookingTools::safe());
-                        let clock = TestClock::default();
-                        let setup = Setup::new(&store).concurrent(concurrent).clock(&clock);
-                        let model = booking_model();
-                        let client = setup.stack(&model, booking_tools.tools());
-                        let request = ask("trip", streamed);
-                        store.let_appends_through(failing);
-                        match after_storing {
-                            true => store.fail_next_append_after_storing(disk_full()),
-                            false => store.fail_next_append(disk_full()),
-                        }
-                        let error = send(&client, request.clone()).await.unwrap_err();
-                        let case_name = format!(
-                            "write {failing}, after its effect: {after_storing}, \
-                             concurrent {concurrent}"
-                        );
-                        let error = error.downcast::<tower_chat::PersistenceError>();
-                        assert!(error.is_ok(), "{case_name}: {error:?}");
-                        // Who cannot write cannot give the lease back either.
-                        clock.advance(16);
-                        take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
-                    }
-                }
-            }
+    for (streamed, concurrent, way, failing, after_storing) in
+        cases!(BOTH_WAYS, [false, true], ALL_WAYS, 0..1 + SERVICE_CALLS + TOOL_CALLS, [false, true])
+    {
+        let (store, booking_tools) = (store(), BookingTools::safe());
+        let clock = TestClock::default();
+        let setup = Setup::new(&store).concurrent(concurrent).clock(&clock);
+        let model = booking_model();
+        let client = setup.stack(&model, booking_tools.tools());
+        let request = ask("trip", streamed);
+        store.let_appends_through(failing);
+        match after_storing {
+            true => store.fail_next_append_after_storing(disk_full()),
+            false => store.fail_next_append(disk_full()),
         }
+        let error = send(&client, request.clone()).await.unwrap_err();
+        let case_name = format!(
+            "write {failing}, after its effect: {after_storing}, \
+                             concurrent {concurrent}"
+        );
+        let error = error.downcast::<tower_chat::PersistenceError>();
+        assert!(error.is_ok(), "{case_name}: {error:?}");
+        // Who cannot write cannot give the lease back either.
+        clock.advance(16);
+        take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
     }
 }
 
@@ -326,43 +309,35 @@ async fn interrupted_at_c2(
 
 #[tokio::test]
 async fn a_tool_that_is_safe_to_retry_runs_again() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            for way in [SameRequest, Report, Elsewhere] {
-                let (store, booking_tools) = (store(), BookingTools::safe());
-                let setup = Setup::new(&store).concurrent(concurrent);
-                let model = booking_model();
-                let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
-                take_up(way, &setup, &model, &booking_tools, &request, "c2 unknown").await;
-                assert_eq!(
-                    (
-                        booking_tools.times("c1"),
-                        booking_tools.times("c2"),
-                        booking_tools.times("c3")
-                    ),
-                    (1, 2, 1)
-                );
-            }
-        }
+    for (streamed, concurrent, way) in
+        cases!(BOTH_WAYS, [false, true], [SameRequest, Report, Elsewhere])
+    {
+        let (store, booking_tools) = (store(), BookingTools::safe());
+        let setup = Setup::new(&store).concurrent(concurrent);
+        let model = booking_model();
+        let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+        take_up(way, &setup, &model, &booking_tools, &request, "c2 unknown").await;
+        assert_eq!(
+            (booking_tools.times("c1"), booking_tools.times("c2"), booking_tools.times("c3")),
+            (1, 2, 1)
+        );
     }
 }
 
 #[tokio::test]
 async fn an_unknown_call_is_answered_as_such_by_default() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            let (store, booking_tools) = (store(), BookingTools::default());
-            let setup = Setup::new(&store).concurrent(concurrent);
-            let model = booking_model();
-            let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
-            let client = setup.stack(&model, booking_tools.reopened().tools());
-            send(&client, request).await.unwrap();
-            let history = stored(&store).await;
-            assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
-            assert!(history[2].contains("may or may not"), "{history:?}");
-            assert_eq!(history[3..], WHOLE_RUN[3..]);
-            assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
-        }
+    for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, booking_tools) = (store(), BookingTools::default());
+        let setup = Setup::new(&store).concurrent(concurrent);
+        let model = booking_model();
+        let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+        let client = setup.stack(&model, booking_tools.reopened().tools());
+        send(&client, request).await.unwrap();
+        let history = stored(&store).await;
+        assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
+        assert!(history[2].contains("may or may not"), "{history:?}");
+        assert_eq!(history[3..], WHOLE_RUN[3..]);
+        assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
     }
 }
 
@@ -541,19 +516,17 @@ async fn an_input_that_ends_with_an_answer_is_no_answer() {
 
 #[tokio::test]
 async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
-    for mode in ALL_MODES {
-        for streamed in BOTH_WAYS {
-            let (store, booking_tools) = (store(), BookingTools::default());
-            let setup = Setup::new(&store);
-            let model = booking_model_with(1, [Step::error("overloaded")]);
-            let request = ask("trip", streamed);
-            send(&setup.stack(&model, booking_tools.tools()), request).await.unwrap_err();
-            let client = setup.mode(mode).stack(&model, booking_tools.tools());
-            send(&client, ask("hi", streamed)).await.unwrap();
-            let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
-            assert_eq!(stored(&store).await, all, "{mode:?}");
-            assert_eq!(seen(&model, model.requests().len() - 1), all[..7]);
-        }
+    for (mode, streamed) in cases!(ALL_MODES, BOTH_WAYS) {
+        let (store, booking_tools) = (store(), BookingTools::default());
+        let setup = Setup::new(&store);
+        let model = booking_model_with(1, [Step::error("overloaded")]);
+        let request = ask("trip", streamed);
+        send(&setup.stack(&model, booking_tools.tools()), request).await.unwrap_err();
+        let client = setup.mode(mode).stack(&model, booking_tools.tools());
+        send(&client, ask("hi", streamed)).await.unwrap();
+        let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&model, model.requests().len() - 1), all[..7]);
     }
 }
 

@@ -7,7 +7,7 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery},
     tool::{Retention, SharedTools, persist_with, tool_fn},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use super::{booking_tools::*, call_identity::*};
 use crate::common::*;
@@ -91,30 +91,26 @@ async fn an_approved_call_of_no_tool_stays_unknown_when_its_run_is_recovered() {
 
 #[tokio::test]
 async fn a_call_of_no_tool_is_not_run_by_the_attempt_that_goes_on() {
-    for (streamed, mode) in both_ways_in(STORED_BIT_BY_BIT) {
-        for needs_approval in [false, true] {
-            let case = format!("{mode:?} {streamed} {needs_approval}");
-            let (store, executed) = (store(), Executed::default());
-            let setup = Setup::new(&store).mode(mode);
-            let model = ScriptedModel::new([
-                asking("late", Some("c"), 1),
-                overloaded(),
-                Step::text("done"),
-            ]);
-            let request = ask("one", streamed).with_extension(run_of_test());
-            let client = setup.stack(&model, executed.tools());
-            send(&client, request.clone()).await.unwrap_err();
-            let mut late = definition("late");
-            late.needs_approval = needs_approval;
-            let late = tool_fn(late, |_| async { Ok("it ran") });
-            let client = setup.stack(&model, executed.tools().with(late));
-            let answer = send(&client, request).await.unwrap();
-            assert_eq!(answer_text(&answer), "done", "{case}");
-            let text = "There is no tool named \"late\".";
-            assert_eq!(shown(&model, 2), [pair(1, text)], "{case}");
-            let expected = [row(1, text, ToolStatus::UnknownTool)];
-            assert_eq!(recorded(&store).await, expected, "{case}");
-        }
+    for ((streamed, mode), needs_approval) in cases!(both_ways_in(STORED_BIT_BY_BIT), [false, true])
+    {
+        let case = format!("{mode:?} {streamed} {needs_approval}");
+        let (store, executed) = (store(), Executed::default());
+        let setup = Setup::new(&store).mode(mode);
+        let model =
+            ScriptedModel::new([asking("late", Some("c"), 1), overloaded(), Step::text("done")]);
+        let request = ask("one", streamed).with_extension(run_of_test());
+        let client = setup.stack(&model, executed.tools());
+        send(&client, request.clone()).await.unwrap_err();
+        let mut late = definition("late");
+        late.needs_approval = needs_approval;
+        let late = tool_fn(late, |_| async { Ok("it ran") });
+        let client = setup.stack(&model, executed.tools().with(late));
+        let answer = send(&client, request).await.unwrap();
+        assert_eq!(answer_text(&answer), "done", "{case}");
+        let text = "There is no tool named \"late\".";
+        assert_eq!(shown(&model, 2), [pair(1, text)], "{case}");
+        let expected = [row(1, text, ToolStatus::UnknownTool)];
+        assert_eq!(recorded(&store).await, expected, "{case}");
     }
 }
 
@@ -124,28 +120,26 @@ fn run_of_test() -> tower_chat::Conversation {
 
 #[tokio::test]
 async fn rounds_of_an_earlier_attempt_count_in_every_mode() {
-    for (streamed, mode) in both_ways_in(STORED_BIT_BY_BIT) {
-        for second in ALL_MODES {
-            let case = format!("{mode:?} then {second:?} {streamed}");
-            let (store, executed) = (store(), Executed::default());
-            let model = ScriptedModel::new([
-                asking("look", Some("c1"), 1),
-                overloaded(),
-                asking("look", Some("c2"), 2),
-                Step::text("too much"),
-            ]);
-            let request = ask("one", streamed).with_extension(run_of_test());
-            let stack = |mode| {
-                let tool_loop = ToolLoop::new(executed.tools()).max_rounds(1).unwrap();
-                Setup::new(&store).mode(mode).looped(&model, tool_loop)
-            };
-            send(&stack(mode), request.clone()).await.unwrap_err();
-            let answer = send(&stack(second), request).await.unwrap();
-            assert_eq!(executed.take(), ["1"], "{case}");
-            let last = answer.messages.last().unwrap().calls().next().unwrap();
-            assert_eq!(last.arguments, "2", "{case}");
-            assert_eq!(model.requests().len(), 3, "{case}");
-        }
+    for ((streamed, mode), second) in cases!(both_ways_in(STORED_BIT_BY_BIT), ALL_MODES) {
+        let case = format!("{mode:?} then {second:?} {streamed}");
+        let (store, executed) = (store(), Executed::default());
+        let model = ScriptedModel::new([
+            asking("look", Some("c1"), 1),
+            overloaded(),
+            asking("look", Some("c2"), 2),
+            Step::text("too much"),
+        ]);
+        let request = ask("one", streamed).with_extension(run_of_test());
+        let stack = |mode| {
+            let tool_loop = ToolLoop::new(executed.tools()).max_rounds(1).unwrap();
+            Setup::new(&store).mode(mode).looped(&model, tool_loop)
+        };
+        send(&stack(mode), request.clone()).await.unwrap_err();
+        let answer = send(&stack(second), request).await.unwrap();
+        assert_eq!(executed.take(), ["1"], "{case}");
+        let last = answer.messages.last().unwrap().calls().next().unwrap();
+        assert_eq!(last.arguments, "2", "{case}");
+        assert_eq!(model.requests().len(), 3, "{case}");
     }
 }
 
@@ -178,31 +172,28 @@ async fn a_payment_of_a_dropped_run_is_told_when_the_run_is_committed_as_it_is()
 
 #[tokio::test]
 async fn results_given_from_the_record_keep_its_times_and_the_end_of_their_run() {
-    for (streamed, first) in both_ways_in(ALL_MODES) {
-        for second in ALL_MODES {
-            let case = format!("{first:?} then {second:?} {streamed}");
-            let store = store();
-            let calls = [call("stop", None, 1), call("look", None, 2)];
-            let model = ScriptedModel::new([
-                Step::message(Message::tool_calls(calls)),
-                Step::text("something else"),
-                Step::text("thanks"),
-                Step::text("bye"),
-            ]);
-            let stack =
-                |mode| Setup::new(&store).mode(mode).stack(&model, Executed::default().tools());
-            send(&stack(first), ask("one", streamed)).await.unwrap();
-            send(&stack(first), ask("two", streamed)).await.unwrap();
-            store.inner().flush().await.unwrap();
-            let found = pending_results(store.inner(), &key()).await.unwrap().unwrap();
-            send(&stack(second), ask_with([found], streamed)).await.unwrap();
-            send(&stack(first), ask("three", streamed)).await.unwrap();
-            assert_eq!(shown(&model, 3), [pair(1, "stop 1")], "{case}");
-            let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
-            let (_, stop) = &rows.found[0];
-            assert!(stop.started_at.is_some() && stop.finished_at.is_some(), "{case}: {stop:?}");
-            assert_eq!(stop.status, ToolStatus::Ok, "{case}");
-        }
+    for ((streamed, first), second) in cases!(both_ways_in(ALL_MODES), ALL_MODES) {
+        let case = format!("{first:?} then {second:?} {streamed}");
+        let store = store();
+        let calls = [call("stop", None, 1), call("look", None, 2)];
+        let model = ScriptedModel::new([
+            Step::message(Message::tool_calls(calls)),
+            Step::text("something else"),
+            Step::text("thanks"),
+            Step::text("bye"),
+        ]);
+        let stack = |mode| Setup::new(&store).mode(mode).stack(&model, Executed::default().tools());
+        send(&stack(first), ask("one", streamed)).await.unwrap();
+        send(&stack(first), ask("two", streamed)).await.unwrap();
+        store.inner().flush().await.unwrap();
+        let found = pending_results(store.inner(), &key()).await.unwrap().unwrap();
+        send(&stack(second), ask_with([found], streamed)).await.unwrap();
+        send(&stack(first), ask("three", streamed)).await.unwrap();
+        assert_eq!(shown(&model, 3), [pair(1, "stop 1")], "{case}");
+        let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
+        let (_, stop) = &rows.found[0];
+        assert!(stop.started_at.is_some() && stop.finished_at.is_some(), "{case}: {stop:?}");
+        assert_eq!(stop.status, ToolStatus::Ok, "{case}");
     }
 }
 

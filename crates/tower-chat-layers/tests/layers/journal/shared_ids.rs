@@ -13,7 +13,7 @@ use crate::common::*;
 /// The id that all calls of an answer have.
 const SHARED: [Option<&str>; 3] = [Some("c"), Some(""), None];
 
-fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool, Option<&'static str>)> {
+fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool, Option<&'static str>)> + Clone {
     let modes = BOTH_WAYS.into_iter().flat_map(|streamed| ALL_MODES.map(|mode| (mode, streamed)));
     modes.flat_map(|(mode, streamed)| SHARED.map(|id| (mode, streamed, id)))
 }

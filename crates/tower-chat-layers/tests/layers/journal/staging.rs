@@ -5,7 +5,7 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery, StoreError, author::Close},
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -148,24 +148,21 @@ async fn a_failed_tool_is_known_to_have_failed() {
 /// Nothing else would tell a later attempt that the run was at its end.
 #[tokio::test]
 async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            let store = store();
-            let model =
-                ScriptedModel::new([calls([("look", "c1"), ("none", "c2"), ("stop", "c3")])]);
-            let setup = Setup::new(&store).concurrent(concurrent);
-            let client = setup.stack(&model, tools(&Ran::default()));
-            send(&client, ask("stop", streamed)).await.unwrap();
-            let writes = store.writes();
-            let outcomes = writes.iter().position(|write| write.close() == Some(Close::Commit));
-            assert_eq!(outcomes, Some(3), "input, answer, first outcome, then the end");
-            assert_eq!(writes.len(), 4);
-            assert_eq!(stored(&store).await.len(), 2, "its results are in the record alone");
-            let record = store.invocations(&InvocationQuery::of(&key())).await.unwrap().found;
-            let statuses: Vec<_> = record.iter().map(|(_, call)| call.status).collect();
-            let expected = [ToolStatus::Ok, ToolStatus::UnknownTool, ToolStatus::Ok];
-            assert_eq!(statuses, expected);
-        }
+    for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
+        let store = store();
+        let model = ScriptedModel::new([calls([("look", "c1"), ("none", "c2"), ("stop", "c3")])]);
+        let setup = Setup::new(&store).concurrent(concurrent);
+        let client = setup.stack(&model, tools(&Ran::default()));
+        send(&client, ask("stop", streamed)).await.unwrap();
+        let writes = store.writes();
+        let outcomes = writes.iter().position(|write| write.close() == Some(Close::Commit));
+        assert_eq!(outcomes, Some(3), "input, answer, first outcome, then the end");
+        assert_eq!(writes.len(), 4);
+        assert_eq!(stored(&store).await.len(), 2, "its results are in the record alone");
+        let record = store.invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+        let statuses: Vec<_> = record.iter().map(|(_, call)| call.status).collect();
+        let expected = [ToolStatus::Ok, ToolStatus::UnknownTool, ToolStatus::Ok];
+        assert_eq!(statuses, expected);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Readers see nothing of a journaled run before its commit, and all of it afterwards.
 
 use tower_chat::store::{HistoryStore, InvocationQuery};
-use tower_chat_testkit::Gate;
+use tower_chat_testkit::{Gate, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -18,23 +18,20 @@ async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
 
 #[tokio::test]
 async fn a_run_is_invisible_until_it_is_whole() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            let (store, model, gate) = (store(), booking_model(), Gate::closed());
-            let booking_tools = BookingTools::default().with_gate_before("c3", &gate);
-            let client =
-                Setup::new(&store).concurrent(concurrent).stack(&model, booking_tools.tools());
-            let looking = async {
-                gate.reached(1).await;
-                assert_eq!(staged(&store).await.len(), 4);
-                assert_eq!(seen_by_readers(&store).await, (vec![], 0, 0, 0));
-                gate.open();
-            };
-            let (answer, ()) = tokio::join!(send(&client, ask("trip", streamed)), looking);
-            answer.unwrap();
-            let whole: Vec<_> = WHOLE_RUN.map(str::to_owned).into();
-            assert_eq!(seen_by_readers(&store).await, (whole, 1, 3, 2));
-        }
+    for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, model, gate) = (store(), booking_model(), Gate::closed());
+        let booking_tools = BookingTools::default().with_gate_before("c3", &gate);
+        let client = Setup::new(&store).concurrent(concurrent).stack(&model, booking_tools.tools());
+        let looking = async {
+            gate.reached(1).await;
+            assert_eq!(staged(&store).await.len(), 4);
+            assert_eq!(seen_by_readers(&store).await, (vec![], 0, 0, 0));
+            gate.open();
+        };
+        let (answer, ()) = tokio::join!(send(&client, ask("trip", streamed)), looking);
+        answer.unwrap();
+        let whole: Vec<_> = WHOLE_RUN.map(str::to_owned).into();
+        assert_eq!(seen_by_readers(&store).await, (whole, 1, 3, 2));
     }
 }
 
@@ -56,34 +53,26 @@ async fn nothing_of_a_run_that_failed_is_seen() {
 
 #[tokio::test]
 async fn all_modes_store_the_same_messages_and_the_same_record() {
-    for streamed in BOTH_WAYS {
-        for concurrent in [false, true] {
-            let mut all = Vec::new();
-            for mode in ALL_MODES {
-                let store = store();
-                let setup = Setup::new(&store).mode(mode).concurrent(concurrent);
-                let client = setup.stack(&booking_model(), BookingTools::default().tools());
-                let answer = send(&client, ask("trip", streamed)).await.unwrap();
-                let query = InvocationQuery::of(&key());
-                let calls = store.inner().invocations(&query).await.unwrap().found;
-                let calls: Vec<_> = calls
-                    .into_iter()
-                    .map(|(_, call)| {
-                        assert!(call.started_at.is_some() && call.finished_at.is_some());
-                        (
-                            call.sequence,
-                            call.round_index,
-                            call.sequence_index,
-                            call.status,
-                            call.result,
-                        )
-                    })
-                    .collect();
-                let saved = answer.finish.saved;
-                all.push((stored(&store).await, calls, shorts(&answer.messages), saved));
-            }
-            assert_eq!(all[0], all[1]);
-            assert_eq!(all[0], all[2]);
+    for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
+        let mut all = Vec::new();
+        for mode in ALL_MODES {
+            let store = store();
+            let setup = Setup::new(&store).mode(mode).concurrent(concurrent);
+            let client = setup.stack(&booking_model(), BookingTools::default().tools());
+            let answer = send(&client, ask("trip", streamed)).await.unwrap();
+            let query = InvocationQuery::of(&key());
+            let calls = store.inner().invocations(&query).await.unwrap().found;
+            let calls: Vec<_> = calls
+                .into_iter()
+                .map(|(_, call)| {
+                    assert!(call.started_at.is_some() && call.finished_at.is_some());
+                    (call.sequence, call.round_index, call.sequence_index, call.status, call.result)
+                })
+                .collect();
+            let saved = answer.finish.saved;
+            all.push((stored(&store).await, calls, shorts(&answer.messages), saved));
         }
+        assert_eq!(all[0], all[1]);
+        assert_eq!(all[0], all[2]);
     }
 }

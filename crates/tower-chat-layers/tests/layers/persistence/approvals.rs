@@ -23,236 +23,209 @@ fn agent_with(model: &ScriptedModel, store: &Store, mode: PersistenceMode, ran: 
 
 #[tokio::test]
 async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([case.calls([("pay", "c1"), ("look", "c2")])]);
-            let client = agent_with(&model, &store, case.mode, &ran);
-            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
-            assert_eq!(asked.iter().map(|r| r.required).collect::<Vec<_>>(), [true, false]);
-            assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? look#c2?"]);
-            drop(client);
+    every_id(async |case| {
+        let (store, ran, _, client) =
+            case.begin_with_log([case.calls([("pay", "c1"), ("look", "c2")])]).await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        assert_eq!(asked.iter().map(|r| r.required).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? look#c2?"]);
+        drop(client);
 
-            let after = store.in_another_process();
-            let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
-            let client = agent_with(&model, &after, case.mode, &ran);
-            let yes = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
-            let answer = send(&client, yes).await.unwrap();
-            assert_eq!(ran.names(), ["pay", "look"]);
-            let shown = ["user buy", "assistant pay#c1 look#c2", "tool c1=payed c1 c2=looked c2"];
-            assert_eq!(seen(&model, 0), shown);
-            let all = [
-                "user buy",
-                "assistant pay#c1? look#c2?",
-                "user yes yes",
-                "tool c1=payed c1 c2=looked c2",
-                "assistant done",
-            ];
-            assert_eq!(stored(&after).await, all);
-            let history = after.inner().load(&key()).await.unwrap().messages;
-            assert_eq!(shorts_after(history.iter().take(3), &answer.messages), all[3..]);
-            send(&client, case.ask("ok")).await.unwrap();
-            assert_eq!(seen(&model, 1)[..3], shown);
-            assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"]);
-        })
-        .await;
+        let after = store.in_another_process();
+        let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
+        let client = agent_with(&model, &after, case.mode, &ran);
+        let yes = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
+        let answer = send(&client, yes).await.unwrap();
+        assert_eq!(ran.names(), ["pay", "look"]);
+        let shown = ["user buy", "assistant pay#c1 look#c2", "tool c1=payed c1 c2=looked c2"];
+        assert_eq!(seen(&model, 0), shown);
+        let all = [
+            "user buy",
+            "assistant pay#c1? look#c2?",
+            "user yes yes",
+            "tool c1=payed c1 c2=looked c2",
+            "assistant done",
+        ];
+        assert_eq!(stored(&after).await, all);
+        let history = after.inner().load(&key()).await.unwrap().messages;
+        assert_eq!(shorts_after(history.iter().take(3), &answer.messages), all[3..]);
+        send(&client, case.ask("ok")).await.unwrap();
+        assert_eq!(seen(&model, 1)[..3], shown);
+        assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_rejected_call_is_not_run_and_the_model_and_the_store_hear_why() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("fine")]);
-            let client = agent_with(&model, &store, case.mode, &ran);
-            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
-            send(&client, replying([asked[0].reject("too dear")], case.streamed)).await.unwrap();
-            assert_eq!(ran.names(), [""; 0]);
-            let messages = stored(&store).await;
-            assert_eq!(messages[..3], ["user buy", "assistant pay#c1?", "user no"]);
-            assert!(messages[3].starts_with("tool c1") && messages[3].contains("too dear"));
-            assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", messages[3].as_str()]);
-        })
-        .await;
+    every_id(async |case| {
+        let (store, ran, model, client) =
+            case.begin_with_log([case.calls([("pay", "c1")]), Step::text("fine")]).await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        send(&client, replying([asked[0].reject("too dear")], case.streamed)).await.unwrap();
+        assert_eq!(ran.names(), [""; 0]);
+        let messages = stored(&store).await;
+        assert_eq!(messages[..3], ["user buy", "assistant pay#c1?", "user no"]);
+        assert!(messages[3].starts_with("tool c1") && messages[3].contains("too dear"));
+        assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", messages[3].as_str()]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([
+    every_id(async |case| {
+        let (_, ran, model, client) = case
+            .begin_with_log([
                 case.calls([("pay", "c1")]),
                 Step::text("as you like"),
                 Step::text("done"),
-            ]);
-            let client = agent_with(&model, &store, case.mode, &ran);
-            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
-            send(&client, case.ask("wait")).await.unwrap();
-            assert_eq!(seen(&model, 1), ["user buy", "user wait"]);
-            send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["pay"]);
-            let shown = [
-                "user buy",
-                "user wait",
-                "assistant as you like",
-                "assistant pay#c1",
-                "tool c1=payed c1",
-            ];
-            assert_eq!(seen(&model, 2), shown);
-        })
-        .await;
+            ])
+            .await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        send(&client, case.ask("wait")).await.unwrap();
+        assert_eq!(seen(&model, 1), ["user buy", "user wait"]);
+        send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        let shown = [
+            "user buy",
+            "user wait",
+            "assistant as you like",
+            "assistant pay#c1",
+            "tool c1=payed c1",
+        ];
+        assert_eq!(seen(&model, 2), shown);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn forged_and_repeated_answers_are_refused() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("done")]);
-            let client = agent_with(&model, &store, case.mode, &ran);
-            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
-            let mut forged = asked[0].approve();
-            forged.request_id = "approval_0_0_0".into();
-            let error = send(&client, replying([forged], case.streamed)).await.unwrap_err();
-            let error = error.downcast_ref::<ToolLoopError>();
-            assert!(matches!(error, Some(ToolLoopError::ApprovalUnknown { .. })), "{error:?}");
-            assert_eq!(ran.names(), [""; 0]);
-            let twice = [asked[0].approve(), asked[0].approve()];
-            send(&client, replying(twice, case.streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["pay"], "one answer counts");
-            let error =
-                send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap_err();
-            let error = error.downcast_ref::<ToolLoopError>();
-            assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
-            assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
-            let results = stored(&store).await;
-            assert_eq!(results.iter().filter(|m| m.starts_with("tool")).count(), 1);
-        })
-        .await;
+    every_id(async |case| {
+        let (store, ran, model, client) =
+            case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        let mut forged = asked[0].approve();
+        forged.request_id = "approval_0_0_0".into();
+        let error = send(&client, replying([forged], case.streamed)).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(error, Some(ToolLoopError::ApprovalUnknown { .. })), "{error:?}");
+        assert_eq!(ran.names(), [""; 0]);
+        let twice = [asked[0].approve(), asked[0].approve()];
+        send(&client, replying(twice, case.streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["pay"], "one answer counts");
+        let error = send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
+        assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
+        let results = stored(&store).await;
+        assert_eq!(results.iter().filter(|m| m.starts_with("tool")).count(), 1);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_batch_answered_in_part_fails_before_anything_runs_and_consumes_nothing() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([
-                case.calls([("pay", "c1"), ("pay", "c2")]),
-                Step::text("done"),
-            ]);
-            let client = agent_with(&model, &store, case.mode, &ran);
-            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
-            let one = replying([asked[0].approve()], case.streamed);
-            let error = send(&client, one).await.unwrap_err();
-            let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
-            assert!(matches!(error, ToolLoopError::ApprovalMissing { .. }), "{error:?}");
-            assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? pay#c2?"]);
-            let all = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
-            send(&client, all).await.unwrap();
-            assert_eq!(ran.names(), ["pay", "pay"]);
-            let shown = ["user buy", "assistant pay#c1 pay#c2", "tool c1=payed c1 c2=payed c2"];
-            assert_eq!(seen(&model, 1), shown);
-        })
-        .await;
+    every_id(async |case| {
+        let (store, ran, model, client) = case
+            .begin_with_log([case.calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")])
+            .await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        let one = replying([asked[0].approve()], case.streamed);
+        let error = send(&client, one).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+        assert!(matches!(error, ToolLoopError::ApprovalMissing { .. }), "{error:?}");
+        assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? pay#c2?"]);
+        let all = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
+        send(&client, all).await.unwrap();
+        assert_eq!(ran.names(), ["pay", "pay"]);
+        let shown = ["user buy", "assistant pay#c1 pay#c2", "tool c1=payed c1 c2=payed c2"];
+        assert_eq!(seen(&model, 1), shown);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([
+    every_id(async |case| {
+        let (store, ran, model, client) = case
+            .begin_with_log([
                 case.calls([("pay", "c1")]),
                 Step::error("overloaded"),
                 Step::text("done"),
-            ]);
-            let client = agent_with(&model, &store, case.mode, &ran);
-            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
-            let mut request = replying([asked[0].approve()], case.streamed);
-            request.messages.push(Message::user("quick"));
-            send(&client, request.clone()).await.unwrap_err();
-            if case.mode == PerRun {
-                assert_eq!(stored(&store).await.len(), 2, "a failed run leaves no trace");
-            }
-            send(&client, request).await.unwrap();
-            assert_eq!(ran.names(), ["pay"], "what has run is known, whatever became of its run");
-            let all = [
-                "user buy",
-                "assistant pay#c1?",
-                "user yes",
-                "user quick",
-                "tool c1=payed c1",
-                "assistant done",
-            ];
-            assert_eq!(stored(&store).await, all);
-            let shown = ["user buy", "user quick", "assistant pay#c1", "tool c1=payed c1"];
-            assert_eq!(seen(&model, 2), shown);
-        })
-        .await;
+            ])
+            .await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        let mut request = replying([asked[0].approve()], case.streamed);
+        request.messages.push(Message::user("quick"));
+        send(&client, request.clone()).await.unwrap_err();
+        if case.mode == PerRun {
+            assert_eq!(stored(&store).await.len(), 2, "a failed run leaves no trace");
+        }
+        send(&client, request).await.unwrap();
+        assert_eq!(ran.names(), ["pay"], "what has run is known, whatever became of its run");
+        let all = [
+            "user buy",
+            "assistant pay#c1?",
+            "user yes",
+            "user quick",
+            "tool c1=payed c1",
+            "assistant done",
+        ];
+        assert_eq!(stored(&store).await, all);
+        let shown = ["user buy", "user quick", "assistant pay#c1", "tool c1=payed c1"];
+        assert_eq!(seen(&model, 2), shown);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn what_stands_beside_an_answer_is_shown_after_the_results() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("done")]);
-            let client = case.agent(&model, &store);
-            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
-            let parts = vec![asked[0].approve().into(), Part::text("gladly")];
-            send(&client, case.ask_with([Message::new(Role::User, parts)])).await.unwrap();
-            let shown = ["user buy", "assistant pay#c1", "tool c1=payed c1", "user gladly"];
-            assert_eq!(seen(&model, 1), shown);
-            let history = stored(&store).await;
-            assert_eq!(history[2], "user yes gladly");
-        })
-        .await;
+    every_id(async |case| {
+        let (store, model, client) =
+            case.begin([case.calls([("pay", "c1")]), Step::text("done")]).await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        let parts = vec![asked[0].approve().into(), Part::text("gladly")];
+        send(&client, case.ask_with([Message::new(Role::User, parts)])).await.unwrap();
+        let shown = ["user buy", "assistant pay#c1", "tool c1=payed c1", "user gladly"];
+        assert_eq!(seen(&model, 1), shown);
+        let history = stored(&store).await;
+        assert_eq!(history[2], "user yes gladly");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            for clear in [true, false] {
-                let (store, ran) = (case.store().await, Ran::default());
-                let asking = case.call_message([("pay", "c1")]);
-                let model = ScriptedModel::new([
-                    Step::answer([asking], Finish::stop().with_service_id("s1")),
-                    kept("done", "s1"),
-                ]);
-                let conflict = ConflictPolicy { warn: false, throw: false, clear };
-                let policy = policy().on_conflict(conflict);
-                let client = case.stack(model.clone(), &store, policy, tools(&ran));
-                let asking = send(&client, case.ask("buy")).await.unwrap();
-                let asked = requests(&asking);
-                assert_eq!(asked.len(), 1);
-                send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
-                assert_eq!(ran.names(), ["pay"]);
-                let case_name = format!("clear: {clear}");
-                assert_eq!(
-                    shorts_after(&asking.messages, model.requests()[1].messages.iter()),
-                    ["tool c1=payed c1"],
-                    "the call is there already {case_name}"
-                );
-                assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
-                let again = replying([asked[0].approve()], case.streamed);
-                let error = send(&client, again).await.unwrap_err();
-                let error = error.downcast_ref::<ToolLoopError>();
-                assert!(
-                    matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })),
-                    "{case_name}"
-                );
-                assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
-            }
-        })
-        .await;
+    every_id(async |case| {
+        for clear in [true, false] {
+            let (store, ran) = (case.store().await, Ran::default());
+            let asking = case.call_message([("pay", "c1")]);
+            let model = ScriptedModel::new([
+                Step::answer([asking], Finish::stop().with_service_id("s1")),
+                kept("done", "s1"),
+            ]);
+            let conflict = ConflictPolicy { warn: false, throw: false, clear };
+            let policy = policy().on_conflict(conflict);
+            let client = case.stack(model.clone(), &store, policy, tools(&ran));
+            let asking = send(&client, case.ask("buy")).await.unwrap();
+            let asked = requests(&asking);
+            assert_eq!(asked.len(), 1);
+            send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
+            assert_eq!(ran.names(), ["pay"]);
+            let case_name = format!("clear: {clear}");
+            assert_eq!(
+                shorts_after(&asking.messages, model.requests()[1].messages.iter()),
+                ["tool c1=payed c1"],
+                "the call is there already {case_name}"
+            );
+            assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
+            let again = replying([asked[0].approve()], case.streamed);
+            let error = send(&client, again).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>();
+            assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{case_name}");
+            assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
+        }
+    })
+    .await;
 }

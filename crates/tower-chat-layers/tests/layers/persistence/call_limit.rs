@@ -25,41 +25,39 @@ fn too_many(case: Case) -> Step {
 
 #[tokio::test]
 async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_stored() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([
-                case.calls([("look", "c1")]),
-                too_many(case),
-                Step::text("on it goes"),
-                Step::text("and on"),
-            ]);
-            let client = limited(case, &model, &store, &ran);
-            let error = send(&client, case.ask("where?")).await.unwrap_err();
-            let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
-            let ToolLoopError::TooManyCalls { calls, limit, conversation } = error else {
-                panic!("{error:?}")
-            };
-            assert_eq!((*calls, *limit, conversation), (3, LIMIT, &Some(key())));
-            assert!(error.to_string().contains("ToolLoop::max_calls_per_answer"), "{error}");
-            assert!(!error.is_retryable());
-            assert_eq!(ran.names(), ["look"]);
-            let round = ["user where?", "assistant look#c1", "tool c1=looked c1"];
-            let before: &[&str] = if case.is(PerServiceCall) { &round } else { &[] };
-            assert_eq!(stored(&store).await, before);
-            let answer = send(&client, case.ask("and now?")).await.unwrap();
-            // A journaled run is still open, and the next request asks its model again.
-            assert_eq!(answer.finish.recovered.is_some(), case.is(Journaled));
-            let before: &[&str] = match case.mode {
-                PerRun => &[],
-                PerServiceCall => &round,
-                _ => &[round[0], round[1], round[2], "assistant on it goes"],
-            };
-            let last = model.requests().len() - 1;
-            assert_eq!(seen(&model, last), [before, &["user and now?"]].concat());
-        })
-        .await;
+    every_id(async |case| {
+        let (store, ran) = (case.store().await, Ran::default());
+        let model = ScriptedModel::new([
+            case.calls([("look", "c1")]),
+            too_many(case),
+            Step::text("on it goes"),
+            Step::text("and on"),
+        ]);
+        let client = limited(case, &model, &store, &ran);
+        let error = send(&client, case.ask("where?")).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+        let ToolLoopError::TooManyCalls { calls, limit, conversation } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((*calls, *limit, conversation), (3, LIMIT, &Some(key())));
+        assert!(error.to_string().contains("ToolLoop::max_calls_per_answer"), "{error}");
+        assert!(!error.is_retryable());
+        assert_eq!(ran.names(), ["look"]);
+        let round = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+        let before: &[&str] = if case.is(PerServiceCall) { &round } else { &[] };
+        assert_eq!(stored(&store).await, before);
+        let answer = send(&client, case.ask("and now?")).await.unwrap();
+        // A journaled run is still open, and the next request asks its model again.
+        assert_eq!(answer.finish.recovered.is_some(), case.is(Journaled));
+        let before: &[&str] = match case.mode {
+            PerRun => &[],
+            PerServiceCall => &round,
+            _ => &[round[0], round[1], round[2], "assistant on it goes"],
+        };
+        let last = model.requests().len() - 1;
+        assert_eq!(seen(&model, last), [before, &["user and now?"]].concat());
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tower_chat::{
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
     store::HistoryStore,
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -71,33 +71,31 @@ async fn every_cause_leaves_the_same_history_wherever_the_model_hangs() {
             let mid_stream = || Step::text("never shown whole").hangs_after(1);
             for hanging in [before_head as fn() -> Step, mid_stream] {
                 let is_mid_stream = format!("{:?}", hanging()).contains("Some");
-                for cause in [Dropped, Aborted, TimeoutAbove, Deadline] {
-                    for calls_before in [0, 1] {
-                        if cause == TimeoutAbove
-                            && case.streamed
-                            && (is_mid_stream || calls_before > 0)
-                        {
-                            // tower's timeout ends with the head; that is why there is a deadline.
-                            continue;
-                        }
-                        let store = case.store().await;
-                        let mut steps = vec![hanging()];
-                        if calls_before == 1 {
-                            steps.insert(0, case.calls([("look", "c1")]));
-                        }
-                        let model = ScriptedModel::new(steps);
-                        let tools = tools(&Ran::default());
-                        let request = case.ask("where?");
-                        cut_short(cause, &model, &store, case.mode, tools, request).await;
-                        let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
-                        let kept = match (case.mode, calls_before) {
-                            (PerRun, _) => 0,
-                            (_, 0) => 1,
-                            _ => 3,
-                        };
-                        let case_name = (cause, case.streamed, calls_before, case.mode);
-                        assert_eq!(durable(&store).await, all[..kept], "{case_name:?}");
+                for (cause, calls_before) in
+                    cases!([Dropped, Aborted, TimeoutAbove, Deadline], [0, 1])
+                {
+                    if cause == TimeoutAbove && case.streamed && (is_mid_stream || calls_before > 0)
+                    {
+                        // tower's timeout ends with the head; that is why there is a deadline.
+                        continue;
                     }
+                    let store = case.store().await;
+                    let mut steps = vec![hanging()];
+                    if calls_before == 1 {
+                        steps.insert(0, case.calls([("look", "c1")]));
+                    }
+                    let model = ScriptedModel::new(steps);
+                    let tools = tools(&Ran::default());
+                    let request = case.ask("where?");
+                    cut_short(cause, &model, &store, case.mode, tools, request).await;
+                    let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+                    let kept = match (case.mode, calls_before) {
+                        (PerRun, _) => 0,
+                        (_, 0) => 1,
+                        _ => 3,
+                    };
+                    let case_name = (cause, case.streamed, calls_before, case.mode);
+                    assert_eq!(durable(&store).await, all[..kept], "{case_name:?}");
                 }
             }
         })
@@ -375,9 +373,7 @@ async fn errors_of_the_model_leave_the_history_of_the_table() {
             || Step::text("half").cut_off_after(1),
         ];
         for error in errors {
-            let store = case.store().await;
-            let model = ScriptedModel::new([case.calls([("look", "c1")]), error()]);
-            let client = case.agent(&model, &store);
+            let (store, _, client) = case.begin([case.calls([("look", "c1")]), error()]).await;
             send(&client, case.ask("where?")).await.unwrap_err();
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
             let kept = if case.mode == PerRun { 0 } else { 3 };

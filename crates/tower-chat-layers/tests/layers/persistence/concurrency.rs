@@ -10,7 +10,7 @@ use tower_chat::{
     PersistenceError, PersistenceMode, ToolLoop, Tools,
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -39,32 +39,28 @@ fn layered(model: Client, store: &Store, mode: PersistenceMode) -> Client {
 
 #[tokio::test(start_paused = true)]
 async fn a_concurrency_limit_of_one_at_any_place() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, model) = (store(), one_round_each(1));
-            let limit = ConcurrencyLimitLayer::new(1);
-            let client = boxed(ServiceBuilder::new().layer(limit.clone()).service(layered(
-                boxed(limit.layer(model.clone())),
-                &store,
-                mode,
-            )));
-            in_time(send(&client, ask("where?", streamed))).await.unwrap();
-            assert_eq!(stored(&store).await, WHOLE_RUN);
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
+        let (store, model) = (store(), one_round_each(1));
+        let limit = ConcurrencyLimitLayer::new(1);
+        let client = boxed(ServiceBuilder::new().layer(limit.clone()).service(layered(
+            boxed(limit.layer(model.clone())),
+            &store,
+            mode,
+        )));
+        in_time(send(&client, ask("where?", streamed))).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_buffer_at_any_place() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, model) = (store(), one_round_each(1));
-            let below = BufferLayer::<ChatRequest>::new(1).layer(boxed(model.clone()));
-            let whole = layered(boxed(below), &store, mode);
-            let above = BufferLayer::<ChatRequest>::new(1).layer(whole);
-            in_time(send(&boxed(above), ask("where?", streamed))).await.unwrap();
-            assert_eq!(stored(&store).await, WHOLE_RUN);
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
+        let (store, model) = (store(), one_round_each(1));
+        let below = BufferLayer::<ChatRequest>::new(1).layer(boxed(model.clone()));
+        let whole = layered(boxed(below), &store, mode);
+        let above = BufferLayer::<ChatRequest>::new(1).layer(whole);
+        in_time(send(&boxed(above), ask("where?", streamed))).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
     }
 }
 
@@ -122,34 +118,32 @@ async fn layers_stack_in_a_service_builder_and_can_be_boxed_and_cloned() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_conversations_at_once_keep_to_themselves() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            const CONVERSATIONS: usize = 50;
-            let (store, model) = (store(), one_round_each(2 * CONVERSATIONS));
-            let client = agent(&model, &store, mode);
-            let key = |number| ConversationKey::new("tenant", format!("c{number}"));
-            let runs = (0..CONVERSATIONS).map(|number| {
-                let client = client.clone();
-                tokio::spawn(async move {
-                    for text in ["where?", "and now?"] {
-                        let text = format!("{number} {text}");
-                        let request = ChatRequest::user(text).in_conversation(key(number));
-                        let request = if streamed { request.streamed() } else { request };
-                        send(&client, request).await.unwrap();
-                    }
-                })
-            });
-            for run in runs.collect::<Vec<_>>() {
-                run.await.unwrap();
-            }
-            for number in 0..CONVERSATIONS {
-                let messages = stored_of(&store, &key(number)).await;
-                assert_eq!(messages.len(), 8);
-                assert_eq!(messages[0], format!("user {number} where?"));
-                assert_eq!(messages[4], format!("user {number} and now?"));
-            }
-            assert_eq!(model.remaining(), 0);
+    for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
+        const CONVERSATIONS: usize = 50;
+        let (store, model) = (store(), one_round_each(2 * CONVERSATIONS));
+        let client = agent(&model, &store, mode);
+        let key = |number| ConversationKey::new("tenant", format!("c{number}"));
+        let runs = (0..CONVERSATIONS).map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                for text in ["where?", "and now?"] {
+                    let text = format!("{number} {text}");
+                    let request = ChatRequest::user(text).in_conversation(key(number));
+                    let request = if streamed { request.streamed() } else { request };
+                    send(&client, request).await.unwrap();
+                }
+            })
+        });
+        for run in runs.collect::<Vec<_>>() {
+            run.await.unwrap();
         }
+        for number in 0..CONVERSATIONS {
+            let messages = stored_of(&store, &key(number)).await;
+            assert_eq!(messages.len(), 8);
+            assert_eq!(messages[0], format!("user {number} where?"));
+            assert_eq!(messages[4], format!("user {number} and now?"));
+        }
+        assert_eq!(model.remaining(), 0);
     }
 }
 

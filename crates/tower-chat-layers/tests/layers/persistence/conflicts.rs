@@ -10,7 +10,7 @@ use tower_chat::{
         author::{Slot, Write},
     },
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -35,40 +35,35 @@ fn sent_id(model: &ScriptedModel, call: usize) -> Option<String> {
 #[tokio::test]
 async fn every_combination_of_the_policy_in_every_mode() {
     every_case(async |case| {
-        for warn in [true, false] {
-            for throw in [true, false] {
-                for clear in [true, false] {
-                    let store = case.store().await;
-                    let model = ScriptedModel::new([Step::text("hello"), kept("there", "s1")]);
-                    let conflict = ConflictPolicy { warn, throw, clear };
-                    let client = with_conflict(&model, &store, case.mode, conflict);
-                    send(&client, case.ask("hi")).await.unwrap();
-                    let logged = logged();
-                    let result = send(&client, case.ask("where?")).await;
-                    assert_eq!(logged.lines("keeps this conversation itself") > 0, warn);
-                    let old = ["user hi", "assistant hello"];
-                    if throw {
-                        let error = refused(result);
-                        let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error
-                        else {
-                            panic!("{error:?}")
-                        };
-                        assert_eq!(&**service_id, "s1");
-                        assert_eq!(error.answer().unwrap().text(), "there");
-                        let head = store.inner().head(&key()).await.unwrap();
-                        assert_eq!(head.service_id, None);
-                        assert_eq!(stored(&store).await, old);
-                    } else {
-                        let answer = result.unwrap();
-                        let id = ConversationId::Service("s1".into());
-                        assert_eq!(answer.finish.conversation_id, Some(id));
-                        assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
-                        let all = [old[0], old[1], "user where?", "assistant there"];
-                        // A journaled run has its input staged before the service says so.
-                        let kept = if clear && !case.is(Journaled) { 2 } else { 4 };
-                        assert_eq!(stored(&store).await, all[..kept], "{conflict:?}");
-                    }
-                }
+        for (warn, throw, clear) in cases!([true, false], [true, false], [true, false]) {
+            let store = case.store().await;
+            let model = ScriptedModel::new([Step::text("hello"), kept("there", "s1")]);
+            let conflict = ConflictPolicy { warn, throw, clear };
+            let client = with_conflict(&model, &store, case.mode, conflict);
+            send(&client, case.ask("hi")).await.unwrap();
+            let logged = logged();
+            let result = send(&client, case.ask("where?")).await;
+            assert_eq!(logged.lines("keeps this conversation itself") > 0, warn);
+            let old = ["user hi", "assistant hello"];
+            if throw {
+                let error = refused(result);
+                let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error else {
+                    panic!("{error:?}")
+                };
+                assert_eq!(&**service_id, "s1");
+                assert_eq!(error.answer().unwrap().text(), "there");
+                let head = store.inner().head(&key()).await.unwrap();
+                assert_eq!(head.service_id, None);
+                assert_eq!(stored(&store).await, old);
+            } else {
+                let answer = result.unwrap();
+                let id = ConversationId::Service("s1".into());
+                assert_eq!(answer.finish.conversation_id, Some(id));
+                assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
+                let all = [old[0], old[1], "user where?", "assistant there"];
+                // A journaled run has its input staged before the service says so.
+                let kept = if clear && !case.is(Journaled) { 2 } else { 4 };
+                assert_eq!(stored(&store).await, all[..kept], "{conflict:?}");
             }
         }
     })
@@ -77,55 +72,53 @@ async fn every_combination_of_the_policy_in_every_mode() {
 
 #[tokio::test]
 async fn the_default_policy_warns_and_throws() {
-    Cases::all()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([kept("hello", "s1")]);
-            let logged = logged();
-            let error = refused(send(&case.agent(&model, &store), case.ask("hi")).await);
-            assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }));
-            assert_eq!(logged.lines("WARN"), 1);
-        })
-        .await;
+    every_case(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([kept("hello", "s1")]);
+        let logged = logged();
+        let error = refused(send(&case.agent(&model, &store), case.ask("hi")).await);
+        assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }));
+        assert_eq!(logged.lines("WARN"), 1);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
-    Cases::all()
-        .check(async |case| {
-            for conflict in [CLEAR, RECORD] {
-                let store = case.store().await;
-                let model = ScriptedModel::new([
-                    Step::text("hello"),
-                    kept("there", "s1"),
-                    kept_call("s1"),
-                    kept("done", "s2"),
-                    kept("bye", "s3"),
-                ]);
-                let client = with_conflict(&model, &store, case.mode, conflict);
-                send(&client, case.ask("hi")).await.unwrap();
-                send(&client, case.ask("where?")).await.unwrap();
-                let loads = store.loads();
-                let answer = send(&client, case.ask("more")).await.unwrap();
-                assert_eq!(store.loads(), loads, "no history is loaded");
-                assert_eq!(seen(&model, 2), ["user more"]);
-                assert_eq!(seen(&model, 3), ["tool c1=looked c1"]);
-                assert_eq!(sent_id(&model, 2).as_deref(), Some("s1"));
-                assert_eq!(sent_id(&model, 3).as_deref(), Some("s1"));
-                assert_eq!(
-                    shorts(&answer.messages),
-                    ["assistant look#c1", "tool c1=looked c1", "assistant done"]
-                );
-                send(&client, case.ask("ok")).await.unwrap();
-                assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id counts");
-                // Of the run in which the id comes first a journal has staged the input by then.
-                let recorded = if case.is(Journaled) { 4 } else { 2 };
-                let expected = if conflict == CLEAR { recorded } else { 10 };
-                assert_eq!(stored(&store).await.len(), expected, "{case} {conflict:?}");
-                assert_eq!(service_id(&store).await.as_deref(), Some("s3"));
-            }
-        })
-        .await;
+    every_case(async |case| {
+        for conflict in [CLEAR, RECORD] {
+            let store = case.store().await;
+            let model = ScriptedModel::new([
+                Step::text("hello"),
+                kept("there", "s1"),
+                kept_call("s1"),
+                kept("done", "s2"),
+                kept("bye", "s3"),
+            ]);
+            let client = with_conflict(&model, &store, case.mode, conflict);
+            send(&client, case.ask("hi")).await.unwrap();
+            send(&client, case.ask("where?")).await.unwrap();
+            let loads = store.loads();
+            let answer = send(&client, case.ask("more")).await.unwrap();
+            assert_eq!(store.loads(), loads, "no history is loaded");
+            assert_eq!(seen(&model, 2), ["user more"]);
+            assert_eq!(seen(&model, 3), ["tool c1=looked c1"]);
+            assert_eq!(sent_id(&model, 2).as_deref(), Some("s1"));
+            assert_eq!(sent_id(&model, 3).as_deref(), Some("s1"));
+            assert_eq!(
+                shorts(&answer.messages),
+                ["assistant look#c1", "tool c1=looked c1", "assistant done"]
+            );
+            send(&client, case.ask("ok")).await.unwrap();
+            assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id counts");
+            // Of the run in which the id comes first a journal has staged the input by then.
+            let recorded = if case.is(Journaled) { 4 } else { 2 };
+            let expected = if conflict == CLEAR { recorded } else { 10 };
+            assert_eq!(stored(&store).await.len(), expected, "{case} {conflict:?}");
+            assert_eq!(service_id(&store).await.as_deref(), Some("s3"));
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -189,9 +182,7 @@ async fn a_per_run_failure_leaves_the_id_as_it_was() {
 #[tokio::test]
 async fn an_id_that_the_caller_names_is_no_conflict_and_is_remembered() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([kept("hello", "s1"), kept("there", "s1")]);
-        let client = case.agent(&model, &store);
+        let (store, model, client) = case.begin([kept("hello", "s1"), kept("there", "s1")]).await;
         send(&client, case.ask("hi").with_service_id("s1")).await.unwrap();
         assert_eq!(sent_id(&model, 0).as_deref(), Some("s1"));
         assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
@@ -241,22 +232,20 @@ async fn a_missing_id_where_one_is_expected_is_an_error_with_the_answer() {
 
 #[tokio::test]
 async fn a_conflict_in_a_later_call_keeps_the_earlier_ones() {
-    Cases::all()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([case.calls([("look", "c1")]), kept("there", "s1")]);
-            let client = case.agent(&model, &store);
-            refused(send(&client, case.ask("hi")).await);
-            let all = ["user hi", "assistant look#c1", "tool c1=looked c1"];
-            let kept = match case.mode {
-                PerRun => 0,
-                PerServiceCall => 2, // the result is in the record
-                _ => 3,
-            };
-            assert_eq!(durable(&store).await, all[..kept]);
-            assert_eq!(service_id(&store).await, None);
-        })
-        .await;
+    every_case(async |case| {
+        let (store, _, client) =
+            case.begin([case.calls([("look", "c1")]), kept("there", "s1")]).await;
+        refused(send(&client, case.ask("hi")).await);
+        let all = ["user hi", "assistant look#c1", "tool c1=looked c1"];
+        let kept = match case.mode {
+            PerRun => 0,
+            PerServiceCall => 2, // the result is in the record
+            _ => 3,
+        };
+        assert_eq!(durable(&store).await, all[..kept]);
+        assert_eq!(service_id(&store).await, None);
+    })
+    .await;
 }
 
 fn background(text: &str, streamed: bool) -> ChatRequest {
@@ -274,13 +263,9 @@ fn continued(token: &str, streamed: bool) -> ChatRequest {
 #[tokio::test]
 async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([
-            Step::text("hello"),
-            case.calls([("look", "c1")]),
-            Step::text("there"),
-        ]);
-        let client = case.agent(&model, &store);
+        let (store, model, client) = case
+            .begin([Step::text("hello"), case.calls([("look", "c1")]), Step::text("there")])
+            .await;
         send(&client, case.ask("hi")).await.unwrap();
         let (loads, appends) = (store.loads(), store.appends());
         send(&client, background("where?", case.streamed)).await.unwrap();
@@ -376,9 +361,7 @@ async fn what_waits_and_can_never_be_stored_is_given_back_with_the_conflict() {
     Cases::all()
         .modes([PerRun, PerServiceCall], "a journaled run whose write fails stays open")
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new(["waits", "there", "fine"].map(Step::text));
-            let client = case.agent(&model, &store);
+            let (store, _, client) = case.begin(["waits", "there", "fine"].map(Step::text)).await;
             store.fail_next_append(disk_full());
             send(&client, case.ask("1")).await.unwrap();
             let id = MessageId { run: RunId::new(), index: 0 };
@@ -425,26 +408,25 @@ async fn a_conversation_that_was_deleted_and_made_anew_is_another_one() {
 
 #[tokio::test]
 async fn a_request_sent_again_to_a_service_that_keeps_the_history_is_asked_and_recorded_again() {
-    Cases::all()
-        .check(async |case| {
-            for clear in [true, false] {
-                let store = case.store().await;
-                let model = ScriptedModel::new([kept("hello", "s1"), kept("hello again", "s1")]);
-                let conflict = ConflictPolicy { warn: false, throw: false, clear };
-                let policy = policy().on_conflict(conflict);
-                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
-                let request = case.ask("hi");
-                send(&client, request.clone()).await.unwrap();
-                assert_eq!(send(&client, request).await.unwrap().text(), "hello again");
-                assert_eq!(seen(&model, 1), ["user hi"], "the service knows the rest");
-                let both = ["user hi", "assistant hello", "user hi", "assistant hello again"];
-                let recorded: &[&str] = match (clear, case.is(Journaled)) {
-                    (true, false) => &[],
-                    (true, true) => &both[..2],
-                    (false, _) => &both,
-                };
-                assert_eq!(stored(&store).await, recorded);
-            }
-        })
-        .await;
+    every_case(async |case| {
+        for clear in [true, false] {
+            let store = case.store().await;
+            let model = ScriptedModel::new([kept("hello", "s1"), kept("hello again", "s1")]);
+            let conflict = ConflictPolicy { warn: false, throw: false, clear };
+            let policy = policy().on_conflict(conflict);
+            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let request = case.ask("hi");
+            send(&client, request.clone()).await.unwrap();
+            assert_eq!(send(&client, request).await.unwrap().text(), "hello again");
+            assert_eq!(seen(&model, 1), ["user hi"], "the service knows the rest");
+            let both = ["user hi", "assistant hello", "user hi", "assistant hello again"];
+            let recorded: &[&str] = match (clear, case.is(Journaled)) {
+                (true, false) => &[],
+                (true, true) => &both[..2],
+                (false, _) => &both,
+            };
+            assert_eq!(stored(&store).await, recorded);
+        }
+    })
+    .await;
 }

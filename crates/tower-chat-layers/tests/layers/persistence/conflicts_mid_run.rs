@@ -10,20 +10,20 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery},
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Journaled];
 
 /// Every policy under which the run goes on.
-fn lenient() -> impl Iterator<Item = ConflictPolicy> {
+fn lenient() -> impl Iterator<Item = ConflictPolicy> + Clone {
     let pairs = [(false, false), (false, true), (true, false), (true, true)];
     pairs.into_iter().map(|(warn, clear)| ConflictPolicy { warn, throw: false, clear })
 }
 
 /// Every policy under which a conflict fails the run.
-fn strict() -> impl Iterator<Item = ConflictPolicy> {
+fn strict() -> impl Iterator<Item = ConflictPolicy> + Clone {
     lenient().map(|policy| ConflictPolicy { throw: true, ..policy })
 }
 
@@ -139,105 +139,101 @@ fn foreign_loop(below: Client, ran: &Ran) -> Client {
 
 #[tokio::test]
 async fn an_id_in_the_first_answer_stops_the_run_before_its_tools_and_the_next_call() {
-    for streamed in BOTH_WAYS {
-        for mode in MODES {
-            for below in [Below::LoopAndPersister, Below::Loop, Below::ForeignLoopAndPersister] {
-                if below == Below::Loop && mode != PerRun {
-                    continue;
-                }
-                for conflict in strict() {
-                    let steps = [round(1, Some("s1")), text("there", None)];
-                    let case = Case::new(mode, below, conflict, steps);
-                    let logged = logged();
-                    let error = refused(send(&case.client, ask("where?", streamed)).await);
-                    let what = format!("{streamed} {mode:?} {below:?} {conflict:?}");
-                    let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error else {
-                        panic!("{what}: {error:?}")
-                    };
-                    assert_eq!(&**service_id, "s1");
-                    assert_eq!(shorts(&error.answer().unwrap().messages), ["assistant look#c1"]);
-                    assert_eq!(case.model.requests().len(), 1, "{what}");
-                    assert_eq!(case.ran.names(), [""; 0], "{what}");
-                    assert_eq!(stored(&case.store).await, [""; 0], "{what}");
-                    let warnings = usize::from(conflict.warn);
-                    assert_eq!(logged.lines("keeps this conversation itself"), warnings, "{what}");
-                }
-            }
+    for (streamed, mode, below) in cases!(
+        BOTH_WAYS,
+        MODES,
+        [Below::LoopAndPersister, Below::Loop, Below::ForeignLoopAndPersister]
+    ) {
+        if below == Below::Loop && mode != PerRun {
+            continue;
+        }
+        for conflict in strict() {
+            let steps = [round(1, Some("s1")), text("there", None)];
+            let case = Case::new(mode, below, conflict, steps);
+            let logged = logged();
+            let error = refused(send(&case.client, ask("where?", streamed)).await);
+            let what = format!("{streamed} {mode:?} {below:?} {conflict:?}");
+            let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error else {
+                panic!("{what}: {error:?}")
+            };
+            assert_eq!(&**service_id, "s1");
+            assert_eq!(shorts(&error.answer().unwrap().messages), ["assistant look#c1"]);
+            assert_eq!(case.model.requests().len(), 1, "{what}");
+            assert_eq!(case.ran.names(), [""; 0], "{what}");
+            assert_eq!(stored(&case.store).await, [""; 0], "{what}");
+            let warnings = usize::from(conflict.warn);
+            assert_eq!(logged.lines("keeps this conversation itself"), warnings, "{what}");
         }
     }
 }
 
 #[tokio::test]
 async fn an_id_in_a_middle_answer_stops_the_run_there_and_loses_no_result() {
-    for streamed in BOTH_WAYS {
-        for mode in MODES {
-            for conflict in strict() {
-                let steps = [round(1, None), round(2, Some("s1")), text("there", None)];
-                let case = Case::new(mode, Below::LoopAndPersister, conflict, steps);
-                let error = refused(send(&case.client, ask("where?", streamed)).await);
-                let what = format!("{streamed} {mode:?} {conflict:?}");
-                let is_kept = matches!(error, PersistenceError::ServiceKeepsHistory { .. });
-                assert!(is_kept, "{what}: {error:?}");
-                assert_eq!(case.model.requests().len(), 2, "{what}");
-                assert_eq!(case.ran.names(), ["look 1"], "{what}");
-                let answer = shorts(&error.answer().unwrap().messages);
-                let first = ["user where?", "assistant look#c1"];
-                match mode {
-                    PerRun => {
-                        assert_eq!(stored(&case.store).await, [""; 0], "{what}");
-                        let all = ["assistant look#c1", "tool c1=seen at 1", "assistant look#c2"];
-                        assert_eq!(answer, all, "{what}");
-                    }
-                    PerServiceCall => {
-                        assert_eq!(stored(&case.store).await, first, "{what}");
-                        assert_eq!(answer, ["assistant look#c2"], "{what}");
-                        let row = ("{\"at\":1}".into(), ToolStatus::Ok, Some("seen at 1".into()));
-                        assert_eq!(case.statuses().await, [row], "{what}");
-                        let pending = pending_results(&case.store, &key()).await.unwrap();
-                        assert_eq!(short(&pending.unwrap()), "tool c1=seen at 1", "{what}");
-                    }
-                    _ => assert_eq!(answer, ["assistant look#c2"], "{what}"),
-                }
-                assert_eq!(service_id(&case.store).await, None, "{what}");
+    for (streamed, mode, conflict) in cases!(BOTH_WAYS, MODES, strict()) {
+        let steps = [round(1, None), round(2, Some("s1")), text("there", None)];
+        let case = Case::new(mode, Below::LoopAndPersister, conflict, steps);
+        let error = refused(send(&case.client, ask("where?", streamed)).await);
+        let what = format!("{streamed} {mode:?} {conflict:?}");
+        let is_kept = matches!(error, PersistenceError::ServiceKeepsHistory { .. });
+        assert!(is_kept, "{what}: {error:?}");
+        assert_eq!(case.model.requests().len(), 2, "{what}");
+        assert_eq!(case.ran.names(), ["look 1"], "{what}");
+        let answer = shorts(&error.answer().unwrap().messages);
+        let first = ["user where?", "assistant look#c1"];
+        match mode {
+            PerRun => {
+                assert_eq!(stored(&case.store).await, [""; 0], "{what}");
+                let all = ["assistant look#c1", "tool c1=seen at 1", "assistant look#c2"];
+                assert_eq!(answer, all, "{what}");
             }
+            PerServiceCall => {
+                assert_eq!(stored(&case.store).await, first, "{what}");
+                assert_eq!(answer, ["assistant look#c2"], "{what}");
+                let row = ("{\"at\":1}".into(), ToolStatus::Ok, Some("seen at 1".into()));
+                assert_eq!(case.statuses().await, [row], "{what}");
+                let pending = pending_results(&case.store, &key()).await.unwrap();
+                assert_eq!(short(&pending.unwrap()), "tool c1=seen at 1", "{what}");
+            }
+            _ => assert_eq!(answer, ["assistant look#c2"], "{what}"),
         }
+        assert_eq!(service_id(&case.store).await, None, "{what}");
     }
 }
 
 #[tokio::test]
 async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
-    for streamed in BOTH_WAYS {
-        for mode in MODES {
-            for below in [Below::LoopAndPersister, Below::Loop, Below::ForeignLoopAndPersister] {
-                if below == Below::Loop && mode != PerRun {
-                    continue;
-                }
-                for conflict in lenient() {
-                    let steps = [round(1, Some("s1")), round(2, None), text("there", None)];
-                    let case = Case::new(mode, below, conflict, steps);
-                    let error = refused(send(&case.client, ask("where?", streamed)).await);
-                    let what = format!("{streamed} {mode:?} {below:?} {conflict:?}");
-                    let PersistenceError::ServiceIdMissing { service_id, .. } = &error else {
-                        panic!("{what}: {error:?}")
-                    };
-                    assert_eq!(&**service_id, "s1");
-                    assert_eq!(case.model.requests().len(), 2, "{what}");
-                    assert_eq!(case.ran.names().len(), 1, "{what}");
-                    if mode == PerRun {
-                        assert_eq!(stored(&case.store).await, [""; 0], "{what}");
-                    }
-                    if mode == PerServiceCall && !conflict.clear && below != Below::Loop {
-                        let [(arguments, status, result)] = &case.statuses().await[..] else {
-                            panic!("{what}")
-                        };
-                        assert_eq!((&**arguments, *status), ("{\"at\":1}", ToolStatus::Ok));
-                        let expected = match below {
-                            Below::ForeignLoopAndPersister => "of {\"at\":1}",
-                            _ => "seen at 1",
-                        };
-                        assert_eq!(result.as_deref(), Some(expected), "{what}");
-                    }
-                }
+    for (streamed, mode, below) in cases!(
+        BOTH_WAYS,
+        MODES,
+        [Below::LoopAndPersister, Below::Loop, Below::ForeignLoopAndPersister]
+    ) {
+        if below == Below::Loop && mode != PerRun {
+            continue;
+        }
+        for conflict in lenient() {
+            let steps = [round(1, Some("s1")), round(2, None), text("there", None)];
+            let case = Case::new(mode, below, conflict, steps);
+            let error = refused(send(&case.client, ask("where?", streamed)).await);
+            let what = format!("{streamed} {mode:?} {below:?} {conflict:?}");
+            let PersistenceError::ServiceIdMissing { service_id, .. } = &error else {
+                panic!("{what}: {error:?}")
+            };
+            assert_eq!(&**service_id, "s1");
+            assert_eq!(case.model.requests().len(), 2, "{what}");
+            assert_eq!(case.ran.names().len(), 1, "{what}");
+            if mode == PerRun {
+                assert_eq!(stored(&case.store).await, [""; 0], "{what}");
+            }
+            if mode == PerServiceCall && !conflict.clear && below != Below::Loop {
+                let [(arguments, status, result)] = &case.statuses().await[..] else {
+                    panic!("{what}")
+                };
+                assert_eq!((&**arguments, *status), ("{\"at\":1}", ToolStatus::Ok));
+                let expected = match below {
+                    Below::ForeignLoopAndPersister => "of {\"at\":1}",
+                    _ => "seen at 1",
+                };
+                assert_eq!(result.as_deref(), Some(expected), "{what}");
             }
         }
     }
@@ -256,37 +252,32 @@ fn two_calls(ids: [Option<&str>; 2]) -> Step {
 #[tokio::test]
 async fn results_of_a_refused_call_are_recorded_for_their_own_calls_whatever_the_ids() {
     let ids = [[Some("a"), Some("b")], [Some("c"), Some("c")], [None, None], [Some(""), Some("")]];
-    for streamed in BOTH_WAYS {
-        for has_run in [true, false] {
-            for ids in ids {
-                let (store, ran) = (store(), Ran::default());
-                let model = ScriptedModel::new([two_calls(ids), text("there", Some("s1"))]);
-                let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-                let looping = ToolLoop::new(looking(&ran)).layer(persister);
-                let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
-                let client = if has_run { boxed(above.layer(looping)) } else { boxed(looping) };
-                let error = refused(send(&client, ask("where?", streamed)).await);
-                let what = format!("{streamed} {has_run} {ids:?}");
-                assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }), "{what}");
-                let query = InvocationQuery::of(&key());
-                let found = store.inner().invocations(&query).await.unwrap().found;
-                let rows: Vec<_> = found
-                    .into_iter()
-                    .map(|(_, call)| {
-                        if has_run {
-                            assert!(call.started_at.is_some() && call.finished_at.is_some());
-                        }
-                        (call.arguments, call.status, call.result.unwrap().text())
-                    })
-                    .collect();
-                let row =
-                    |at: u32| (format!("{{\"at\":{at}}}"), ToolStatus::Ok, format!("seen at {at}"));
-                assert_eq!(rows, [row(10), row(20)], "{what}");
-                let pending = pending_results(&store, &key()).await.unwrap().unwrap();
-                let texts: Vec<_> = pending.results().map(|result| result.text()).collect();
-                assert_eq!(texts, ["seen at 10", "seen at 20"], "{what}");
-            }
-        }
+    for (streamed, has_run, ids) in cases!(BOTH_WAYS, [true, false], ids) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([two_calls(ids), text("there", Some("s1"))]);
+        let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let looping = ToolLoop::new(looking(&ran)).layer(persister);
+        let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
+        let client = if has_run { boxed(above.layer(looping)) } else { boxed(looping) };
+        let error = refused(send(&client, ask("where?", streamed)).await);
+        let what = format!("{streamed} {has_run} {ids:?}");
+        assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }), "{what}");
+        let query = InvocationQuery::of(&key());
+        let found = store.inner().invocations(&query).await.unwrap().found;
+        let rows: Vec<_> = found
+            .into_iter()
+            .map(|(_, call)| {
+                if has_run {
+                    assert!(call.started_at.is_some() && call.finished_at.is_some());
+                }
+                (call.arguments, call.status, call.result.unwrap().text())
+            })
+            .collect();
+        let row = |at: u32| (format!("{{\"at\":{at}}}"), ToolStatus::Ok, format!("seen at {at}"));
+        assert_eq!(rows, [row(10), row(20)], "{what}");
+        let pending = pending_results(&store, &key()).await.unwrap().unwrap();
+        let texts: Vec<_> = pending.results().map(|result| result.text()).collect();
+        assert_eq!(texts, ["seen at 10", "seen at 20"], "{what}");
     }
 }
 
@@ -304,87 +295,79 @@ async fn results_of_a_refused_call_are_forgotten_where_the_policy_says_so() {
 
 #[tokio::test]
 async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
-    for streamed in BOTH_WAYS {
-        for mode in MODES {
-            let (store, ran) = (store(), Ran::default());
-            let model = ScriptedModel::new([
-                calls([("pay", "p1")]),
-                text("refused", Some("s1")),
-                text("paid", None),
-            ]);
-            let client = stack(model.clone(), &store, mode, policy(), tools(&ran));
-            let answer = send(&client, ask("buy", streamed)).await.unwrap();
-            let request = answer.messages[0].approval_request(0).unwrap().clone();
-            let yes = Message::new(Role::User, vec![request.approve().into()]);
-            let approval = || ask_with([yes.clone()], streamed);
-            let refused = refused(send(&client, approval()).await);
-            let is_kept = matches!(refused, PersistenceError::ServiceKeepsHistory { .. });
-            assert!(is_kept, "{mode:?} {refused:?}");
-            assert_eq!(ran.names(), ["pay"], "{mode:?}");
-            if mode != PersistenceMode::Journaled {
-                let answer = send(&client, approval()).await.unwrap();
-                assert_eq!(answer.text(), "paid", "{mode:?}");
-                assert_eq!(ran.names(), ["pay"], "{mode:?} {streamed}");
-                assert!(seen(&model, 2).contains(&"tool p1=payed p1".to_owned()), "{mode:?}");
-            }
+    for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([
+            calls([("pay", "p1")]),
+            text("refused", Some("s1")),
+            text("paid", None),
+        ]);
+        let client = stack(model.clone(), &store, mode, policy(), tools(&ran));
+        let answer = send(&client, ask("buy", streamed)).await.unwrap();
+        let request = answer.messages[0].approval_request(0).unwrap().clone();
+        let yes = Message::new(Role::User, vec![request.approve().into()]);
+        let approval = || ask_with([yes.clone()], streamed);
+        let refused = refused(send(&client, approval()).await);
+        let is_kept = matches!(refused, PersistenceError::ServiceKeepsHistory { .. });
+        assert!(is_kept, "{mode:?} {refused:?}");
+        assert_eq!(ran.names(), ["pay"]);
+        if mode != PersistenceMode::Journaled {
+            let answer = send(&client, approval()).await.unwrap();
+            assert_eq!(answer.text(), "paid");
+            assert_eq!(ran.names(), ["pay"]);
+            assert!(seen(&model, 2).contains(&"tool p1=payed p1".to_owned()));
         }
     }
 }
 
 #[tokio::test]
 async fn a_journaled_run_goes_on_with_its_results_once_the_conflict_is_put_right() {
-    for streamed in BOTH_WAYS {
-        for fixed in lenient() {
-            let (store, ran) = (store(), Ran::default());
-            let model = ScriptedModel::new([
-                round(1, None),
-                text("refused", Some("s1")),
-                text("there", Some("s1")),
-            ]);
-            let mode = PersistenceMode::Journaled;
-            let client = stack(model.clone(), &store, mode, policy(), looking(&ran));
-            let request = ask("where?", streamed);
-            refused(send(&client, request.clone()).await);
-            let policy = policy().on_conflict(fixed);
-            let client = stack(model.clone(), &store, mode, policy, looking(&ran));
-            assert_eq!(send(&client, request).await.unwrap().text(), "there");
-            assert_eq!(ran.names(), ["look 1"]);
-            assert_eq!(seen(&model, 2).last().unwrap(), "tool c1=seen at 1");
-        }
+    for (streamed, fixed) in cases!(BOTH_WAYS, lenient()) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([
+            round(1, None),
+            text("refused", Some("s1")),
+            text("there", Some("s1")),
+        ]);
+        let mode = PersistenceMode::Journaled;
+        let client = stack(model.clone(), &store, mode, policy(), looking(&ran));
+        let request = ask("where?", streamed);
+        refused(send(&client, request.clone()).await);
+        let policy = policy().on_conflict(fixed);
+        let client = stack(model.clone(), &store, mode, policy, looking(&ran));
+        assert_eq!(send(&client, request).await.unwrap().text(), "there");
+        assert_eq!(ran.names(), ["look 1"]);
+        assert_eq!(seen(&model, 2).last().unwrap(), "tool c1=seen at 1");
     }
 }
 
 #[tokio::test]
 async fn the_newest_id_counts_within_a_run_too() {
-    for streamed in BOTH_WAYS {
-        for mode in MODES {
-            for conflict in lenient() {
-                let steps = [round(1, Some("s1")), round(2, Some("s2")), text("there", Some("s3"))];
-                let case = Case::new(mode, Below::LoopAndPersister, conflict, steps);
-                let logged = logged();
-                send(&case.client, ask("where?", streamed)).await.unwrap();
-                let what = format!("{streamed} {mode:?} {conflict:?}");
-                assert_eq!(service_id(&case.store).await.as_deref(), Some("s3"), "{what}");
-                let all = [
-                    "user where?",
-                    "assistant look#c1",
-                    "tool c1=seen at 1",
-                    "assistant look#c2",
-                    "tool c2=seen at 2",
-                    "assistant there",
-                ];
-                let recorded = match (conflict.clear, mode) {
-                    (false, _) => all.len(),
-                    // Its input is staged before the service says that it keeps the history.
-                    (true, PersistenceMode::Journaled) => all.len(),
-                    (true, _) => 0,
-                };
-                assert_eq!(stored(&case.store).await, all[..recorded], "{what}");
-                let warnings = usize::from(conflict.warn);
-                assert_eq!(logged.lines("keeps this conversation itself"), warnings, "{what}");
-                assert_eq!(seen(&case.model, 2), ["tool c2=seen at 2"], "{what}");
-            }
-        }
+    for (streamed, mode, conflict) in cases!(BOTH_WAYS, MODES, lenient()) {
+        let steps = [round(1, Some("s1")), round(2, Some("s2")), text("there", Some("s3"))];
+        let case = Case::new(mode, Below::LoopAndPersister, conflict, steps);
+        let logged = logged();
+        send(&case.client, ask("where?", streamed)).await.unwrap();
+        let what = format!("{streamed} {mode:?} {conflict:?}");
+        assert_eq!(service_id(&case.store).await.as_deref(), Some("s3"), "{what}");
+        let all = [
+            "user where?",
+            "assistant look#c1",
+            "tool c1=seen at 1",
+            "assistant look#c2",
+            "tool c2=seen at 2",
+            "assistant there",
+        ];
+        let recorded = match (conflict.clear, mode) {
+            (false, _) => all.len(),
+            // Its input is staged before the service says that it keeps the history.
+            (true, PersistenceMode::Journaled) => all.len(),
+            (true, _) => 0,
+        };
+        assert_eq!(stored(&case.store).await, all[..recorded], "{what}");
+        let warnings = usize::from(conflict.warn);
+        assert_eq!(logged.lines("keeps this conversation itself"), warnings, "{what}");
+        assert_eq!(seen(&case.model, 2), ["tool c2=seen at 2"], "{what}");
     }
 }
 

@@ -7,7 +7,7 @@ use tower_chat::{
     Answer, ApprovalRequest, BoxError, ChatRequest, ConversationKey, Message, Part, Role, Tools,
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -18,65 +18,60 @@ async fn in_time(sent: impl Future<Output = Result<Answer, BoxError>>) -> Result
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, ran) = (store().with_queue_capacity(1), Ran::default());
-            let model =
-                ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
-            let client = stack(model, &store, mode, policy(), tools(&ran));
-            let asked = send(&client, ask("buy", streamed)).await.unwrap();
-            let yes = asked.approval_requests().map(ApprovalRequest::approve).map(Part::from);
-            let yes = ask_with([Message::new(Role::User, yes.collect())], streamed);
-            in_time(send(&client, yes)).await.unwrap();
-            assert_eq!(ran.names(), ["pay", "pay"]);
-            assert_eq!(stored(&store).await.len(), 5, "{mode:?}");
-        }
+    for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
+        let (store, ran) = (store().with_queue_capacity(1), Ran::default());
+        let model = ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
+        let client = stack(model, &store, mode, policy(), tools(&ran));
+        let asked = send(&client, ask("buy", streamed)).await.unwrap();
+        let yes = asked.approval_requests().map(ApprovalRequest::approve).map(Part::from);
+        let yes = ask_with([Message::new(Role::User, yes.collect())], streamed);
+        in_time(send(&client, yes)).await.unwrap();
+        assert_eq!(ran.names(), ["pay", "pay"]);
+        assert_eq!(stored(&store).await.len(), 5);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
-    for outer in BOTH_MODES {
-        for inner in BOTH_MODES {
-            let (store, gate) = (store().with_queue_capacity(2), Gate::closed());
-            let below = ScriptedModel::new([Step::text("one"), Step::text("two")]);
-            let nested = agent(&below, &store, inner);
-            let both = gate.clone();
-            let delegate = tool_fn(definition("delegate"), move |context| {
-                let (nested, both) = (nested.clone(), both.clone());
-                async move {
-                    both.pass().await;
-                    let parent = context.conversation().unwrap();
-                    let key = ConversationKey::new(parent.scope(), format!("{}-sub", parent.id()));
-                    let request = context.nest(ChatRequest::user("sub").in_conversation(key));
-                    Ok(ToolOutput::from(send(&nested, request).await?.text()))
-                }
-            });
-            let step = || {
-                Step::respond(|request| match request.messages.last().unwrap().role {
-                    Role::User => calls([("delegate", "c1")]),
-                    _ => Step::text("done"),
-                })
-            };
-            let model = ScriptedModel::new((0..4).map(|_| step()));
-            let client = stack(model, &store, outer, policy(), Tools::new().with(delegate));
-            let runs = ["a", "b"].map(|id| {
-                let key = ConversationKey::new("alice", id);
-                let request = ChatRequest::user("go").in_conversation(key);
-                let client = client.clone();
-                tokio::spawn(in_time(async move { send(&client, request).await }))
-            });
-            gate.reached(2).await;
-            gate.open();
-            for run in runs {
-                run.await.unwrap().unwrap();
+    for (outer, inner) in cases!(BOTH_MODES, BOTH_MODES) {
+        let (store, gate) = (store().with_queue_capacity(2), Gate::closed());
+        let below = ScriptedModel::new([Step::text("one"), Step::text("two")]);
+        let nested = agent(&below, &store, inner);
+        let both = gate.clone();
+        let delegate = tool_fn(definition("delegate"), move |context| {
+            let (nested, both) = (nested.clone(), both.clone());
+            async move {
+                both.pass().await;
+                let parent = context.conversation().unwrap();
+                let key = ConversationKey::new(parent.scope(), format!("{}-sub", parent.id()));
+                let request = context.nest(ChatRequest::user("sub").in_conversation(key));
+                Ok(ToolOutput::from(send(&nested, request).await?.text()))
             }
-            for id in ["a", "b"] {
-                let sub = ConversationKey::new("alice", format!("{id}-sub"));
-                assert_eq!(stored_of(&store, &sub).await.len(), 2, "{outer:?} {inner:?}");
-                let key = ConversationKey::new("alice", id);
-                assert_eq!(stored_of(&store, &key).await.len(), 4, "{outer:?} {inner:?}");
-            }
+        });
+        let step = || {
+            Step::respond(|request| match request.messages.last().unwrap().role {
+                Role::User => calls([("delegate", "c1")]),
+                _ => Step::text("done"),
+            })
+        };
+        let model = ScriptedModel::new((0..4).map(|_| step()));
+        let client = stack(model, &store, outer, policy(), Tools::new().with(delegate));
+        let runs = ["a", "b"].map(|id| {
+            let key = ConversationKey::new("alice", id);
+            let request = ChatRequest::user("go").in_conversation(key);
+            let client = client.clone();
+            tokio::spawn(in_time(async move { send(&client, request).await }))
+        });
+        gate.reached(2).await;
+        gate.open();
+        for run in runs {
+            run.await.unwrap().unwrap();
+        }
+        for id in ["a", "b"] {
+            let sub = ConversationKey::new("alice", format!("{id}-sub"));
+            assert_eq!(stored_of(&store, &sub).await.len(), 2);
+            let key = ConversationKey::new("alice", id);
+            assert_eq!(stored_of(&store, &key).await.len(), 4);
         }
     }
 }

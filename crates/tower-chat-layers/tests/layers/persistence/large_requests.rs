@@ -36,9 +36,7 @@ async fn other_tasks_run_while_a_request_of_many_calls_is_worked_on() {
     Cases::all()
         .in_memory("a store with a thread of its own lets other tasks run by itself")
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([Step::text("there")]);
-            let client = case.agent(&model, &store);
+            let (_, _, client) = case.begin([Step::text("there")]).await;
             let ticks = Arc::new(AtomicUsize::new(0));
             let ticking = tokio::spawn({
                 let ticks = ticks.clone();
@@ -62,9 +60,8 @@ async fn a_small_request_never_yields() {
     Cases::all()
         .in_memory("a store with a thread of its own is waited for")
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
-            let client = case.agent(&model, &store);
+            let (_, _, client) =
+                case.begin([case.calls([("look", "c1")]), Step::text("there")]).await;
             let sending = pin!(send(&client, case.ask("where?")));
             assert!(poll!(sending).is_ready());
         })
@@ -76,9 +73,8 @@ async fn a_request_that_is_dropped_is_not_worked_on_any_more() {
     Cases::all()
         .in_memory("what was polled so often depends on the store")
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([Step::text("there"), Step::text("here")]);
-            let client = case.agent(&model, &store);
+            let (store, model, client) =
+                case.begin([Step::text("there"), Step::text("here")]).await;
             {
                 let mut sending = pin!(send(&client, case.ask_with(many_calls())));
                 assert!(poll!(sending.as_mut()).is_pending());

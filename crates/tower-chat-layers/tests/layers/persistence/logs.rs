@@ -75,9 +75,7 @@ async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
 #[tokio::test]
 async fn what_ends_a_run_is_said_in_the_finish() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([case.calls([("stop", "c1")]), Step::text("there")]);
-        let client = case.agent(&model, &store);
+        let (_, _, client) = case.begin([case.calls([("stop", "c1")]), Step::text("there")]).await;
         let answer = send(&client, case.ask("where?")).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Tool));
         let answer = send(&client, case.ask("well?")).await.unwrap();
@@ -91,13 +89,13 @@ async fn a_run_that_is_taken_over_is_logged() {
     let cases = Cases::all().modes([Journaled], "no other run stays open");
     cases
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
-                case.calls([("look", "c1")]),
-                Step::error("overloaded"),
-                Step::text("there"),
-            ]);
-            let client = case.agent(&model, &store);
+            let (_, _, client) = case
+                .begin([
+                    case.calls([("look", "c1")]),
+                    Step::error("overloaded"),
+                    Step::text("there"),
+                ])
+                .await;
             let request = case.ask("where?");
             send(&client, request.clone()).await.unwrap_err();
             let logged = logged();

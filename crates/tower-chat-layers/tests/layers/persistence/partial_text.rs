@@ -6,7 +6,7 @@ use tower_chat::{
     ChatRequest, ChatUpdate, Finish, Message, PerRunPersistence, PerServiceCallPersistence,
     PersistenceMode, PersistencePolicy, ToolLoop, store::HistoryStore, validate::validate_messages,
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -121,41 +121,39 @@ async fn every_cause_keeps_the_text_after_what_the_model_was_asked() {
 
 #[tokio::test]
 async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
-    for streamed in BOTH_WAYS {
-        for cuts in [1, 2] {
-            let store = store();
-            let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));
-            let model = ScriptedModel::new(steps.chain([
-                calls([("look", "c1")]),
-                long_answer(),
-                Step::text("bye"),
-            ]));
-            let client = client(&model, &store, PerServiceCall, keeping());
-            let request = ask("where?", true);
-            for _ in 0..cuts {
-                send(&client, request.clone()).await.unwrap_err();
-            }
-            let mut request = request;
-            if !streamed {
-                request.options = Default::default();
-            }
-            let answer = send(&client, request.clone()).await.unwrap();
-            assert_eq!(shorts(&answer.messages), ALL[1..], "{cuts}");
-            assert_eq!(seen(&model, cuts), ALL[..1]);
-            assert_eq!(seen(&model, cuts + 1), ALL[..3]);
-            let mut history = vec!["user where?"];
-            history.extend(vec!["assistant It rains "; cuts]);
-            history.extend(&ALL[1..]);
-            assert_eq!(stored(&store).await, history);
-
-            let again = send(&client, request).await.unwrap();
-            assert_eq!(shorts(&again.messages), ALL[1..], "the stored answer");
-            assert_eq!(model.requests().len(), cuts + 2);
-
-            send(&client, ask("and then?", streamed)).await.unwrap();
-            history.push("user and then?");
-            assert_eq!(seen(&model, cuts + 2), history);
+    for (streamed, cuts) in cases!(BOTH_WAYS, [1, 2]) {
+        let store = store();
+        let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));
+        let model = ScriptedModel::new(steps.chain([
+            calls([("look", "c1")]),
+            long_answer(),
+            Step::text("bye"),
+        ]));
+        let client = client(&model, &store, PerServiceCall, keeping());
+        let request = ask("where?", true);
+        for _ in 0..cuts {
+            send(&client, request.clone()).await.unwrap_err();
         }
+        let mut request = request;
+        if !streamed {
+            request.options = Default::default();
+        }
+        let answer = send(&client, request.clone()).await.unwrap();
+        assert_eq!(shorts(&answer.messages), ALL[1..]);
+        assert_eq!(seen(&model, cuts), ALL[..1]);
+        assert_eq!(seen(&model, cuts + 1), ALL[..3]);
+        let mut history = vec!["user where?"];
+        history.extend(vec!["assistant It rains "; cuts]);
+        history.extend(&ALL[1..]);
+        assert_eq!(stored(&store).await, history);
+
+        let again = send(&client, request).await.unwrap();
+        assert_eq!(shorts(&again.messages), ALL[1..], "the stored answer");
+        assert_eq!(model.requests().len(), cuts + 2);
+
+        send(&client, ask("and then?", streamed)).await.unwrap();
+        history.push("user and then?");
+        assert_eq!(seen(&model, cuts + 2), history);
     }
 }
 

@@ -120,14 +120,14 @@ async fn a_run_that_fails_leaves_the_store_as_it_was() {
                 Step::text("half").fails_after(1, "reset"),
                 Step::text("half").cut_off_after(1),
             ] {
-                let store = case.store().await;
-                let model = ScriptedModel::new([
-                    Step::text("hello"),
-                    case.calls([("look", "c1")]),
-                    failing,
-                    Step::text("again"),
-                ]);
-                let client = case.agent(&model, &store);
+                let (store, model, client) = case
+                    .begin([
+                        Step::text("hello"),
+                        case.calls([("look", "c1")]),
+                        failing,
+                        Step::text("again"),
+                    ])
+                    .await;
                 send(&client, case.ask("hi")).await.unwrap();
                 let (before, appends) =
                     (store.inner().head(&key()).await.unwrap(), store.appends());
@@ -145,59 +145,54 @@ async fn a_run_that_fails_leaves_the_store_as_it_was() {
 
 #[tokio::test]
 async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            for keep in [false, true] {
-                let store = case.store().await;
-                let model = ScriptedModel::new([
-                    case.calls([("look", "c1")]),
-                    case.calls([("stop", "c2"), ("look", "c3")]),
-                ]);
-                let policy = policy().keep_trailing_results(keep);
-                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
-                let answer = send(&client, case.ask("go")).await.unwrap();
-                let all = [
-                    "user go",
-                    "assistant look#c1",
-                    "tool c1=looked c1",
-                    "assistant stop#c2 look#c3",
-                    "tool c2=stopped c2",
-                ];
-                assert_eq!(shorts(&answer.messages), all[1..], "the caller gets the results");
-                // Per service call they have gone to the record before the run knows that it ends.
-                let kept = if keep && !case.is(PerServiceCall) { 5 } else { 4 };
-                assert_eq!(stored(&store).await, all[..kept]);
-                assert_eq!(answer.finish.saved.unwrap().messages, kept);
-            }
-        })
-        .await;
+    every_id(async |case| {
+        for keep in [false, true] {
+            let store = case.store().await;
+            let model = ScriptedModel::new([
+                case.calls([("look", "c1")]),
+                case.calls([("stop", "c2"), ("look", "c3")]),
+            ]);
+            let policy = policy().keep_trailing_results(keep);
+            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let answer = send(&client, case.ask("go")).await.unwrap();
+            let all = [
+                "user go",
+                "assistant look#c1",
+                "tool c1=looked c1",
+                "assistant stop#c2 look#c3",
+                "tool c2=stopped c2",
+            ];
+            assert_eq!(shorts(&answer.messages), all[1..], "the caller gets the results");
+            // Per service call they have gone to the record before the run knows that it ends.
+            let kept = if keep && !case.is(PerServiceCall) { 5 } else { 4 };
+            assert_eq!(stored(&store).await, all[..kept]);
+            assert_eq!(answer.finish.saved.unwrap().messages, kept);
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn every_mode_stores_the_same_of_a_terminated_run_and_replays_it_validly() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
+    every_id(async |case| {
+        let (store, model, client) = case
+            .begin([
                 case.calls([("look", "c1")]),
                 case.calls([("stop", "c2")]),
                 Step::text("what?"),
-            ]);
-            let client = case.agent(&model, &store);
-            send(&client, case.ask("go")).await.unwrap();
-            let first_run =
-                ["user go", "assistant look#c1", "tool c1=looked c1", "assistant stop#c2"];
-            assert_eq!(stored(&store).await, first_run);
-            send(&client, case.ask("hm")).await.unwrap();
-            assert_eq!(
-                seen(&model, 2),
-                ["user go", "assistant look#c1", "tool c1=looked c1", "user hm"],
-                "the dangling call is not shown"
-            );
-        })
-        .await;
+            ])
+            .await;
+        send(&client, case.ask("go")).await.unwrap();
+        let first_run = ["user go", "assistant look#c1", "tool c1=looked c1", "assistant stop#c2"];
+        assert_eq!(stored(&store).await, first_run);
+        send(&client, case.ask("hm")).await.unwrap();
+        assert_eq!(
+            seen(&model, 2),
+            ["user go", "assistant look#c1", "tool c1=looked c1", "user hm"],
+            "the dangling call is not shown"
+        );
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -215,21 +210,18 @@ async fn trailing_results_are_trimmed_although_a_text_follows_their_call() {
 
 #[tokio::test]
 async fn results_that_the_caller_gives_stay_with_the_call_they_answer() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
-            let client = case.agent(&model, &store);
-            let answer = send(&client, case.ask("go")).await.unwrap();
-            assert_eq!(answer.tool_calls().count(), 1, "a declared tool's call is returned");
-            let result = Message::tool_results([case.result("c1", "blue")]);
-            send(&client, case.ask_with([result])).await.unwrap();
-            let all = ["user go", "assistant ask#c1", "tool c1=blue", "assistant thanks"];
-            assert_eq!(seen(&model, 1), all[..3]);
-            assert_eq!(stored(&store).await, all);
-        })
-        .await;
+    every_id(async |case| {
+        let (store, model, client) =
+            case.begin([case.calls([("ask", "c1")]), Step::text("thanks")]).await;
+        let answer = send(&client, case.ask("go")).await.unwrap();
+        assert_eq!(answer.tool_calls().count(), 1, "a declared tool's call is returned");
+        let result = Message::tool_results([case.result("c1", "blue")]);
+        send(&client, case.ask_with([result])).await.unwrap();
+        let all = ["user go", "assistant ask#c1", "tool c1=blue", "assistant thanks"];
+        assert_eq!(seen(&model, 1), all[..3]);
+        assert_eq!(stored(&store).await, all);
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -248,26 +240,20 @@ async fn system_messages_are_stored_and_instructions_are_not() {
 
 #[tokio::test]
 async fn what_a_layer_above_puts_first_is_sent_each_time_and_never_stored() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
-                Step::text("hello"),
-                case.calls([("look", "c1")]),
-                Step::text("there"),
-            ]);
-            let client = case.agent(&model, &store);
-            send(&client, case.ask("hi")).await.unwrap();
-            let mut request = case.ask("where?");
-            request.prepend(&Message::system("today is Monday").into());
-            send(&client, request).await.unwrap();
-            let start = ["system today is Monday", "user hi", "assistant hello", "user where?"];
-            assert_eq!(seen(&model, 1), start);
-            assert_eq!(seen(&model, 2)[..4], start);
-            assert_eq!(stored(&store).await[..3], ["user hi", "assistant hello", "user where?"]);
-        })
-        .await;
+    every_id(async |case| {
+        let (store, model, client) = case
+            .begin([Step::text("hello"), case.calls([("look", "c1")]), Step::text("there")])
+            .await;
+        send(&client, case.ask("hi")).await.unwrap();
+        let mut request = case.ask("where?");
+        request.prepend(&Message::system("today is Monday").into());
+        send(&client, request).await.unwrap();
+        let start = ["system today is Monday", "user hi", "assistant hello", "user where?"];
+        assert_eq!(seen(&model, 1), start);
+        assert_eq!(seen(&model, 2)[..4], start);
+        assert_eq!(stored(&store).await[..3], ["user hi", "assistant hello", "user where?"]);
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -290,9 +276,7 @@ async fn what_the_caller_does_to_its_request_later_changes_nothing() {
 #[tokio::test]
 async fn stored_messages_that_the_caller_sends_again_are_not_stored_again() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&model, &store);
+        let (store, model, client) = case.begin([Step::text("hello"), Step::text("there")]).await;
         send(&client, case.ask("hi")).await.unwrap();
         let mut request = ChatRequest::new(store.inner().load(&key()).await.unwrap().messages)
             .in_conversation(key());
@@ -307,64 +291,59 @@ async fn stored_messages_that_the_caller_sends_again_are_not_stored_again() {
 
 #[tokio::test]
 async fn a_dangling_call_fails_the_run_before_the_model_is_paid_if_the_policy_says_so() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
-            let policy = policy().dangling_calls(DanglingCalls::Fail);
-            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
-            send(&client, case.ask("go")).await.unwrap();
-            let error = refused(send(&client, case.ask("well?")).await);
-            assert!(matches!(error, PersistenceError::Dangling { .. }), "{case}: {error:?}");
-            assert_eq!(model.requests().len(), 1);
-            assert_eq!(stored(&store).await.len(), 2);
+    every_id(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
+        let policy = policy().dangling_calls(DanglingCalls::Fail);
+        let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+        send(&client, case.ask("go")).await.unwrap();
+        let error = refused(send(&client, case.ask("well?")).await);
+        assert!(matches!(error, PersistenceError::Dangling { .. }), "{case}: {error:?}");
+        assert_eq!(model.requests().len(), 1);
+        assert_eq!(stored(&store).await.len(), 2);
 
-            let result = Message::tool_results([case.result("c1", "blue")]);
-            send(&client, case.ask_with([result])).await.unwrap();
-            assert_eq!(stored(&store).await.len(), 4, "a call that the input answers is fine");
-        })
-        .await;
+        let result = Message::tool_results([case.result("c1", "blue")]);
+        send(&client, case.ask_with([result])).await.unwrap();
+        assert_eq!(stored(&store).await.len(), 4, "a call that the input answers is fine");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn calls_without_ids_of_their_own_get_the_same_one_in_every_replay() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
+    every_id(async |case| {
+        let (_, model, client) = case
+            .begin([
                 case.calls([("look", "a"), ("look", "b")]),
                 Step::text("there"),
                 Step::text("bye"),
-            ]);
-            let client = case.agent(&model, &store);
-            send(&client, case.ask("go")).await.unwrap();
-            send(&client, case.ask("ok")).await.unwrap();
-            let batch = ["assistant look#a look#b", "tool a=looked a b=looked b"];
-            let ids = [1, 2].map(|service_call| {
-                let request = &model.requests()[service_call];
-                assert_eq!(seen(&model, service_call)[1..3], batch);
-                let calls = request.messages.get(1).unwrap().calls();
-                let results = request.messages.get(2).unwrap().results();
-                let of_calls: Vec<_> = calls.map(|call| call.id.clone().unwrap()).collect();
-                let of_results: Vec<_> =
-                    results.map(|result| result.call_id.clone().unwrap()).collect();
-                assert_eq!(of_calls, of_results);
-                assert_ne!(of_calls[0], of_calls[1]);
-                of_calls
-            });
-            assert_eq!(ids[0], ids[1]);
-        })
-        .await;
+            ])
+            .await;
+        send(&client, case.ask("go")).await.unwrap();
+        send(&client, case.ask("ok")).await.unwrap();
+        let batch = ["assistant look#a look#b", "tool a=looked a b=looked b"];
+        let ids = [1, 2].map(|service_call| {
+            let request = &model.requests()[service_call];
+            assert_eq!(seen(&model, service_call)[1..3], batch);
+            let calls = request.messages.get(1).unwrap().calls();
+            let results = request.messages.get(2).unwrap().results();
+            let of_calls: Vec<_> = calls.map(|call| call.id.clone().unwrap()).collect();
+            let of_results: Vec<_> =
+                results.map(|result| result.call_id.clone().unwrap()).collect();
+            assert_eq!(of_calls, of_results);
+            assert_ne!(of_calls[0], of_calls[1]);
+            of_calls
+        });
+        assert_eq!(ids[0], ids[1]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn conversations_do_not_see_each_other() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([Step::text("1"), Step::text("2"), Step::text("3")]);
-        let client = case.agent(&model, &store);
+        let (store, model, client) =
+            case.begin([Step::text("1"), Step::text("2"), Step::text("3")]).await;
         let other = ConversationKey::new("bob", "support");
         send(&client, case.ask("hi")).await.unwrap();
         send(&client, case.way(ChatRequest::user("ho").in_conversation(other.clone())))

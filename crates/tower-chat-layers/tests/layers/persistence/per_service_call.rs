@@ -15,7 +15,7 @@ use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Message, MessageId,
     PerRunPersistence, PerServiceCallPersistence, ToolLoop, UnansweredInputs, store::HistoryStore,
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -82,25 +82,23 @@ async fn each_append_holds_the_new_inputs_and_the_response_of_one_call() {
 
 #[tokio::test]
 async fn the_history_is_loaded_once_a_run_and_extended_in_memory() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
+    every_id(async |case| {
+        let (store, model, client) = case
+            .begin([
                 Step::text("hello"),
                 case.calls([("look", "c1")]),
                 case.calls([("look", "c2")]),
                 Step::text("there"),
-            ]);
-            let client = case.agent(&model, &store);
-            send(&client, case.ask("hi")).await.unwrap();
-            let (heads, loads) = (store.heads(), store.loads());
-            send(&client, case.ask("where?")).await.unwrap();
-            assert_eq!((store.heads() - heads, store.loads() - loads), (1, 1));
-            assert_eq!(seen(&model, 3).len(), 7);
-            assert_eq!(seen(&model, 3)[..3], ["user hi", "assistant hello", "user where?"]);
-        })
-        .await;
+            ])
+            .await;
+        send(&client, case.ask("hi")).await.unwrap();
+        let (heads, loads) = (store.heads(), store.loads());
+        send(&client, case.ask("where?")).await.unwrap();
+        assert_eq!((store.heads() - heads, store.loads() - loads), (1, 1));
+        assert_eq!(seen(&model, 3).len(), 7);
+        assert_eq!(seen(&model, 3)[..3], ["user hi", "assistant hello", "user where?"]);
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -201,9 +199,7 @@ async fn per_run_mode_has_no_sentinel_at_all() {
 #[tokio::test]
 async fn a_caller_who_puts_the_sentinel_on_its_request_gets_an_ordinary_run() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&model, &store);
+        let (_, model, client) = case.begin([Step::text("hello"), Step::text("there")]).await;
         send(&client, case.ask("hi")).await.unwrap();
         let mut request = case.ask("where?");
         request.conversation_id = Some(ConversationId::LocalHistory);
@@ -329,9 +325,8 @@ async fn a_call_that_fails_stores_no_inputs_and_keeps_the_calls_before_it() {
     Cases::all()
         .modes([PerRun, PerServiceCall], "a journaled run stays open with its input")
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([Step::error("overloaded"), Step::text("hello")]);
-            let client = case.agent(&model, &store);
+            let (store, _, client) =
+                case.begin([Step::error("overloaded"), Step::text("hello")]).await;
             send(&client, case.ask("hi")).await.unwrap_err();
             assert_eq!(stored(&store).await, [""; 0]);
             send(&client, case.ask("hi again")).await.unwrap();
@@ -346,39 +341,39 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
         .with_all_ids()
         .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
         .check(async |case| {
-            for failing in [
-                || Step::error("overloaded"),
-                || Step::text("half").fails_after(1, "reset"),
-                || Step::text("half").cut_off_after(1),
-            ] {
-                for keep in [true, false] {
-                    let (store, ran) = (case.store().await, Ran::default());
-                    let model = ScriptedModel::new([
-                        case.calls([("look", "c1")]),
-                        failing(),
-                        Step::text("there"),
-                    ]);
-                    let policy = policy().inputs_of_failed_call(results_if(keep));
-                    let client = case.stack(model.clone(), &store, policy, tools(&ran));
-                    let mut request = case.ask("where?");
-                    let handle = request.run_handle();
-                    handle.queue(Message::user("quick"));
-                    send(&client, request).await.unwrap_err();
-                    let start =
-                        ["user where?", "user quick", "assistant look#c1", "tool c1=looked c1"];
-                    let kept = if keep { 4 } else { 3 };
-                    assert_eq!(stored(&store).await, start[..kept]);
+            for (failing, keep) in cases!(
+                [
+                    || Step::error("overloaded"),
+                    || Step::text("half").fails_after(1, "reset"),
+                    || Step::text("half").cut_off_after(1),
+                ],
+                [true, false]
+            ) {
+                let (store, ran) = (case.store().await, Ran::default());
+                let model = ScriptedModel::new([
+                    case.calls([("look", "c1")]),
+                    failing(),
+                    Step::text("there"),
+                ]);
+                let policy = policy().inputs_of_failed_call(results_if(keep));
+                let client = case.stack(model.clone(), &store, policy, tools(&ran));
+                let mut request = case.ask("where?");
+                let handle = request.run_handle();
+                handle.queue(Message::user("quick"));
+                send(&client, request).await.unwrap_err();
+                let start = ["user where?", "user quick", "assistant look#c1", "tool c1=looked c1"];
+                let kept = if keep { 4 } else { 3 };
+                assert_eq!(stored(&store).await, start[..kept]);
 
-                    send(&client, case.ask("well?")).await.unwrap();
-                    let mut expected: Vec<_> = start.to_vec();
-                    let interrupted = format!("tool c1!{INTERRUPTED}");
-                    if !keep {
-                        // Without its result nobody knows what has become of the call.
-                        expected[3] = &interrupted;
-                    }
-                    expected.push("user well?");
-                    assert_eq!(seen(&model, 2), expected);
+                send(&client, case.ask("well?")).await.unwrap();
+                let mut expected: Vec<_> = start.to_vec();
+                let interrupted = format!("tool c1!{INTERRUPTED}");
+                if !keep {
+                    // Without its result nobody knows what has become of the call.
+                    expected[3] = &interrupted;
                 }
+                expected.push("user well?");
+                assert_eq!(seen(&model, 2), expected);
             }
         })
         .await;
@@ -494,27 +489,25 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
 
 #[tokio::test]
 async fn an_answer_of_several_messages_is_stored_whole() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let store = case.store().await;
-            let several = Step::answer(
-                [Message::assistant("let me look"), case.call_message([("look", "c1")])],
-                tower_chat::Finish::stop(),
-            );
-            let model = ScriptedModel::new([several, Step::text("there")]);
-            send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
-            let all = [
-                "user where?",
-                "assistant let me look",
-                "assistant look#c1",
-                "tool c1=looked c1",
-                "assistant there",
-            ];
-            assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&model, 1), all[..4]);
-        })
-        .await;
+    every_id(async |case| {
+        let store = case.store().await;
+        let several = Step::answer(
+            [Message::assistant("let me look"), case.call_message([("look", "c1")])],
+            tower_chat::Finish::stop(),
+        );
+        let model = ScriptedModel::new([several, Step::text("there")]);
+        send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
+        let all = [
+            "user where?",
+            "assistant let me look",
+            "assistant look#c1",
+            "tool c1=looked c1",
+            "assistant there",
+        ];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&model, 1), all[..4]);
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -537,30 +530,29 @@ async fn the_inputs_of_a_call_without_an_answer_are_kept_by_policy() {
     cases
         .check(async |case| {
             use UnansweredInputs::{All, None, Results};
-            for (kept, count) in [(All, 4), (Results, 3), (None, 2)] {
-                for is_dropped in [true, false] {
-                    let (store, ran) = (case.store().await, Ran::default());
-                    let mut request = case.ask("where?");
-                    let handle = request.run_handle();
-                    let queue = move |_: &_| {
-                        handle.queue(Message::user("quick"));
-                        case.calls([("look", "c1")])
-                    };
-                    let last = if is_dropped { Step::hang() } else { Step::error("overloaded") };
-                    let model = ScriptedModel::new([Step::respond(queue), last]);
-                    let policy = match is_dropped {
-                        true => policy().inputs_of_dropped_call(kept),
-                        false => policy().inputs_of_failed_call(kept),
-                    };
-                    let client = case.stack(model.clone(), &store, policy, tools(&ran));
-                    match is_dropped {
-                        true => until_called(&model, 2, send(&client, request)).await,
-                        false => drop(send(&client, request).await.unwrap_err()),
-                    }
-                    let all =
-                        ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];
-                    assert_eq!(stored(&store).await, all[..count], "{kept:?} {is_dropped}");
+            for ((kept, count), is_dropped) in
+                cases!([(All, 4), (Results, 3), (None, 2)], [true, false])
+            {
+                let (store, ran) = (case.store().await, Ran::default());
+                let mut request = case.ask("where?");
+                let handle = request.run_handle();
+                let queue = move |_: &_| {
+                    handle.queue(Message::user("quick"));
+                    case.calls([("look", "c1")])
+                };
+                let last = if is_dropped { Step::hang() } else { Step::error("overloaded") };
+                let model = ScriptedModel::new([Step::respond(queue), last]);
+                let policy = match is_dropped {
+                    true => policy().inputs_of_dropped_call(kept),
+                    false => policy().inputs_of_failed_call(kept),
+                };
+                let client = case.stack(model.clone(), &store, policy, tools(&ran));
+                match is_dropped {
+                    true => until_called(&model, 2, send(&client, request)).await,
+                    false => drop(send(&client, request).await.unwrap_err()),
                 }
+                let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];
+                assert_eq!(stored(&store).await, all[..count]);
             }
         })
         .await;

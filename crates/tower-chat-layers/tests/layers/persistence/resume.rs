@@ -19,7 +19,7 @@ use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistencePolicy, RunId,
     StoreFailure, ToolLoop, ToolResult, Tools, run::ServiceCall,
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -29,9 +29,8 @@ const WHOLE_RUN: [&str; 4] =
 #[tokio::test]
 async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
     every_case(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
-        let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
-        let client = case.stack(model.clone(), &store, policy(), tools(&ran));
+        let (store, ran, model, client) =
+            case.begin_with_log([case.calls([("look", "c1")]), Step::text("there")]).await;
         let request = case.ask("where?");
         let first = send(&client, request.clone()).await.unwrap();
         let again = send(&client, request).await.unwrap();
@@ -47,9 +46,7 @@ async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
 #[tokio::test]
 async fn a_completed_run_is_recognised_after_other_runs() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&model, &store);
+        let (store, model, client) = case.begin([Step::text("hello"), Step::text("there")]).await;
         let first = case.ask("hi");
         send(&client, first.clone()).await.unwrap();
         send(&client, case.ask("where?")).await.unwrap();
@@ -140,13 +137,13 @@ async fn a_run_that_was_stored_in_part_goes_on_in_the_background_or_is_refused()
         .modes([PerServiceCall], "it is stored in part in this mode alone")
         .check(async |case| {
             for is_overtaken in [false, true] {
-                let store = case.store().await;
-                let model = ScriptedModel::new([
-                    case.calls([("look", "c1")]),
-                    Step::error("overloaded"),
-                    Step::text("there"),
-                ]);
-                let client = case.agent(&model, &store);
+                let (store, model, client) = case
+                    .begin([
+                        case.calls([("look", "c1")]),
+                        Step::error("overloaded"),
+                        Step::text("there"),
+                    ])
+                    .await;
                 let interrupted = case.ask("where?");
                 send(&client, interrupted.clone()).await.unwrap_err();
                 if is_overtaken {
@@ -189,13 +186,13 @@ async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
             "per run it starts anew, and a journaled run is open until it is recovered or ended",
         )
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
-                case.calls([("look", "c1")]),
-                Step::error("overloaded"),
-                Step::text("there"),
-            ]);
-            let client = case.agent(&model, &store);
+            let (store, model, client) = case
+                .begin([
+                    case.calls([("look", "c1")]),
+                    Step::error("overloaded"),
+                    Step::text("there"),
+                ])
+                .await;
             let interrupted = case.ask("where?");
             send(&client, interrupted.clone()).await.unwrap_err();
             send(&client, case.ask("well?")).await.unwrap();
@@ -212,13 +209,13 @@ async fn an_interrupted_run_resumes_without_storing_its_input_again() {
     Cases::all()
         .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
         .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([
-                case.calls([("look", "c1")]),
-                Step::error("overloaded"),
-                Step::text("there"),
-            ]);
-            let client = case.stack(model.clone(), &store, policy(), tools(&ran));
+            let (store, ran, model, client) = case
+                .begin_with_log([
+                    case.calls([("look", "c1")]),
+                    Step::error("overloaded"),
+                    Step::text("there"),
+                ])
+                .await;
             let request = case.ask("where?");
             send(&client, request.clone()).await.unwrap_err();
             let answer = send(&client, request).await.unwrap();
@@ -237,17 +234,14 @@ async fn an_interrupted_run_resumes_without_storing_its_input_again() {
 
 #[tokio::test]
 async fn a_run_that_failed_in_per_run_mode_starts_anew() {
-    Cases::all()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([Step::error("overloaded"), Step::text("hello")]);
-            let client = case.agent(&model, &store);
-            let request = case.ask("hi");
-            send(&client, request.clone()).await.unwrap_err();
-            send(&client, request).await.unwrap();
-            assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-        })
-        .await;
+    every_case(async |case| {
+        let (store, _, client) = case.begin([Step::error("overloaded"), Step::text("hello")]).await;
+        let request = case.ask("hi");
+        send(&client, request.clone()).await.unwrap_err();
+        send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -300,73 +294,63 @@ async fn a_run_of_which_only_the_input_is_stored_is_no_answer_in_any_mode() {
 
 #[tokio::test]
 async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
-    Cases::all()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
-                case.calls([("ask", "c1")]),
-                Step::error("overloaded"),
-                Step::text("thanks"),
-            ]);
-            let client = case.agent(&model, &store);
-            send(&client, case.ask("go")).await.unwrap();
-            let input = [
-                Message::tool_results([ToolResult::new("c1", "blue")]),
-                Message::user("and be quick"),
-            ];
-            let request = case.ask_with(input);
-            send(&client, request.clone()).await.unwrap_err();
-            send(&client, request).await.unwrap();
-            let all = [
-                "user go",
-                "assistant ask#c1",
-                "tool c1=blue",
-                "user and be quick",
-                "assistant thanks",
-            ];
-            assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&model, 2), all[..4]);
-        })
-        .await;
+    every_case(async |case| {
+        let (store, model, client) = case
+            .begin([case.calls([("ask", "c1")]), Step::error("overloaded"), Step::text("thanks")])
+            .await;
+        send(&client, case.ask("go")).await.unwrap();
+        let input =
+            [Message::tool_results([ToolResult::new("c1", "blue")]), Message::user("and be quick")];
+        let request = case.ask_with(input);
+        send(&client, request.clone()).await.unwrap_err();
+        send(&client, request).await.unwrap();
+        let all = [
+            "user go",
+            "assistant ask#c1",
+            "tool c1=blue",
+            "user and be quick",
+            "assistant thanks",
+        ];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&model, 2), all[..4]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_answer_with_calls_before_its_last_message_is_not_taken_for_the_end() {
-    Cases::all()
-        .check(async |case| {
-            let (store, gate) = (case.store().await, Gate::closed());
-            let asking = [case.call_message([("wait", "c1")]), Message::assistant("one moment")];
-            let model =
-                ScriptedModel::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
-            let tools = tools_with_gate(&Ran::default(), &gate);
-            let client = case.stack(model.clone(), &store, policy(), tools);
-            let request = case.ask("where?");
-            tokio::select! {
-                biased;
-                answer = send(&client, request.clone()) => panic!("{answer:?}"),
-                () = gate.reached(1) => {}
-            }
-            assert_eq!(send(&client, request).await.unwrap().text(), "there");
-        })
-        .await;
+    every_case(async |case| {
+        let (store, gate) = (case.store().await, Gate::closed());
+        let asking = [case.call_message([("wait", "c1")]), Message::assistant("one moment")];
+        let model = ScriptedModel::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
+        let tools = tools_with_gate(&Ran::default(), &gate);
+        let client = case.stack(model.clone(), &store, policy(), tools);
+        let request = case.ask("where?");
+        tokio::select! {
+            biased;
+            answer = send(&client, request.clone()) => panic!("{answer:?}"),
+            () = gate.reached(1) => {}
+        }
+        assert_eq!(send(&client, request).await.unwrap().text(), "there");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_lone_persister_under_a_loop_gives_the_stored_answer() {
-    Cases::all()
-        .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
-            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
-            let request = case.ask("where?");
-            send(&client, request.clone()).await.unwrap();
-            let again = send(&client, request).await.unwrap();
-            assert_eq!(again.text(), "there");
-            assert_eq!(model.requests().len(), 2);
-            assert_eq!(stored(&store).await, WHOLE_RUN);
-        })
-        .await;
+    every_case(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
+        let request = case.ask("where?");
+        send(&client, request.clone()).await.unwrap();
+        let again = send(&client, request).await.unwrap();
+        assert_eq!(again.text(), "there");
+        assert_eq!(model.requests().len(), 2);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    })
+    .await;
 }
 
 #[derive(Clone)]
@@ -581,31 +565,31 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
         )
         .with_a_stopped_clock()
         .check(async |case| {
-            for clear in [true, false] {
-                for failing in [Step::hang as fn() -> Step, || Step::error("overloaded")] {
-                    let store = case.store().await;
-                    let model = ScriptedModel::new([
-                        kept("hello", "s1"),
-                        failing(),
-                        kept_call("s1"),
-                        failing(),
-                        kept("there", "s1"),
-                    ]);
-                    let conflict = ConflictPolicy { warn: false, throw: false, clear };
-                    let policy = policy().on_conflict(conflict);
-                    let client = retrying(case, &model, &store, policy, tools(&Ran::default()));
-                    send(&client, case.ask("hi")).await.unwrap();
-                    send(&client, case.ask("where?")).await.unwrap();
-                    for (call, shown) in
-                        ["user where?", "user where?", "tool c1=looked c1", "tool c1=looked c1"]
-                            .iter()
-                            .enumerate()
-                    {
-                        assert_eq!(seen(&model, call + 1), [*shown]);
-                    }
-                    let recorded = if clear { 0 } else { 6 };
-                    assert_eq!(stored(&store).await.len(), recorded);
+            for (clear, failing) in
+                cases!([true, false], [Step::hang as fn() -> Step, || Step::error("overloaded")])
+            {
+                let store = case.store().await;
+                let model = ScriptedModel::new([
+                    kept("hello", "s1"),
+                    failing(),
+                    kept_call("s1"),
+                    failing(),
+                    kept("there", "s1"),
+                ]);
+                let conflict = ConflictPolicy { warn: false, throw: false, clear };
+                let policy = policy().on_conflict(conflict);
+                let client = retrying(case, &model, &store, policy, tools(&Ran::default()));
+                send(&client, case.ask("hi")).await.unwrap();
+                send(&client, case.ask("where?")).await.unwrap();
+                for (call, shown) in
+                    ["user where?", "user where?", "tool c1=looked c1", "tool c1=looked c1"]
+                        .iter()
+                        .enumerate()
+                {
+                    assert_eq!(seen(&model, call + 1), [*shown]);
                 }
+                let recorded = if clear { 0 } else { 6 };
+                assert_eq!(stored(&store).await.len(), recorded);
             }
         })
         .await;
@@ -631,28 +615,26 @@ async fn send_owned(client: Client, request: ChatRequest) -> Result<Answer, BoxE
 
 #[tokio::test]
 async fn a_call_made_twice_at_once_is_stored_once() {
-    Cases::all()
-        .check(async |case| {
-            let closed = Gate::closed();
-            let slow = || Step::text("slow").waits(&Gate::closed());
-            for steps in [
-                [slow(), Step::text("hello")],
-                [Step::text("hello"), slow()],
-                [Step::text("hello"), Step::text("hello")],
-                [Step::error("overloaded").waits(&closed), Step::text("hello")],
-            ] {
-                let store = case.store().await;
-                let model = ScriptedModel::new(steps);
-                let below =
-                    boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
-                let above = PerRunPersistence::new(store.clone()).mode(case.mode);
-                let client = boxed(above.layer(hedged(below)));
-                let answer = send(&client, case.ask("hi")).await.unwrap();
-                assert_eq!(answer.text(), "hello");
-                assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-            }
-        })
-        .await;
+    every_case(async |case| {
+        let closed = Gate::closed();
+        let slow = || Step::text("slow").waits(&Gate::closed());
+        for steps in [
+            [slow(), Step::text("hello")],
+            [Step::text("hello"), slow()],
+            [Step::text("hello"), Step::text("hello")],
+            [Step::error("overloaded").waits(&closed), Step::text("hello")],
+        ] {
+            let store = case.store().await;
+            let model = ScriptedModel::new(steps);
+            let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
+            let above = PerRunPersistence::new(store.clone()).mode(case.mode);
+            let client = boxed(above.layer(hedged(below)));
+            let answer = send(&client, case.ask("hi")).await.unwrap();
+            assert_eq!(answer.text(), "hello");
+            assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -660,18 +642,18 @@ async fn a_retry_above_the_run_is_the_same_run() {
     Cases::all()
         .whole("a retry does not see errors inside a stream")
         .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let model = ScriptedModel::new([
-                case.calls([("look", "c1")]),
-                Step::error("overloaded"),
-                // Per run nothing is kept, so the model is asked anew.
-                Step::respond(move |request| match request.messages.len() {
-                    1 => case.calls([("look", "c1")]),
-                    _ => Step::text("there"),
-                }),
-                Step::text("there"),
-            ]);
-            let client = case.stack(model.clone(), &store, policy(), tools(&ran));
+            let (store, ran, _, client) = case
+                .begin_with_log([
+                    case.calls([("look", "c1")]),
+                    Step::error("overloaded"),
+                    // Per run nothing is kept, so the model is asked anew.
+                    Step::respond(move |request| match request.messages.len() {
+                        1 => case.calls([("look", "c1")]),
+                        _ => Step::text("there"),
+                    }),
+                    Step::text("there"),
+                ])
+                .await;
             let client = boxed(RetryLayer::new(Again(2)).layer(client));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);

@@ -18,7 +18,7 @@ use tower_chat::{
     tool::{Retention, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -28,7 +28,7 @@ const WHOLE_RUN: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
 /// Every mode of a first attempt with every mode of a second, whole and streamed.
-fn pairs() -> impl Iterator<Item = (PersistenceMode, PersistenceMode, bool)> {
+fn pairs() -> impl Iterator<Item = (PersistenceMode, PersistenceMode, bool)> + Clone {
     let modes = ALL_MODES.into_iter().flat_map(|first| ALL_MODES.map(|second| (first, second)));
     modes.flat_map(|(first, second)| BOTH_WAYS.map(|streamed| (first, second, streamed)))
 }
@@ -62,94 +62,89 @@ async fn in_mode(
 
 #[tokio::test]
 async fn a_run_whose_service_failed_goes_on_in_every_mode() {
-    for (first, second, streamed) in pairs() {
-        for is_restarted in [false, true] {
-            let about = format!("{first:?}, then {second:?}, streamed: {streamed}");
-            let (mut store, ran) = (store(), Ran::default());
-            let model = looking_with(1, Step::error("503"));
-            let client = stack(model.clone(), &store, first, policy(), tools(&ran));
-            let request = ask("where?", streamed);
-            send(&client, request.clone()).await.unwrap_err();
-            drop(client);
-            store.inner().flush().await.unwrap();
-            if is_restarted {
-                store = store.in_another_process();
-            }
-            let answer = in_mode(&model, &store, second, &ran, &request).await;
-            assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{about}");
-            assert_eq!(stored(&store).await, WHOLE_RUN, "{about}");
-            let times = if first == PerRun { 2 } else { 1 };
-            assert_eq!(ran.names().len(), times, "{about}");
-            let asked = model.requests().len();
-            for third in ALL_MODES {
-                let again = in_mode(&model, &store, third, &ran, &request).await;
-                assert_eq!(again.messages, answer.messages, "{about}, then {third:?}");
-            }
-            assert_eq!((model.requests().len(), ran.names().len()), (asked, times), "{about}");
+    for ((first, second, streamed), is_restarted) in cases!(pairs(), [false, true]) {
+        let about = format!("{first:?}, then {second:?}, streamed: {streamed}");
+        let (mut store, ran) = (store(), Ran::default());
+        let model = looking_with(1, Step::error("503"));
+        let client = stack(model.clone(), &store, first, policy(), tools(&ran));
+        let request = ask("where?", streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        drop(client);
+        store.inner().flush().await.unwrap();
+        if is_restarted {
+            store = store.in_another_process();
         }
+        let answer = in_mode(&model, &store, second, &ran, &request).await;
+        assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{about}");
+        assert_eq!(stored(&store).await, WHOLE_RUN, "{about}");
+        let times = if first == PerRun { 2 } else { 1 };
+        assert_eq!(ran.names().len(), times, "{about}");
+        let asked = model.requests().len();
+        for third in ALL_MODES {
+            let again = in_mode(&model, &store, third, &ran, &request).await;
+            assert_eq!(again.messages, answer.messages, "{about}, then {third:?}");
+        }
+        assert_eq!((model.requests().len(), ran.names().len()), (asked, times), "{about}");
     }
 }
 
 #[tokio::test]
 async fn a_dangling_call_is_no_answer_in_any_mode() {
-    for (second, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
-        for is_committed in [false, true] {
-            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let model = looking_with(0, calls([("wait", "c1")]));
-            // A journaled run that is committed as it is has no dangling call, but an explicit
-            // result.
-            let first = if is_committed { JOURNALED } else { PerServiceCall };
-            let client =
-                stack(model.clone(), &store, first, policy(), tools_with_gate(&ran, &gate));
-            let request = ask("where?", streamed);
-            tokio::select! {
-                biased;
-                answer = send(&client, request.clone()) => panic!("{answer:?}"),
-                () = gate.reached(1) => {}
-            }
-            drop(client);
-            store.inner().flush().await.unwrap();
-            assert_eq!(close(&store, &key(), RunEnd::Commit).await.unwrap(), is_committed);
-            let answer = in_mode(&model, &store, second, &ran, &request).await;
-            assert_eq!(answer.text(), "there", "{second:?}");
-            let interrupted = format!("tool c1!{INTERRUPTED}");
-            assert_eq!(seen(&model, 1), ["user where?", "assistant wait#c1", &interrupted]);
-            let mut all = vec!["user where?", "assistant wait#c1", "assistant there"];
-            if is_committed {
-                all.insert(2, &interrupted);
-            }
-            assert_eq!(stored(&store).await, all, "{second:?}");
-            assert_eq!(shorts(&answer.messages), all[1..], "{second:?}");
-            let again = in_mode(&model, &store, second, &ran, &request).await;
-            assert_eq!(again.messages, answer.messages, "{second:?}");
-            assert_eq!(model.requests().len(), 2, "{second:?}");
+    for ((second, streamed), is_committed) in
+        cases!(ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))), [false, true])
+    {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let model = looking_with(0, calls([("wait", "c1")]));
+        // A journaled run that is committed as it is has no dangling call, but an explicit
+        // result.
+        let first = if is_committed { JOURNALED } else { PerServiceCall };
+        let client = stack(model.clone(), &store, first, policy(), tools_with_gate(&ran, &gate));
+        let request = ask("where?", streamed);
+        tokio::select! {
+            biased;
+            answer = send(&client, request.clone()) => panic!("{answer:?}"),
+            () = gate.reached(1) => {}
         }
+        drop(client);
+        store.inner().flush().await.unwrap();
+        assert_eq!(close(&store, &key(), RunEnd::Commit).await.unwrap(), is_committed);
+        let answer = in_mode(&model, &store, second, &ran, &request).await;
+        assert_eq!(answer.text(), "there");
+        let interrupted = format!("tool c1!{INTERRUPTED}");
+        assert_eq!(seen(&model, 1), ["user where?", "assistant wait#c1", &interrupted]);
+        let mut all = vec!["user where?", "assistant wait#c1", "assistant there"];
+        if is_committed {
+            all.insert(2, &interrupted);
+        }
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(shorts(&answer.messages), all[1..]);
+        let again = in_mode(&model, &store, second, &ran, &request).await;
+        assert_eq!(again.messages, answer.messages);
+        assert_eq!(model.requests().len(), 2);
     }
 }
 
 #[tokio::test]
 async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
-    for second in ALL_MODES {
-        for first in [PerServiceCall, JOURNALED] {
-            let (store, ran) = (store(), Ran::default());
-            let cut_off = Step::updates([ChatUpdate::TextDelta("the".into())]).hangs_after(1);
-            let model = ScriptedModel::new([cut_off, Step::text("there")]);
-            let keeping = policy().keep_partial_text(true);
-            let client = stack(model.clone(), &store, first, keeping, tools(&ran));
-            let request = ask("where?", true);
-            let mut response = head(&client, request.clone()).await.unwrap();
-            response.next().await.unwrap().unwrap();
-            drop((response, client));
-            store.inner().flush().await.unwrap();
-            close(&store, &key(), RunEnd::Commit).await.unwrap();
-            assert_eq!(stored(&store).await, ["user where?", "assistant the"], "{first:?}");
-            let answer = in_mode(&model, &store, second, &ran, &request).await;
-            assert_eq!(shorts(&answer.messages), ["assistant there"], "{first:?}, {second:?}");
-            assert_eq!(seen(&model, 1), ["user where?"], "{first:?}, {second:?}");
-            let again = in_mode(&model, &store, second, &ran, &request).await;
-            assert_eq!(again.messages, answer.messages);
-            assert_eq!(model.requests().len(), 2);
-        }
+    for (second, first) in cases!(ALL_MODES, [PerServiceCall, JOURNALED]) {
+        let (store, ran) = (store(), Ran::default());
+        let cut_off = Step::updates([ChatUpdate::TextDelta("the".into())]).hangs_after(1);
+        let model = ScriptedModel::new([cut_off, Step::text("there")]);
+        let keeping = policy().keep_partial_text(true);
+        let client = stack(model.clone(), &store, first, keeping, tools(&ran));
+        let request = ask("where?", true);
+        let mut response = head(&client, request.clone()).await.unwrap();
+        response.next().await.unwrap().unwrap();
+        drop((response, client));
+        store.inner().flush().await.unwrap();
+        close(&store, &key(), RunEnd::Commit).await.unwrap();
+        assert_eq!(stored(&store).await, ["user where?", "assistant the"]);
+        let answer = in_mode(&model, &store, second, &ran, &request).await;
+        assert_eq!(shorts(&answer.messages), ["assistant there"]);
+        assert_eq!(seen(&model, 1), ["user where?"]);
+        let again = in_mode(&model, &store, second, &ran, &request).await;
+        assert_eq!(again.messages, answer.messages);
+        assert_eq!(model.requests().len(), 2);
     }
 }
 
@@ -213,53 +208,50 @@ impl End {
 
 #[tokio::test]
 async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
-    for (first, second, streamed) in pairs() {
-        for end in ENDS {
-            let about = format!("{end:?}, {first:?}, then {second:?}, streamed: {streamed}");
-            let (store, ran) = (store(), Ran::default());
-            let model = end.model();
-            let request = ask("where?", streamed);
-            let answer =
-                send(&end.stack(&model, &store, first, &ran), request.clone()).await.unwrap();
-            let before = (stored(&store).await, ran.names(), model.requests().len());
-            let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
-            for store in [store.clone(), store.in_another_process()] {
-                let client = end.stack(&model, &store, second, &ran);
-                let again = send(&client, request.clone()).await.expect(&about);
-                assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{about}");
-                // When results were added that are in no message is not stored.
-                let content = |answer: &Answer| {
-                    let messages = answer.messages.iter();
-                    let of = |message: &Arc<Message>| {
-                        (message.id, message.parts.clone(), message.metadata.clone())
-                    };
-                    messages.map(of).collect::<Vec<_>>()
+    for ((first, second, streamed), end) in cases!(pairs(), ENDS) {
+        let about = format!("{end:?}, {first:?}, then {second:?}, streamed: {streamed}");
+        let (store, ran) = (store(), Ran::default());
+        let model = end.model();
+        let request = ask("where?", streamed);
+        let answer = send(&end.stack(&model, &store, first, &ran), request.clone()).await.unwrap();
+        let before = (stored(&store).await, ran.names(), model.requests().len());
+        let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
+        for store in [store.clone(), store.in_another_process()] {
+            let client = end.stack(&model, &store, second, &ran);
+            let again = send(&client, request.clone()).await.expect(&about);
+            assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{about}");
+            // When results were added that are in no message is not stored.
+            let content = |answer: &Answer| {
+                let messages = answer.messages.iter();
+                let of = |message: &Arc<Message>| {
+                    (message.id, message.parts.clone(), message.metadata.clone())
                 };
-                assert_eq!(content(&again), content(&answer), "{about}");
-                assert_eq!(again.finish.saved, answer.finish.saved, "{about}");
-            }
-            let after = (stored(&store).await, ran.names(), model.requests().len());
-            assert_eq!(after, before, "{about}");
-            let now = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
-            assert_eq!(now.found, rows.found, "{about}");
+                messages.map(of).collect::<Vec<_>>()
+            };
+            assert_eq!(content(&again), content(&answer), "{about}");
+            assert_eq!(again.finish.saved, answer.finish.saved, "{about}");
         }
+        let after = (stored(&store).await, ran.names(), model.requests().len());
+        assert_eq!(after, before, "{about}");
+        let now = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
+        assert_eq!(now.found, rows.found, "{about}");
     }
 }
 
 #[tokio::test]
 async fn calls_of_a_run_that_ended_on_purpose_are_not_said_to_be_interrupted() {
-    for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
-        for end in ENDS {
-            let (store, ran) = (store(), Ran::default());
-            let request = ask("where?", streamed);
-            send(&end.stack(&end.model(), &store, mode, &ran), request).await.unwrap();
-            let model = ScriptedModel::new([Step::text("well")]);
-            send(&end.stack(&model, &store, mode, &ran), ask("so?", streamed)).await.unwrap();
-            let shown = seen(&model, 0);
-            assert!(!shown.concat().contains("interrupted"), "{end:?}, {mode:?}: {shown:?}");
-            let is_of_last_round = |line: &String| line.contains("stop") || line.contains("ask#");
-            assert!(!shown.iter().any(is_of_last_round), "{end:?}, {mode:?}: {shown:?}");
-        }
+    for ((mode, streamed), end) in
+        cases!(ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))), ENDS)
+    {
+        let (store, ran) = (store(), Ran::default());
+        let request = ask("where?", streamed);
+        send(&end.stack(&end.model(), &store, mode, &ran), request).await.unwrap();
+        let model = ScriptedModel::new([Step::text("well")]);
+        send(&end.stack(&model, &store, mode, &ran), ask("so?", streamed)).await.unwrap();
+        let shown = seen(&model, 0);
+        assert!(!shown.concat().contains("interrupted"), "{end:?}, {mode:?}: {shown:?}");
+        let is_of_last_round = |line: &String| line.contains("stop") || line.contains("ask#");
+        assert!(!shown.iter().any(is_of_last_round), "{end:?}, {mode:?}: {shown:?}");
     }
 }
 
@@ -358,39 +350,40 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
 async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
     let interrupted = format!("tool c1!{INTERRUPTED}");
     let died = ["user where?", "assistant wait#c1", &interrupted, "user so?"];
-    for (choice, of_died, of_ended) in [
-        (DanglingCalls::Interrupted, &died[..], &["user where?", "user so?"][..]),
-        (DanglingCalls::Drop, &["user where?", "user so?"], &["user where?", "user so?"]),
-        (
-            DanglingCalls::FromRecord,
-            &died,
-            &["user where?", "assistant stop#c1", "tool c1=stopped c1", "user so?"],
-        ),
-    ] {
-        for mode in ALL_MODES {
-            let (ran, gate) = (Ran::default(), Gate::closed());
-            let choosing = || policy().dangling_calls(choice);
-            let killed = store();
-            let model = ScriptedModel::new([calls([("wait", "c1")])]);
-            let tools_with_gate = tools_with_gate(&ran, &gate);
-            let client = stack(model, &killed, PerServiceCall, choosing(), tools_with_gate);
-            tokio::select! {
-                biased;
-                answer = send(&client, ask("where?", false)) => panic!("{answer:?}"),
-                () = gate.reached(1) => {}
-            }
-            let ended = store();
-            let model = ScriptedModel::new([calls([("stop", "c1")])]);
-            let client = stack(model, &ended, mode, choosing(), tools(&ran));
-            send(&client, ask("where?", false)).await.unwrap();
-            for (store, expected) in [(killed, of_died), (ended, of_ended)] {
-                let model = ScriptedModel::new([Step::text("well"), Step::text("well")]);
-                let client = stack(model.clone(), &store, mode, choosing(), tools(&ran));
-                send(&client, ask("so?", false)).await.unwrap();
-                assert_eq!(seen(&model, 0), expected, "{choice:?}, {mode:?}");
-                send(&client, ask("and?", false)).await.unwrap();
-                assert_eq!(seen(&model, 1)[..expected.len()], *expected, "{choice:?}, {mode:?}");
-            }
+    for ((choice, of_died, of_ended), mode) in cases!(
+        [
+            (DanglingCalls::Interrupted, &died[..], &["user where?", "user so?"][..]),
+            (DanglingCalls::Drop, &["user where?", "user so?"], &["user where?", "user so?"]),
+            (
+                DanglingCalls::FromRecord,
+                &died,
+                &["user where?", "assistant stop#c1", "tool c1=stopped c1", "user so?"],
+            ),
+        ],
+        ALL_MODES
+    ) {
+        let (ran, gate) = (Ran::default(), Gate::closed());
+        let choosing = || policy().dangling_calls(choice);
+        let killed = store();
+        let model = ScriptedModel::new([calls([("wait", "c1")])]);
+        let tools_with_gate = tools_with_gate(&ran, &gate);
+        let client = stack(model, &killed, PerServiceCall, choosing(), tools_with_gate);
+        tokio::select! {
+            biased;
+            answer = send(&client, ask("where?", false)) => panic!("{answer:?}"),
+            () = gate.reached(1) => {}
+        }
+        let ended = store();
+        let model = ScriptedModel::new([calls([("stop", "c1")])]);
+        let client = stack(model, &ended, mode, choosing(), tools(&ran));
+        send(&client, ask("where?", false)).await.unwrap();
+        for (store, expected) in [(killed, of_died), (ended, of_ended)] {
+            let model = ScriptedModel::new([Step::text("well"), Step::text("well")]);
+            let client = stack(model.clone(), &store, mode, choosing(), tools(&ran));
+            send(&client, ask("so?", false)).await.unwrap();
+            assert_eq!(seen(&model, 0), expected);
+            send(&client, ask("and?", false)).await.unwrap();
+            assert_eq!(seen(&model, 1)[..expected.len()], *expected);
         }
     }
 }

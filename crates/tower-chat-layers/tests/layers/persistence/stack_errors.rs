@@ -9,7 +9,7 @@ use tower_chat::{
     ToolLoop, ToolLoopError, ToolResult, Tools,
     tool::{NestedInAncestor, ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -74,22 +74,19 @@ async fn two_stores_in_one_stack_are_refused() {
 
 #[tokio::test]
 async fn a_persister_above_the_tool_loop_is_refused() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, model, ran) = (store(), one_round(), Ran::default());
-            let looped = ToolLoop::new(tools(&ran)).layer(model.clone());
-            let alone = boxed(PerServiceCallPersistence::new(store.clone()).layer(looped));
-            let client =
-                boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(alone.clone()));
-            for client in [alone, client] {
-                let error = send(&client, ask("hi", streamed)).await.unwrap_err();
-                let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
-                assert!(matches!(error, ToolLoopError::PersisterAbove { .. }), "{error:?}");
-            }
-            assert_eq!(model.requests().len(), 0);
-            assert_eq!(ran.names(), [""; 0]);
-            assert_eq!(stored(&store).await, [""; 0]);
+    for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
+        let (store, model, ran) = (store(), one_round(), Ran::default());
+        let looped = ToolLoop::new(tools(&ran)).layer(model.clone());
+        let alone = boxed(PerServiceCallPersistence::new(store.clone()).layer(looped));
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(alone.clone()));
+        for client in [alone, client] {
+            let error = send(&client, ask("hi", streamed)).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+            assert!(matches!(error, ToolLoopError::PersisterAbove { .. }), "{error:?}");
         }
+        assert_eq!(model.requests().len(), 0);
+        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(stored(&store).await, [""; 0]);
     }
 }
 
@@ -158,34 +155,31 @@ fn everything_without_ids(request: &ChatRequest, first: &Answer) -> ChatRequest 
 
 #[tokio::test]
 async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
-    for streamed in BOTH_WAYS {
-        for resend in [only_what_is_new as Resend, everything_with_ids] {
-            for with_run in [false, true] {
-                let (store, model) = (store(), one_round());
-                let below = persister(&model, &store);
-                let all =
-                    ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
-                let request = ask("where?", streamed);
-                if with_run {
-                    let looping = boxed(tower::service_fn(move |request: ChatRequest| {
-                        let below = below.clone();
-                        async move {
-                            let answer = foreign_loop(&below, request, resend).await?;
-                            Ok::<_, BoxError>(ChatResponse::from(answer))
-                        }
-                    }));
-                    let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
-                    let answer = send(&boxed(above.layer(looping)), request).await.unwrap();
-                    assert_eq!(answer.finish.conversation_id, None);
-                    assert_eq!(store.loads(), 0);
-                } else {
-                    let answer = foreign_loop(&below, request, resend).await.unwrap();
-                    assert_eq!(answer.finish.conversation_id, Some(ConversationId::LocalHistory));
+    for (streamed, resend, with_run) in
+        cases!(BOTH_WAYS, [only_what_is_new as Resend, everything_with_ids], [false, true])
+    {
+        let (store, model) = (store(), one_round());
+        let below = persister(&model, &store);
+        let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
+        let request = ask("where?", streamed);
+        if with_run {
+            let looping = boxed(tower::service_fn(move |request: ChatRequest| {
+                let below = below.clone();
+                async move {
+                    let answer = foreign_loop(&below, request, resend).await?;
+                    Ok::<_, BoxError>(ChatResponse::from(answer))
                 }
-                assert_eq!(stored(&store).await, all);
-                assert_eq!(seen(&model, 1), all[..3]);
-            }
+            }));
+            let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
+            let answer = send(&boxed(above.layer(looping)), request).await.unwrap();
+            assert_eq!(answer.finish.conversation_id, None);
+            assert_eq!(store.loads(), 0);
+        } else {
+            let answer = foreign_loop(&below, request, resend).await.unwrap();
+            assert_eq!(answer.finish.conversation_id, Some(ConversationId::LocalHistory));
         }
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&model, 1), all[..3]);
     }
 }
 

@@ -76,9 +76,7 @@ async fn called(model: &ScriptedModel, count: usize) {
 #[tokio::test]
 async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::hang()]);
-        let client = case.agent(&model, &store);
+        let (store, model, client) = case.begin([case.calls([("look", "c1")]), Step::hang()]).await;
         let there = called(&model, 2);
         let answer = stopped_at(&client, case.ask("where?"), Some(&store), there).await;
         assert_eq!(shorts(&answer.messages), ["assistant look#c1", "tool c1=looked c1"]);
@@ -95,12 +93,9 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
     Cases::all()
         .streamed("a whole answer shows no part of its text")
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
-                case.calls([("look", "c1")]),
-                Step::text("half an answer").hangs_after(1),
-            ]);
-            let client = case.agent(&model, &store);
+            let (store, model, client) = case
+                .begin([case.calls([("look", "c1")]), Step::text("half an answer").hangs_after(1)])
+                .await;
             let mut request = case.ask("where?").streamed();
             let handle = request.run_handle();
             let sent = request.clone();
@@ -137,40 +132,35 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
 #[tokio::test]
 async fn tools_that_ran_or_never_began_are_answered_as_such() {
     for concurrent in [true, false] {
-        Cases::all()
-            .with_all_ids()
-            .check(async |case| {
-                let (store, ran) = (case.store().await, Ran::default());
-                let gate = Gate::closed();
-                let model = ScriptedModel::new([case.calls([
-                    ("look", "c1"),
-                    ("wait", "c2"),
-                    ("look", "c3"),
-                ])]);
-                let tools = tools_with_gate(&ran, &gate);
-                let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-                let tool_loop = ToolLoop::new(tools).concurrent(concurrent).layer(below);
-                let above = PerRunPersistence::new(store.clone()).mode(case.mode);
-                let client = boxed(above.layer(tool_loop));
-                let there = gate.reached(1);
-                let answer = stopped_at(&client, case.ask("where?"), Some(&store), there).await;
-                let last = match concurrent {
-                    true => "c3=looked c3".to_owned(),
-                    false => format!("c3!{STOPPED}"),
-                };
-                let results = format!("tool c1=looked c1 c2!{INTERRUPTED} {last}");
-                let calls = "assistant look#c1 wait#c2 look#c3";
-                assert_eq!(shorts(&answer.messages), [calls, &results]);
-                let all = ["user where?", calls, &results];
-                assert_eq!(stored(&store).await, all);
-                let of = |label: &str, status| (label.to_owned(), status);
-                let third = if concurrent { ToolStatus::Ok } else { ToolStatus::Stopped };
-                let statuses_of =
-                    [of("c1", ToolStatus::Ok), of("c2", ToolStatus::Interrupted), of("c3", third)];
-                assert_eq!(statuses(&store).await, statuses_of);
-                goes_on(case, &store, &all).await;
-            })
-            .await;
+        every_id(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let gate = Gate::closed();
+            let model =
+                ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2"), ("look", "c3")])]);
+            let tools = tools_with_gate(&ran, &gate);
+            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+            let tool_loop = ToolLoop::new(tools).concurrent(concurrent).layer(below);
+            let above = PerRunPersistence::new(store.clone()).mode(case.mode);
+            let client = boxed(above.layer(tool_loop));
+            let there = gate.reached(1);
+            let answer = stopped_at(&client, case.ask("where?"), Some(&store), there).await;
+            let last = match concurrent {
+                true => "c3=looked c3".to_owned(),
+                false => format!("c3!{STOPPED}"),
+            };
+            let results = format!("tool c1=looked c1 c2!{INTERRUPTED} {last}");
+            let calls = "assistant look#c1 wait#c2 look#c3";
+            assert_eq!(shorts(&answer.messages), [calls, &results]);
+            let all = ["user where?", calls, &results];
+            assert_eq!(stored(&store).await, all);
+            let of = |label: &str, status| (label.to_owned(), status);
+            let third = if concurrent { ToolStatus::Ok } else { ToolStatus::Stopped };
+            let statuses_of =
+                [of("c1", ToolStatus::Ok), of("c2", ToolStatus::Interrupted), of("c3", third)];
+            assert_eq!(statuses(&store).await, statuses_of);
+            goes_on(case, &store, &all).await;
+        })
+        .await;
     }
 }
 
@@ -319,31 +309,29 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
 
 #[tokio::test]
 async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
-    Cases::all()
-        .with_all_ids()
-        .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
-            let gate = Gate::closed();
-            let asking = [("look", "c1"), ("wait", "c2"), ("pay", "c3")];
-            let model = ScriptedModel::new([case.calls(asking)]);
-            let client = case.stack(model.clone(), &store, policy(), tools_with_gate(&ran, &gate));
-            let answer = send(&client, case.ask("buy")).await.unwrap();
-            let yes = answer.approval_requests().map(|request| request.approve().into()).collect();
-            let request = case.ask_with([Message::new(Role::User, yes)]);
-            let there = gate.reached(1);
-            let answer = stopped_at(&client, request, Some(&store), there).await;
-            assert_eq!(ran.names(), ["look"]);
-            let results = format!("tool c1=looked c1 c2!{INTERRUPTED} c3!{STOPPED}");
-            let calls = "assistant look#c1 wait#c2 pay#c3";
-            let of = |label: &str, status| (label.to_owned(), status);
-            let expected = [
-                of("c1", ToolStatus::Ok),
-                of("c2", ToolStatus::Interrupted),
-                of("c3", ToolStatus::Stopped),
-            ];
-            assert_eq!(statuses(&store).await, expected);
-            assert_eq!(answer.messages.len(), 1, "{answer:?}");
-            goes_on(case, &store, &["user buy", calls, &results]).await;
-        })
-        .await;
+    every_id(async |case| {
+        let (store, ran) = (case.store().await, Ran::default());
+        let gate = Gate::closed();
+        let asking = [("look", "c1"), ("wait", "c2"), ("pay", "c3")];
+        let model = ScriptedModel::new([case.calls(asking)]);
+        let client = case.stack(model.clone(), &store, policy(), tools_with_gate(&ran, &gate));
+        let answer = send(&client, case.ask("buy")).await.unwrap();
+        let yes = answer.approval_requests().map(|request| request.approve().into()).collect();
+        let request = case.ask_with([Message::new(Role::User, yes)]);
+        let there = gate.reached(1);
+        let answer = stopped_at(&client, request, Some(&store), there).await;
+        assert_eq!(ran.names(), ["look"]);
+        let results = format!("tool c1=looked c1 c2!{INTERRUPTED} c3!{STOPPED}");
+        let calls = "assistant look#c1 wait#c2 pay#c3";
+        let of = |label: &str, status| (label.to_owned(), status);
+        let expected = [
+            of("c1", ToolStatus::Ok),
+            of("c2", ToolStatus::Interrupted),
+            of("c3", ToolStatus::Stopped),
+        ];
+        assert_eq!(statuses(&store).await, expected);
+        assert_eq!(answer.messages.len(), 1, "{answer:?}");
+        goes_on(case, &store, &["user buy", calls, &results]).await;
+    })
+    .await;
 }

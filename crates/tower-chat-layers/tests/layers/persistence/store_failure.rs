@@ -4,7 +4,7 @@ use tower_chat::{
     ConversationKey, Message, MessageId, PersistenceError, PersistenceMode, RunId, StoreFailure,
     store::{HistoryStore, Revision, StoreError, author::Write},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -16,14 +16,10 @@ fn failing_call(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> 
 #[tokio::test]
 async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() {
     Cases::all()
-        .modes(
-            [PerRun, PerServiceCall],
-            "a journaled write that fails fails the call, and the run stays open",
-        )
+        .unless_journaled()
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
-            let client = case.agent(&model, &store);
+            let (store, model, client) =
+                case.begin([Step::text("hello"), Step::text("there")]).await;
             store.fail_next_append(disk_full());
             let logged = logged();
             let answer = send(&client, case.ask("hi")).await.unwrap();
@@ -64,14 +60,9 @@ async fn a_failure_in_the_middle_of_a_run_is_made_good_by_its_next_call() {
 #[tokio::test]
 async fn a_store_that_stays_away_keeps_everything_waiting_in_order() {
     Cases::all()
-        .modes(
-            [PerRun, PerServiceCall],
-            "a journaled write that fails fails the call, and the run stays open",
-        )
+        .unless_journaled()
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new(["a", "b", "c"].map(Step::text));
-            let client = case.agent(&model, &store);
+            let (store, _, client) = case.begin(["a", "b", "c"].map(Step::text)).await;
             store.fail_every_append(disk_full);
             for text in ["1", "2"] {
                 send(&client, case.ask(text)).await.unwrap();
@@ -88,10 +79,7 @@ async fn a_store_that_stays_away_keeps_everything_waiting_in_order() {
 #[tokio::test]
 async fn a_full_outbox_fails_the_call_with_the_answer_and_keeps_what_it_holds() {
     Cases::all()
-        .modes(
-            [PerRun, PerServiceCall],
-            "a journaled write that fails fails the call, and the run stays open",
-        )
+        .unless_journaled()
         .check(async |case| {
             let store = case.store().await;
             fill_outbox(&store, 3);
@@ -122,10 +110,7 @@ fn fill_outbox(store: &Store, room: usize) {
 #[tokio::test]
 async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
     Cases::all()
-        .modes(
-            [PerRun, PerServiceCall],
-            "a journaled write that fails fails the call, and the run stays open",
-        )
+        .unless_journaled()
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([costly("hello", 7, 3)]);
@@ -168,9 +153,7 @@ async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
 #[tokio::test]
 async fn loads_that_fail_fail_the_call_before_the_model_is_paid() {
     every_case(async |case| {
-        let store = case.store().await;
-        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&model, &store);
+        let (store, model, client) = case.begin([Step::text("hello"), Step::text("there")]).await;
         send(&client, case.ask("hi")).await.unwrap();
         for fail in [Store::fail_next_head as fn(&Store, StoreError), Store::fail_next_load] {
             fail(&store, disk_full());
@@ -188,10 +171,7 @@ async fn loads_that_fail_fail_the_call_before_the_model_is_paid() {
 #[tokio::test]
 async fn no_room_in_the_store_is_a_write_failure_by_policy() {
     Cases::all()
-        .modes(
-            [PerRun, PerServiceCall],
-            "a journaled write that fails fails the call, and the run stays open",
-        )
+        .unless_journaled()
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello")]);
@@ -216,10 +196,7 @@ async fn no_room_in_the_store_is_a_write_failure_by_policy() {
 #[tokio::test]
 async fn a_closed_store_keeps_no_answer_from_its_caller() {
     Cases::all()
-        .modes(
-            [PerRun, PerServiceCall],
-            "a journaled write that fails fails the call, and the run stays open",
-        )
+        .unless_journaled()
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello")]);
@@ -236,18 +213,11 @@ async fn a_closed_store_keeps_no_answer_from_its_caller() {
 #[tokio::test]
 async fn what_was_stored_but_reported_as_failed_is_stored_once() {
     Cases::all()
-        .modes(
-            [PerRun, PerServiceCall],
-            "a journaled write that fails fails the call, and the run stays open",
-        )
+        .unless_journaled()
         .check(async |case| {
-            let store = case.store().await;
-            let model = ScriptedModel::new([
-                case.calls([("look", "c1")]),
-                Step::text("there"),
-                Step::text("bye"),
-            ]);
-            let client = case.agent(&model, &store);
+            let (store, model, client) = case
+                .begin([case.calls([("look", "c1")]), Step::text("there"), Step::text("bye")])
+                .await;
             store.fail_next_append_after_storing(disk_full());
             store.fail_next_append_after_storing(disk_full());
             send(&client, case.ask("where?")).await.unwrap();
@@ -316,30 +286,28 @@ async fn a_failure_is_noticed_although_the_caller_has_gone() {
 
 #[test]
 fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() {
-    for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
-        for mode in BOTH_MODES {
-            let store = store();
-            let model = ScriptedModel::new([Step::text("hello")]);
-            let policy = policy().on_store_failure(failure);
-            let client = stack(model, &store, mode, policy, tools(&Ran::default()));
-            store.hold_appends();
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.spawn(async move { send(&client, ask("hi", false)).await });
-            runtime.block_on(store.holding(1));
-            drop(runtime);
-            let waiting = store.handle().unsaved(&key());
-            assert_eq!(waiting.len(), usize::from(failure == StoreFailure::Continue), "{mode:?}");
+    for (failure, mode) in cases!([StoreFailure::Continue, StoreFailure::FailCall], BOTH_MODES) {
+        let store = store();
+        let model = ScriptedModel::new([Step::text("hello")]);
+        let policy = policy().on_store_failure(failure);
+        let client = stack(model, &store, mode, policy, tools(&Ran::default()));
+        store.hold_appends();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.spawn(async move { send(&client, ask("hi", false)).await });
+        runtime.block_on(store.holding(1));
+        drop(runtime);
+        let waiting = store.handle().unsaved(&key());
+        assert_eq!(waiting.len(), usize::from(failure == StoreFailure::Continue));
 
-            store.release_appends();
-            let model = ScriptedModel::new([Step::text("there")]);
-            let client = agent(&model, &store, mode);
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(async {
-                send(&client, ask("where?", false)).await.unwrap();
-                let all = ["user hi", "assistant hello", "user where?", "assistant there"];
-                assert_eq!(stored(&store).await, all, "{failure:?} {mode:?}");
-            });
-        }
+        store.release_appends();
+        let model = ScriptedModel::new([Step::text("there")]);
+        let client = agent(&model, &store, mode);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            send(&client, ask("where?", false)).await.unwrap();
+            let all = ["user hi", "assistant hello", "user where?", "assistant there"];
+            assert_eq!(stored(&store).await, all);
+        });
     }
 }
 
@@ -384,7 +352,7 @@ async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
 #[tokio::test]
 async fn errors_name_the_conversation_and_have_their_cause() {
     Cases::all()
-        .modes([PerRun, PerServiceCall], "a journaled write that fails fails the call, and the run stays open")
+        .unless_journaled()
         .check(async |case| {
     let store = case.store().await;
     let model = ScriptedModel::new([Step::text("hello")]);

@@ -7,7 +7,7 @@ use tower_chat::{
     Answer, ChatRequest, Message, MessageId, Part, PerServiceCallPersistence, PersistenceError,
     PersistenceMode, RepeatedTranscript, Role, RunId, ToolCall, ToolLoop, ToolResult,
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -90,91 +90,81 @@ fn without_id(message: &Message) -> Message {
     message
 }
 
-fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool)> {
+fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool)> + Clone {
     MODES.into_iter().flat_map(|mode| BOTH_WAYS.map(|streamed| (mode, streamed)))
 }
 
 #[tokio::test]
 async fn a_transcript_with_stored_answers_is_refused_by_default() {
-    for (mode, streamed) in all_cases() {
-        for ids in IDS {
-            let steps = [two_calls(ids), Step::text("one"), Step::text("never")];
-            let mut talk = Talk::new(mode, RepeatedTranscript::default(), streamed, steps);
-            talk.say("first").await;
-            let before = stored(&talk.store).await;
-            let error = refused(talk.send_whole([Message::user("second")]).await);
-            let what = format!("{mode:?} {streamed} {ids:?} {error:?}");
-            let PersistenceError::TranscriptRepeated { key: of, position: 1 } = &error else {
-                panic!("{what}")
-            };
-            assert_eq!(*of, key());
-            assert_eq!(talk.model.requests().len(), 2, "{what}");
-            assert_eq!(stored(&talk.store).await, before, "{what}");
-        }
+    for ((mode, streamed), ids) in cases!(all_cases(), IDS) {
+        let steps = [two_calls(ids), Step::text("one"), Step::text("never")];
+        let mut talk = Talk::new(mode, RepeatedTranscript::default(), streamed, steps);
+        talk.say("first").await;
+        let before = stored(&talk.store).await;
+        let error = refused(talk.send_whole([Message::user("second")]).await);
+        let what = format!("{mode:?} {streamed} {ids:?} {error:?}");
+        let PersistenceError::TranscriptRepeated { key: of, position: 1 } = &error else {
+            panic!("{what}")
+        };
+        assert_eq!(*of, key());
+        assert_eq!(talk.model.requests().len(), 2, "{what}");
+        assert_eq!(stored(&talk.store).await, before, "{what}");
     }
 }
 
 #[tokio::test]
 async fn a_transcript_is_recognised_and_only_what_is_new_is_taken() {
-    for (mode, streamed) in all_cases() {
-        for ids in IDS {
-            for system in [None, Some("Be brief.")] {
-                let steps =
-                    [two_calls(ids), Step::text("one"), Step::text("two"), Step::text("three")];
-                let mut talk = Talk::new(mode, RepeatedTranscript::Recognise, streamed, steps);
-                let system: Vec<Message> = system.map(Message::system).into_iter().collect();
-                let first = [system.clone(), vec![Message::user("first")]].concat();
-                let answer = send(&talk.client(), talk.request(&first)).await.unwrap();
-                talk.transcript = first;
-                talk.keep(&answer);
-                let what = format!("{mode:?} {streamed} {ids:?} {}", system.len());
-                for (text, n) in [("second", 2), ("third", 3)] {
-                    let request = talk.request(&talk.whole([Message::user(text)]));
-                    let answer = send(&talk.client(), request.clone()).await.unwrap();
-                    let calls = talk.model.requests().len();
-                    assert_eq!(calls, n + 1, "{what}");
-                    // The same run sent again is recognised as it was.
-                    let again = send(&talk.client(), request).await.unwrap();
-                    assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{what}");
-                    assert_eq!(talk.model.requests().len(), calls, "{what}");
-                    talk.transcript.push(Message::user(text));
-                    talk.keep(&answer);
-                }
-                let kept: Vec<String> = talk.transcript.iter().map(short).collect();
-                assert_eq!(stored(&talk.store).await.len(), kept.len(), "{what}: {kept:?}");
-                let texts = |all: &[String]| -> Vec<String> {
-                    all.iter()
-                        .filter(|it| !it.contains('#') && !it.starts_with("tool"))
-                        .cloned()
-                        .collect()
-                };
-                assert_eq!(texts(&stored(&talk.store).await), texts(&kept), "{what}");
-                assert_eq!(seen(&talk.model, 3).len(), kept.len() - 1, "{what}");
-                assert_eq!(talk.ran.names(), ["look", "look"], "{what}");
-            }
+    for ((mode, streamed), ids, system) in cases!(all_cases(), IDS, [None, Some("Be brief.")]) {
+        let steps = [two_calls(ids), Step::text("one"), Step::text("two"), Step::text("three")];
+        let mut talk = Talk::new(mode, RepeatedTranscript::Recognise, streamed, steps);
+        let system: Vec<Message> = system.map(Message::system).into_iter().collect();
+        let first = [system.clone(), vec![Message::user("first")]].concat();
+        let answer = send(&talk.client(), talk.request(&first)).await.unwrap();
+        talk.transcript = first;
+        talk.keep(&answer);
+        let what = format!("{mode:?} {streamed} {ids:?} {}", system.len());
+        for (text, n) in [("second", 2), ("third", 3)] {
+            let request = talk.request(&talk.whole([Message::user(text)]));
+            let answer = send(&talk.client(), request.clone()).await.unwrap();
+            let calls = talk.model.requests().len();
+            assert_eq!(calls, n + 1, "{what}");
+            // The same run sent again is recognised as it was.
+            let again = send(&talk.client(), request).await.unwrap();
+            assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{what}");
+            assert_eq!(talk.model.requests().len(), calls, "{what}");
+            talk.transcript.push(Message::user(text));
+            talk.keep(&answer);
         }
+        let kept: Vec<String> = talk.transcript.iter().map(short).collect();
+        assert_eq!(stored(&talk.store).await.len(), kept.len(), "{what}: {kept:?}");
+        let texts = |all: &[String]| -> Vec<String> {
+            all.iter().filter(|it| !it.contains('#') && !it.starts_with("tool")).cloned().collect()
+        };
+        assert_eq!(texts(&stored(&talk.store).await), texts(&kept), "{what}");
+        assert_eq!(seen(&talk.model, 3).len(), kept.len() - 1, "{what}");
+        assert_eq!(talk.ran.names(), ["look", "look"], "{what}");
     }
 }
 
 #[tokio::test]
 async fn a_transcript_is_appended_where_that_is_chosen_for_one_request() {
-    for (mode, streamed) in all_cases() {
-        for choice in [RepeatedTranscript::Recognise, RepeatedTranscript::Refuse] {
-            let mut talk = Talk::new(mode, choice, streamed, ["one", "two"].map(Step::text));
-            talk.say("first").await;
-            let request = talk.request(&talk.whole([Message::user("second")]));
-            let request = request.with_extension(RepeatedTranscript::Append);
-            send(&talk.client(), request).await.unwrap();
-            let all = [
-                "user first",
-                "assistant one",
-                "user first",
-                "assistant one",
-                "user second",
-                "assistant two",
-            ];
-            assert_eq!(stored(&talk.store).await, all, "{mode:?} {streamed} {choice:?}");
-        }
+    for ((mode, streamed), choice) in
+        cases!(all_cases(), [RepeatedTranscript::Recognise, RepeatedTranscript::Refuse])
+    {
+        let mut talk = Talk::new(mode, choice, streamed, ["one", "two"].map(Step::text));
+        talk.say("first").await;
+        let request = talk.request(&talk.whole([Message::user("second")]));
+        let request = request.with_extension(RepeatedTranscript::Append);
+        send(&talk.client(), request).await.unwrap();
+        let all = [
+            "user first",
+            "assistant one",
+            "user first",
+            "assistant one",
+            "user second",
+            "assistant two",
+        ];
+        assert_eq!(stored(&talk.store).await, all);
     }
 }
 
@@ -299,52 +289,49 @@ async fn messages_with_stored_ids_are_left_out_and_other_ids_do_not_hide_a_repet
 
 #[tokio::test]
 async fn a_new_question_in_old_words_and_examples_of_ones_own_are_new() {
-    for (mode, streamed) in all_cases() {
-        for choice in [RepeatedTranscript::Recognise, RepeatedTranscript::Refuse] {
-            let what = format!("{mode:?} {streamed} {choice:?}");
-            let steps = ["fine", "still fine"].map(Step::text);
-            let mut talk = Talk::new(mode, choice, streamed, steps);
-            let examples =
-                [Message::user("1+1"), Message::assistant("2"), Message::user("how are you?")];
-            send(&talk.client(), talk.request(&examples)).await.unwrap();
-            talk.say("how are you?").await;
-            assert_eq!(stored(&talk.store).await.len(), 6, "{what}");
-        }
+    for ((mode, streamed), choice) in
+        cases!(all_cases(), [RepeatedTranscript::Recognise, RepeatedTranscript::Refuse])
+    {
+        let what = format!("{mode:?} {streamed} {choice:?}");
+        let steps = ["fine", "still fine"].map(Step::text);
+        let mut talk = Talk::new(mode, choice, streamed, steps);
+        let examples =
+            [Message::user("1+1"), Message::assistant("2"), Message::user("how are you?")];
+        send(&talk.client(), talk.request(&examples)).await.unwrap();
+        talk.say("how are you?").await;
+        assert_eq!(stored(&talk.store).await.len(), 6, "{what}");
     }
 }
 
 #[tokio::test]
 async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
-    for streamed in BOTH_WAYS {
-        for recognises in [false, true] {
-            let (store, ran) = (store(), Ran::default());
-            let steps = [Step::text("one"), calls([("look", "c2")]), Step::text("two")];
-            let model = ScriptedModel::new(steps);
-            let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let client = boxed(ToolLoop::new(tools(&ran)).layer(persister));
-            send(&client, ask("first", streamed)).await.unwrap();
-            let whole =
-                [Message::user("first"), Message::assistant("one"), Message::user("second")];
-            let request = ask_with(whole, streamed);
-            if recognises {
-                let request = request.with_extension(RepeatedTranscript::Recognise);
-                send(&client, request).await.unwrap();
-                let all = [
-                    "user first",
-                    "assistant one",
-                    "user second",
-                    "assistant look#c2",
-                    "tool c2=looked c2",
-                    "assistant two",
-                ];
-                assert_eq!(stored(&store).await, all);
-            } else {
-                let error = refused(send(&client, request).await);
-                let is_repeated =
-                    matches!(error, PersistenceError::TranscriptRepeated { position: 1, .. });
-                assert!(is_repeated, "{error:?}");
-                assert_eq!(model.requests().len(), 1);
-            }
+    for (streamed, recognises) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, ran) = (store(), Ran::default());
+        let steps = [Step::text("one"), calls([("look", "c2")]), Step::text("two")];
+        let model = ScriptedModel::new(steps);
+        let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(ToolLoop::new(tools(&ran)).layer(persister));
+        send(&client, ask("first", streamed)).await.unwrap();
+        let whole = [Message::user("first"), Message::assistant("one"), Message::user("second")];
+        let request = ask_with(whole, streamed);
+        if recognises {
+            let request = request.with_extension(RepeatedTranscript::Recognise);
+            send(&client, request).await.unwrap();
+            let all = [
+                "user first",
+                "assistant one",
+                "user second",
+                "assistant look#c2",
+                "tool c2=looked c2",
+                "assistant two",
+            ];
+            assert_eq!(stored(&store).await, all);
+        } else {
+            let error = refused(send(&client, request).await);
+            let is_repeated =
+                matches!(error, PersistenceError::TranscriptRepeated { position: 1, .. });
+            assert!(is_repeated, "{error:?}");
+            assert_eq!(model.requests().len(), 1);
         }
     }
 }

@@ -8,7 +8,7 @@ use tower_chat::{
     store::InvocationQuery,
     tool::{Retention, SharedTools, Tool, ToolOutput, persist_with, tool_fn},
 };
-use tower_chat_testkit::Step;
+use tower_chat_testkit::{Step, cases};
 
 use super::*;
 
@@ -105,42 +105,38 @@ fn rows(record: &[ToolInvocation]) -> Vec<(&str, ToolStatus, String, Option<&str
 
 #[tokio::test]
 async fn a_call_keeps_the_hook_of_the_tool_that_ran_it() {
-    for change in CHANGES {
-        for fails in BOTH_WAYS {
-            for (mode, streamed) in every_way() {
-                let about = format!("{change:?} fails {fails} {mode:?} streamed {streamed}");
-                let shared = SharedTools::default();
-                shared.set(others().with(pay(&shared, Some(change), fails, false)));
-                let script = vec![
-                    Step::message(Message::tool_calls([paying("c1")])),
-                    calls([("look", "c2")]),
-                    Step::text("done"),
-                    Step::text("again"),
-                ];
-                let agent = Agent::new(mode, ToolLoop::new(shared), script);
-                agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
-                let all = everything(&agent).await;
-                assert!(!all.contains("xqz"), "{about} {all}");
-                let record = agent.record().await;
-                let (status, error) = match fails {
-                    true => (ToolStatus::Error, Some("error kept by first")),
-                    false => (ToolStatus::Ok, None),
-                };
-                assert_eq!(
-                    rows(&record),
-                    [
-                        ("c1", status, "kept by first".to_owned(), error),
-                        ("c2", ToolStatus::Ok, "looked".to_owned(), None),
-                    ],
-                    "{about}"
-                );
-                assert_eq!(record[0].arguments, r#"{"kept_by":"first"}"#, "{about}");
-                agent.send_as(streamed, ChatRequest::user("and?")).await.unwrap();
-                let replayed = &agent.model.requests()[3].messages;
-                let result = replayed.get(2).unwrap().results().next().unwrap().text();
-                assert_eq!(result, "kept by first", "{about}");
-            }
-        }
+    for (change, fails, (mode, streamed)) in cases!(CHANGES, BOTH_WAYS, every_way()) {
+        let about = format!("{change:?} fails {fails} {mode:?} streamed {streamed}");
+        let shared = SharedTools::default();
+        shared.set(others().with(pay(&shared, Some(change), fails, false)));
+        let script = vec![
+            Step::message(Message::tool_calls([paying("c1")])),
+            calls([("look", "c2")]),
+            Step::text("done"),
+            Step::text("again"),
+        ];
+        let agent = Agent::new(mode, ToolLoop::new(shared), script);
+        agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+        let all = everything(&agent).await;
+        assert!(!all.contains("xqz"), "{about} {all}");
+        let record = agent.record().await;
+        let (status, error) = match fails {
+            true => (ToolStatus::Error, Some("error kept by first")),
+            false => (ToolStatus::Ok, None),
+        };
+        assert_eq!(
+            rows(&record),
+            [
+                ("c1", status, "kept by first".to_owned(), error),
+                ("c2", ToolStatus::Ok, "looked".to_owned(), None),
+            ],
+            "{about}"
+        );
+        assert_eq!(record[0].arguments, r#"{"kept_by":"first"}"#, "{about}");
+        agent.send_as(streamed, ChatRequest::user("and?")).await.unwrap();
+        let replayed = &agent.model.requests()[3].messages;
+        let result = replayed.get(2).unwrap().results().next().unwrap().text();
+        assert_eq!(result, "kept by first", "{about}");
     }
 }
 
@@ -164,111 +160,100 @@ async fn a_call_of_a_tool_that_was_unregistered_before_is_stored_by_the_hook_it_
 
 #[tokio::test]
 async fn an_approved_call_keeps_the_hook_of_the_tool_that_was_registered_at_its_approval() {
-    for change in CHANGES {
-        for fails in BOTH_WAYS {
-            for (mode, streamed) in every_way() {
-                let about = format!("{change:?} fails {fails} {mode:?} streamed {streamed}");
-                let shared = SharedTools::default();
-                let pay = pay(&shared, Some(change), fails, true);
-                // The arguments are kept, so that the approved call can run.
-                let pay = persist_with(pay, |call| {
-                    call.redact_result("kept by first");
-                    if call.error().is_some() {
-                        call.redact_error(Some("error kept by first".to_owned()));
-                    }
-                    Ok(Retention::Keep)
-                });
-                shared.set(others().with(pay));
-                let script =
-                    vec![calls([("pay", "c1")]), calls([("look", "c2")]), Step::text("done")];
-                let agent = Agent::new(mode, ToolLoop::new(shared), script);
-                let asking = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
-                let request = asking.approval_requests().next().unwrap().approve();
-                let message = Message::new(Role::User, vec![Part::ApprovalResponse(request)]);
-                agent.send_as(streamed, ChatRequest::new(message)).await.unwrap();
-                let all = everything(&agent).await;
-                assert!(!all.contains("xqz"), "{about} {all}");
-                let (status, error) = match fails {
-                    true => (ToolStatus::Error, Some("error kept by first")),
-                    false => (ToolStatus::Ok, None),
-                };
-                let record = agent.record().await;
-                let expected = ("c1", status, "kept by first".to_owned(), error);
-                assert_eq!(rows(&record)[0], expected, "{about}");
+    for (change, fails, (mode, streamed)) in cases!(CHANGES, BOTH_WAYS, every_way()) {
+        let about = format!("{change:?} fails {fails} {mode:?} streamed {streamed}");
+        let shared = SharedTools::default();
+        let pay = pay(&shared, Some(change), fails, true);
+        // The arguments are kept, so that the approved call can run.
+        let pay = persist_with(pay, |call| {
+            call.redact_result("kept by first");
+            if call.error().is_some() {
+                call.redact_error(Some("error kept by first".to_owned()));
             }
-        }
+            Ok(Retention::Keep)
+        });
+        shared.set(others().with(pay));
+        let script = vec![calls([("pay", "c1")]), calls([("look", "c2")]), Step::text("done")];
+        let agent = Agent::new(mode, ToolLoop::new(shared), script);
+        let asking = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+        let request = asking.approval_requests().next().unwrap().approve();
+        let message = Message::new(Role::User, vec![Part::ApprovalResponse(request)]);
+        agent.send_as(streamed, ChatRequest::new(message)).await.unwrap();
+        let all = everything(&agent).await;
+        assert!(!all.contains("xqz"), "{about} {all}");
+        let (status, error) = match fails {
+            true => (ToolStatus::Error, Some("error kept by first")),
+            false => (ToolStatus::Ok, None),
+        };
+        let record = agent.record().await;
+        let expected = ("c1", status, "kept by first".to_owned(), error);
+        assert_eq!(rows(&record)[0], expected, "{about}");
     }
 }
 
 #[tokio::test]
 async fn a_late_result_of_a_tool_that_is_gone_is_withheld_if_the_tool_had_a_hook() {
-    for ids in [["c1", "c2"], ["", ""]] {
-        for (mode, streamed) in every_way() {
-            let shared = SharedTools::default();
-            shared.set(others().with(pay(&shared, None, false, false)));
-            let script = vec![
-                Step::message(Message::tool_calls([
-                    paying(ids[0]),
-                    ToolCall::new(ids[1], "ask", r#"{"who": "bob"}"#),
-                ])),
-                Step::text("done"),
-            ];
-            let agent = Agent::new(mode, ToolLoop::new(shared.clone()), script);
-            let returned = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
-            shared.set(others());
-            let ids = tower_chat::replay::effective_call_ids(&returned.messages[0]);
-            let results = [
-                ToolResult::error(ids[0].as_str(), "card xqz refused"),
-                ToolResult::new(ids[1].as_str(), "bob said yes"),
-            ];
-            let input = ChatRequest::new(Message::tool_results(results));
-            agent.send_as(streamed, input).await.unwrap();
-            let all = everything(&agent).await;
-            assert!(!all.contains("xqz"), "{mode:?} streamed {streamed} {all}");
-            let record = agent.record().await;
-            assert!(record[0].result.as_ref().unwrap().text().contains("was not stored"));
-            assert_eq!(record[0].status, ToolStatus::Error);
-            assert_eq!(record[1].result.as_ref().unwrap().text(), "bob said yes");
-            let live = agent.model.requests()[1].messages.clone();
-            let shown = live.iter().flat_map(|message| message.results()).next().unwrap().text();
-            assert_eq!(shown, "card xqz refused", "the run itself goes on with the raw result");
-        }
+    for (ids, (mode, streamed)) in cases!([["c1", "c2"], ["", ""]], every_way()) {
+        let shared = SharedTools::default();
+        shared.set(others().with(pay(&shared, None, false, false)));
+        let script = vec![
+            Step::message(Message::tool_calls([
+                paying(ids[0]),
+                ToolCall::new(ids[1], "ask", r#"{"who": "bob"}"#),
+            ])),
+            Step::text("done"),
+        ];
+        let agent = Agent::new(mode, ToolLoop::new(shared.clone()), script);
+        let returned = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+        shared.set(others());
+        let ids = tower_chat::replay::effective_call_ids(&returned.messages[0]);
+        let results = [
+            ToolResult::error(ids[0].as_str(), "card xqz refused"),
+            ToolResult::new(ids[1].as_str(), "bob said yes"),
+        ];
+        let input = ChatRequest::new(Message::tool_results(results));
+        agent.send_as(streamed, input).await.unwrap();
+        let all = everything(&agent).await;
+        assert!(!all.contains("xqz"), "{mode:?} streamed {streamed} {all}");
+        let record = agent.record().await;
+        assert!(record[0].result.as_ref().unwrap().text().contains("was not stored"));
+        assert_eq!(record[0].status, ToolStatus::Error);
+        assert_eq!(record[1].result.as_ref().unwrap().text(), "bob said yes");
+        let live = agent.model.requests()[1].messages.clone();
+        let shown = live.iter().flat_map(|message| message.results()).next().unwrap().text();
+        assert_eq!(shown, "card xqz refused", "the run itself goes on with the raw result");
     }
 }
 
 #[tokio::test]
 async fn a_resumed_run_keeps_what_was_stored_of_a_finished_call_whatever_is_registered_now() {
-    for change in CHANGES.map(Some).into_iter().chain([None]) {
-        for streamed in BOTH_WAYS {
-            let shared = SharedTools::default();
-            let asked = Arc::new(Mutex::new(Vec::new()));
-            let log = asked.clone();
-            let pay = tool_fn(definition("pay"), |_| async { Ok("card xqz charged") });
-            let pay = persist_with(pay, move |call| {
-                let text = call.result().map(|result| result.text());
-                log.lock().unwrap().extend(text);
-                call.redact_result("kept by first");
-                Ok(Retention::Keep)
-            });
-            shared.set(others().with(pay));
-            let script =
-                vec![calls([("pay", "c1")]), Step::error("overloaded"), Step::text("done")];
-            let agent =
-                Agent::new(PersistenceMode::Journaled, ToolLoop::new(shared.clone()), script);
-            let request = ChatRequest::user("hi").in_conversation(key());
-            agent.send_again(streamed, &request).await.unwrap_err();
-            assert!(!everything(&agent).await.contains("xqz"), "{change:?}");
-            if let Some(change) = change {
-                shared.set(changed(change));
-            }
-            agent.send_again(streamed, &request).await.unwrap();
-            let record = agent.record().await;
-            let expected = ("c1", ToolStatus::Ok, "kept by first".to_owned(), None);
-            assert_eq!(rows(&record), [expected], "{change:?} streamed {streamed}");
-            let asked = asked.lock().unwrap().clone();
-            assert!(asked.iter().all(|text| text == "card xqz charged"), "{asked:?}");
-            let query = InvocationQuery::of(&key());
-            assert_eq!(agent.store.invocations(&query).await.unwrap().found.len(), 1);
+    for (change, streamed) in cases!(CHANGES.map(Some).into_iter().chain([None]), BOTH_WAYS) {
+        let shared = SharedTools::default();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let pay = tool_fn(definition("pay"), |_| async { Ok("card xqz charged") });
+        let pay = persist_with(pay, move |call| {
+            let text = call.result().map(|result| result.text());
+            log.lock().unwrap().extend(text);
+            call.redact_result("kept by first");
+            Ok(Retention::Keep)
+        });
+        shared.set(others().with(pay));
+        let script = vec![calls([("pay", "c1")]), Step::error("overloaded"), Step::text("done")];
+        let agent = Agent::new(PersistenceMode::Journaled, ToolLoop::new(shared.clone()), script);
+        let request = ChatRequest::user("hi").in_conversation(key());
+        agent.send_again(streamed, &request).await.unwrap_err();
+        assert!(!everything(&agent).await.contains("xqz"));
+        if let Some(change) = change {
+            shared.set(changed(change));
         }
+        agent.send_again(streamed, &request).await.unwrap();
+        let record = agent.record().await;
+        let expected = ("c1", ToolStatus::Ok, "kept by first".to_owned(), None);
+        assert_eq!(rows(&record), [expected], "{change:?} streamed {streamed}");
+        let asked = asked.lock().unwrap().clone();
+        assert!(asked.iter().all(|text| text == "card xqz charged"), "{asked:?}");
+        let query = InvocationQuery::of(&key());
+        assert_eq!(agent.store.invocations(&query).await.unwrap().found.len(), 1);
     }
 }

@@ -4,7 +4,7 @@ use tower_chat::{
     ChatRequest, Message, Part, Role, ToolLoop, ToolStatus, Tools,
     tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
-use tower_chat_testkit::Step;
+use tower_chat_testkit::{Step, cases};
 
 use super::*;
 
@@ -88,25 +88,23 @@ fn found(call: &ToolInvocation) -> (String, ToolStatus, bool, bool) {
 
 #[tokio::test]
 async fn every_call_of_a_round_has_the_same_row_in_every_mode_whatever_ends_the_round() {
-    for round in rounds() {
-        for (concurrent, budget) in [(false, None), (true, None), (false, Some(1)), (true, Some(1))]
-        {
-            for (mode, streamed) in every_way() {
-                let calls = round.iter().enumerate();
-                let calls =
-                    calls.map(|(index, kind)| ToolCall::new(format!("c{index}"), *kind, "{}"));
-                let script = vec![Step::message(Message::tool_calls(calls)), Step::text("done")];
-                let tool_loop = ToolLoop::new(tools()).concurrent(concurrent).call_budget(budget);
-                let agent = Agent::new(mode, tool_loop, script);
-                agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
-                let record: Vec<_> = agent.record().await.iter().map(found).collect();
-                assert_eq!(
-                    record,
-                    expected(&round, concurrent, budget),
-                    "{round:?} {mode:?} streamed {streamed} concurrent {concurrent} {budget:?}"
-                );
-            }
-        }
+    for (round, (concurrent, budget), (mode, streamed)) in cases!(
+        rounds(),
+        [(false, None), (true, None), (false, Some(1)), (true, Some(1))],
+        every_way()
+    ) {
+        let calls = round.iter().enumerate();
+        let calls = calls.map(|(index, kind)| ToolCall::new(format!("c{index}"), *kind, "{}"));
+        let script = vec![Step::message(Message::tool_calls(calls)), Step::text("done")];
+        let tool_loop = ToolLoop::new(tools()).concurrent(concurrent).call_budget(budget);
+        let agent = Agent::new(mode, tool_loop, script);
+        agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+        let record: Vec<_> = agent.record().await.iter().map(found).collect();
+        assert_eq!(
+            record,
+            expected(&round, concurrent, budget),
+            "{round:?} {mode:?} streamed {streamed} concurrent {concurrent} {budget:?}"
+        );
     }
 }
 

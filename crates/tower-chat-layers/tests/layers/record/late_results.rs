@@ -6,7 +6,7 @@ use tower_chat::{
     replay::effective_call_ids,
     tool::{ToolContext, ToolOutput, tool_fn},
 };
-use tower_chat_testkit::Step;
+use tower_chat_testkit::{Step, cases};
 
 use super::*;
 
@@ -71,14 +71,10 @@ fn numbered(messages: &[Arc<Message>]) -> Vec<(MessageId, Role, String)> {
 
 #[tokio::test]
 async fn a_late_result_shifts_no_number_and_the_calls_of_its_run_have_whole_rows() {
-    for ids in IDS {
-        for (before, after) in INPUTS {
-            for text_follows in BOTH_WAYS {
-                for (mode, streamed) in every_way() {
-                    late_result(ids, (before, after), text_follows, mode, streamed).await;
-                }
-            }
-        }
+    for (ids, (before, after), text_follows, (mode, streamed)) in
+        cases!(IDS, INPUTS, BOTH_WAYS, every_way())
+    {
+        late_result(ids, (before, after), text_follows, mode, streamed).await;
     }
 }
 

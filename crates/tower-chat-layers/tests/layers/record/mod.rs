@@ -202,7 +202,7 @@ fn short(record: &[ToolInvocation]) -> Vec<String> {
 }
 
 /// Every mode, whole and streamed.
-fn every_way() -> impl Iterator<Item = (PersistenceMode, bool)> {
+fn every_way() -> impl Iterator<Item = (PersistenceMode, bool)> + Clone {
     MODES.into_iter().flat_map(|mode| BOTH_WAYS.map(|streamed| (mode, streamed)))
 }
 

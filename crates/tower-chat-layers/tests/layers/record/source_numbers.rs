@@ -1,7 +1,7 @@
 //! Sources are numbered through the whole conversation.
 
 use tower_chat::{ChatResponse, ToolContext, tool::tool_fn};
-use tower_chat_testkit::Step;
+use tower_chat_testkit::{Step, cases};
 
 use super::*;
 
@@ -31,38 +31,33 @@ fn numbers(answer: &Answer) -> Vec<(String, Vec<u64>)> {
 
 #[tokio::test]
 async fn numbers_go_on_through_rounds_runs_and_processes_and_no_two_calls_share_one() {
-    for mode in ALL_MODES {
-        for streamed in [false, true] {
-            for concurrent in [false, true] {
-                let store = MemoryStore::new();
-                let mut found = Vec::new();
-                for turn in 0..2 {
-                    let id = |call: &str| format!("{turn}{call}");
-                    let asking = |ids: &[&str]| {
-                        let calls = ids.iter().map(|call| ToolCall::new(id(call), "search", "{}"));
-                        Step::message(Message::tool_calls(calls))
-                    };
-                    let model =
-                        ScriptedModel::new([asking(&["p", "q"]), asking(&["r"]), Step::text("x")]);
-                    let tools = tower_chat::Tools::new().with(search());
-                    // Each turn has a stack of its own, as after a restart.
-                    let client = tower::ServiceBuilder::new()
-                        .layer(PerRunPersistence::new(store.clone()).mode(mode))
-                        .layer(ToolLoop::new(tools).concurrent(concurrent))
-                        .layer(PerServiceCallPersistence::new(store.clone()))
-                        .service(model);
-                    let request = ChatRequest::user("what do we know?").in_conversation(key());
-                    let request = if streamed { request.streamed() } else { request };
-                    let response: ChatResponse = client.oneshot(request).await.unwrap();
-                    found.extend(numbers(&response.collect().await.unwrap()));
-                }
-                let expected = ["0p", "0q", "0r", "1p", "1q", "1r"];
-                let expected: Vec<_> = (0..)
-                    .zip(expected)
-                    .map(|(call, id)| (id.to_owned(), vec![2 * call, 2 * call + 1]))
-                    .collect();
-                assert_eq!(found, expected, "{mode:?} streamed {streamed} concurrent {concurrent}");
-            }
+    for (mode, streamed, concurrent) in cases!(ALL_MODES, [false, true], [false, true]) {
+        let store = MemoryStore::new();
+        let mut found = Vec::new();
+        for turn in 0..2 {
+            let id = |call: &str| format!("{turn}{call}");
+            let asking = |ids: &[&str]| {
+                let calls = ids.iter().map(|call| ToolCall::new(id(call), "search", "{}"));
+                Step::message(Message::tool_calls(calls))
+            };
+            let model = ScriptedModel::new([asking(&["p", "q"]), asking(&["r"]), Step::text("x")]);
+            let tools = tower_chat::Tools::new().with(search());
+            // Each turn has a stack of its own, as after a restart.
+            let client = tower::ServiceBuilder::new()
+                .layer(PerRunPersistence::new(store.clone()).mode(mode))
+                .layer(ToolLoop::new(tools).concurrent(concurrent))
+                .layer(PerServiceCallPersistence::new(store.clone()))
+                .service(model);
+            let request = ChatRequest::user("what do we know?").in_conversation(key());
+            let request = if streamed { request.streamed() } else { request };
+            let response: ChatResponse = client.oneshot(request).await.unwrap();
+            found.extend(numbers(&response.collect().await.unwrap()));
         }
+        let expected = ["0p", "0q", "0r", "1p", "1q", "1r"];
+        let expected: Vec<_> = (0..)
+            .zip(expected)
+            .map(|(call, id)| (id.to_owned(), vec![2 * call, 2 * call + 1]))
+            .collect();
+        assert_eq!(found, expected, "{mode:?} streamed {streamed} concurrent {concurrent}");
     }
 }

@@ -8,7 +8,7 @@ use tower_chat::{
     ChatRequest, Message, Role, ToolLoop, ToolStatus, Tools, format,
     tool::{Retention, SharedTools, Tool, ToolContext, ToolOutput, persist_with, tool_fn},
 };
-use tower_chat_testkit::{FaultyStore, Step};
+use tower_chat_testkit::{FaultyStore, Step, cases};
 
 use super::*;
 
@@ -92,91 +92,82 @@ async fn stored(agent: &Agent) -> Vec<(Option<u32>, Role, String)> {
 
 #[tokio::test]
 async fn hooks_errors_times_and_statuses_are_those_of_a_whole_stack() {
-    for streamed in BOTH_WAYS {
-        for concurrent in BOTH_WAYS {
-            let mut found = Vec::new();
-            for above in ABOVE {
-                let script = vec![
-                    calls([("pay", "c1"), ("refuse", "c2"), ("nobody", "c3")]),
-                    calls([("look", "c4"), ("pay", "c5")]),
-                    Step::text("done"),
-                    Step::text("bye"),
-                ];
-                let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
-                let agent = agent(above, &tool_loop, script);
-                let first = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
-                let all = everything(&agent).await;
-                assert!(!all.contains("xqz") && !first.messages.is_empty(), "{above} {all}");
-                let live = agent.model.requests()[1].messages.clone();
-                let results: Vec<_> =
-                    live.last().unwrap().results().map(|result| result.text()).collect();
-                assert_eq!(results[0], "card xqz charged", "{above}");
-                agent.send_as(streamed, ChatRequest::user("bye")).await.unwrap();
-                let seen: Vec<_> = agent
-                    .model
-                    .requests()
-                    .iter()
-                    .map(|request| {
-                        request
-                            .messages
-                            .iter()
-                            .map(|m| format!("{:?}", m.parts))
-                            .collect::<Vec<_>>()
-                    })
-                    .collect();
-                let rows = rows(&agent).await;
-                let of: Vec<_> = rows.iter().map(|row| (row.0.as_str(), row.2)).collect();
-                assert_eq!(
-                    of,
-                    [
-                        ("c1", ToolStatus::Ok),
-                        ("c2", ToolStatus::Error),
-                        ("c3", ToolStatus::UnknownTool),
-                        ("c4", ToolStatus::Ok),
-                        ("c5", ToolStatus::Ok),
-                    ],
-                    "{above}"
-                );
-                assert_eq!(rows[1].4.as_deref(), Some("error kept"), "{above}");
-                let timed: Vec<_> =
-                    rows.iter().map(|row| row.5.is_some() && row.6 > row.5).collect();
-                assert_eq!(timed, [true, true, false, true, true], "{above}");
-                found.push((stored(&agent).await, rows, seen));
-            }
-            assert_eq!(found[0].0, found[1].0, "stored, streamed {streamed}");
-            assert_eq!(found[0].2, found[1].2, "shown, streamed {streamed}");
-            let untimed = |rows: &[Row]| -> Vec<_> {
-                rows.iter().map(|r| (r.0.clone(), r.1, r.2, r.3.clone(), r.4.clone())).collect()
-            };
-            assert_eq!(untimed(&found[0].1), untimed(&found[1].1), "streamed {streamed}");
+    for (streamed, concurrent) in cases!(BOTH_WAYS, BOTH_WAYS) {
+        let mut found = Vec::new();
+        for above in ABOVE {
+            let script = vec![
+                calls([("pay", "c1"), ("refuse", "c2"), ("nobody", "c3")]),
+                calls([("look", "c4"), ("pay", "c5")]),
+                Step::text("done"),
+                Step::text("bye"),
+            ];
+            let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
+            let agent = agent(above, &tool_loop, script);
+            let first = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+            let all = everything(&agent).await;
+            assert!(!all.contains("xqz") && !first.messages.is_empty(), "{above} {all}");
+            let live = agent.model.requests()[1].messages.clone();
+            let results: Vec<_> =
+                live.last().unwrap().results().map(|result| result.text()).collect();
+            assert_eq!(results[0], "card xqz charged", "{above}");
+            agent.send_as(streamed, ChatRequest::user("bye")).await.unwrap();
+            let seen: Vec<_> = agent
+                .model
+                .requests()
+                .iter()
+                .map(|request| {
+                    request.messages.iter().map(|m| format!("{:?}", m.parts)).collect::<Vec<_>>()
+                })
+                .collect();
+            let rows = rows(&agent).await;
+            let of: Vec<_> = rows.iter().map(|row| (row.0.as_str(), row.2)).collect();
+            assert_eq!(
+                of,
+                [
+                    ("c1", ToolStatus::Ok),
+                    ("c2", ToolStatus::Error),
+                    ("c3", ToolStatus::UnknownTool),
+                    ("c4", ToolStatus::Ok),
+                    ("c5", ToolStatus::Ok),
+                ],
+                "{above}"
+            );
+            assert_eq!(rows[1].4.as_deref(), Some("error kept"), "{above}");
+            let timed: Vec<_> = rows.iter().map(|row| row.5.is_some() && row.6 > row.5).collect();
+            assert_eq!(timed, [true, true, false, true, true], "{above}");
+            found.push((stored(&agent).await, rows, seen));
         }
+        assert_eq!(found[0].0, found[1].0, "stored, streamed {streamed}");
+        assert_eq!(found[0].2, found[1].2, "shown, streamed {streamed}");
+        let untimed = |rows: &[Row]| -> Vec<_> {
+            rows.iter().map(|r| (r.0.clone(), r.1, r.2, r.3.clone(), r.4.clone())).collect()
+        };
+        assert_eq!(untimed(&found[0].1), untimed(&found[1].1), "streamed {streamed}");
     }
 }
 
 #[tokio::test]
 async fn results_of_a_run_that_a_tool_ends_are_in_the_record_alone() {
-    for streamed in BOTH_WAYS {
-        for concurrent in BOTH_WAYS {
-            let mut found = Vec::new();
-            for above in ABOVE {
-                let script = vec![
-                    calls([("look", "c1")]),
-                    calls([("pay", "c2"), ("nobody", "c3"), ("stop", "c4"), ("look", "c5")]),
-                ];
-                let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
-                let agent = agent(above, &tool_loop, script);
-                let answer = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
-                assert_eq!(answer.messages.last().unwrap().role, Role::Tool);
-                let all = everything(&agent).await;
-                assert!(!all.contains("xqz"), "{above} {all}");
-                let rows = rows(&agent).await;
-                let rows: Vec<_> = rows.into_iter().map(|r| (r.0, r.1, r.2, r.3, r.4)).collect();
-                found.push((stored(&agent).await, rows));
-                let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap();
-                assert_eq!(pending.unwrap().results().count(), if concurrent { 4 } else { 3 });
-            }
-            assert_eq!(found[0], found[1], "streamed {streamed} concurrent {concurrent}");
+    for (streamed, concurrent) in cases!(BOTH_WAYS, BOTH_WAYS) {
+        let mut found = Vec::new();
+        for above in ABOVE {
+            let script = vec![
+                calls([("look", "c1")]),
+                calls([("pay", "c2"), ("nobody", "c3"), ("stop", "c4"), ("look", "c5")]),
+            ];
+            let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
+            let agent = agent(above, &tool_loop, script);
+            let answer = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+            assert_eq!(answer.messages.last().unwrap().role, Role::Tool);
+            let all = everything(&agent).await;
+            assert!(!all.contains("xqz"), "{above} {all}");
+            let rows = rows(&agent).await;
+            let rows: Vec<_> = rows.into_iter().map(|r| (r.0, r.1, r.2, r.3, r.4)).collect();
+            found.push((stored(&agent).await, rows));
+            let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap();
+            assert_eq!(pending.unwrap().results().count(), if concurrent { 4 } else { 3 });
         }
+        assert_eq!(found[0], found[1], "streamed {streamed} concurrent {concurrent}");
     }
 }
 
@@ -304,22 +295,22 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sen
         ("its caller", || vec![calls([("pay", "c1")]), calls([("ask", "c2")])], &["c1"]),
         ("an answer", || vec![calls([("forget", ""), ("look", "")]), Step::text("done")], &[]),
     ];
-    for (above, streamed) in ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))) {
-        for (ended_by, script, answered) in &scripts {
-            let tools = tools().with(forgotten()).declare(definition("ask"));
-            let agent = agent(above, &ToolLoop::new(tools), script());
-            let request = ChatRequest::user("hi").in_conversation(key());
-            let first = agent.send_again(streamed, &request).await.unwrap();
-            let before = everything(&agent).await;
-            let again = agent.send_again(streamed, &request).await.unwrap();
-            let case = format!("ended by {ended_by}, a layer above: {above}, streamed: {streamed}");
-            assert_eq!(again.text(), first.text(), "{case}");
-            let results: Vec<_> = again.messages.iter().flat_map(|it| it.results()).collect();
-            let ids = results.iter().filter_map(|it| it.call_id.as_deref());
-            let ids: Vec<_> = ids.filter(|_| !answered.is_empty()).collect();
-            assert_eq!(ids, *answered, "{case}");
-            assert_eq!(everything(&agent).await, before, "{case}");
-        }
+    for ((above, streamed), (ended_by, script, answered)) in
+        cases!(ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))), &scripts)
+    {
+        let tools = tools().with(forgotten()).declare(definition("ask"));
+        let agent = agent(above, &ToolLoop::new(tools), script());
+        let request = ChatRequest::user("hi").in_conversation(key());
+        let first = agent.send_again(streamed, &request).await.unwrap();
+        let before = everything(&agent).await;
+        let again = agent.send_again(streamed, &request).await.unwrap();
+        let case = format!("ended by {ended_by}, a layer above: {above}, streamed: {streamed}");
+        assert_eq!(again.text(), first.text(), "{case}");
+        let results: Vec<_> = again.messages.iter().flat_map(|it| it.results()).collect();
+        let ids = results.iter().filter_map(|it| it.call_id.as_deref());
+        let ids: Vec<_> = ids.filter(|_| !answered.is_empty()).collect();
+        assert_eq!(ids, *answered, "{case}");
+        assert_eq!(everything(&agent).await, before, "{case}");
     }
 }
 

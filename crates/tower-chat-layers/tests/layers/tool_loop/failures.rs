@@ -6,6 +6,8 @@ use tower_chat::{
     tool_loop::{ToolLoop, ToolLoopError, ToolPanicked, UnknownTools},
 };
 
+use tower_chat_testkit::cases;
+
 use super::script::*;
 
 fn then_done(call: Message) -> Script {
@@ -38,15 +40,15 @@ async fn unknown_tools_can_send_all_calls_back_unexecuted() {
 async fn a_declared_only_tool_sends_all_calls_back_unexecuted() {
     let mut options = ChatOptions::default();
     options.tools = vec![definition("callers")];
-    for request in both(&ChatRequest::user("hi").with_options(options)) {
-        for declared in ["sets", "callers"] {
-            let log = Log::default();
-            let script = then_done(calls([("log", "1"), (declared, "2")]));
-            let tools = Tools::new().with(log.tool(definition("log"))).declare(definition("sets"));
-            let answer = ask(&ToolLoop::new(tools), &script, request.clone()).await.unwrap();
-            assert_eq!(texts(&answer.messages), [format!("log(1) {declared}(2)")]);
-            assert_eq!((log.take().len(), script.calls()), (0, 1));
-        }
+    for (request, declared) in
+        cases!(both(&ChatRequest::user("hi").with_options(options)), ["sets", "callers"])
+    {
+        let log = Log::default();
+        let script = then_done(calls([("log", "1"), (declared, "2")]));
+        let tools = Tools::new().with(log.tool(definition("log"))).declare(definition("sets"));
+        let answer = ask(&ToolLoop::new(tools), &script, request.clone()).await.unwrap();
+        assert_eq!(texts(&answer.messages), [format!("log(1) {declared}(2)")]);
+        assert_eq!((log.take().len(), script.calls()), (0, 1));
     }
 }
 

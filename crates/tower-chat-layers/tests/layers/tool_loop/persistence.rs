@@ -21,6 +21,8 @@ use tower_chat::{
     validate::validate_request,
 };
 
+use tower_chat_testkit::cases;
+
 use super::script::*;
 
 const MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
@@ -70,62 +72,59 @@ fn hanging() -> impl Tool {
 
 #[tokio::test]
 async fn a_round_is_stored_and_sent_whole_in_both_modes() {
-    for mode in MODES {
-        for request in both(&user("hi")) {
-            let store = MemoryStore::new();
-            let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
-            let answer = answer(&store, mode, &over(echo()), &script, request).await.unwrap();
-            assert_eq!(script.texts(1), ["hi", "echo(1)", "=1"], "{mode:?}");
-            assert_eq!(stored(&store).await, ["hi", "echo(1)", "=1", "done"]);
-            assert_eq!(texts(&answer.messages), ["echo(1)", "=1", "done"]);
-            assert_eq!(answer.finish.conversation_id, None);
-        }
+    for (mode, request) in cases!(MODES, both(&user("hi"))) {
+        let store = MemoryStore::new();
+        let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
+        let answer = answer(&store, mode, &over(echo()), &script, request).await.unwrap();
+        assert_eq!(script.texts(1), ["hi", "echo(1)", "=1"]);
+        assert_eq!(stored(&store).await, ["hi", "echo(1)", "=1", "done"]);
+        assert_eq!(texts(&answer.messages), ["echo(1)", "=1", "done"]);
+        assert_eq!(answer.finish.conversation_id, None);
     }
 }
 
 #[tokio::test]
 async fn a_round_that_is_not_the_last_of_its_answer_is_sent_as_providers_take_it() {
     let call = |id: &str| Message::tool_calls([ToolCall::new(id, "echo", id)]);
-    for (second, sent) in [
-        (Message::assistant("one moment"), ["hi", "one moment", "echo(c1)", "=c1"].as_slice()),
-        (call("c2"), &["hi", "echo(c1)", "=c1", "echo(c2)", "=c2"]),
-    ] {
-        for request in both(&user("hi")) {
-            let reply = vec![call("c1"), second.clone()];
-            let script = || Script::new([Reply::from(reply.clone()), "done".into()]);
-            let bare = script();
-            ask(&over(echo()), &bare, request.clone()).await.unwrap();
-            let mut scripts = vec![bare];
-            for mode in MODES {
-                let script = script();
-                let store = MemoryStore::new();
-                answer(&store, mode, &over(echo()), &script, request.clone()).await.unwrap();
-                scripts.push(script);
-            }
-            for script in scripts {
-                assert_eq!(script.texts(1), sent);
-                validate_request(&script.requests()[1]).unwrap();
-            }
+    for ((second, sent), request) in cases!(
+        [
+            (Message::assistant("one moment"), ["hi", "one moment", "echo(c1)", "=c1"].as_slice()),
+            (call("c2"), &["hi", "echo(c1)", "=c1", "echo(c2)", "=c2"]),
+        ],
+        both(&user("hi"))
+    ) {
+        let reply = vec![call("c1"), second.clone()];
+        let script = || Script::new([Reply::from(reply.clone()), "done".into()]);
+        let bare = script();
+        ask(&over(echo()), &bare, request.clone()).await.unwrap();
+        let mut scripts = vec![bare];
+        for mode in MODES {
+            let script = script();
+            let store = MemoryStore::new();
+            answer(&store, mode, &over(echo()), &script, request.clone()).await.unwrap();
+            scripts.push(script);
+        }
+        for script in scripts {
+            assert_eq!(script.texts(1), sent);
+            validate_request(&script.requests()[1]).unwrap();
         }
     }
 }
 
 #[tokio::test]
 async fn results_that_were_finished_when_the_run_is_dropped_are_stored_per_service_call() {
-    for concurrent in [false, true] {
-        for request in both(&user("hi")) {
-            let store = MemoryStore::new();
-            let script = Script::new([calls([("echo", "1"), ("hang", "2"), ("echo", "3")])]);
-            let tools = Tools::new().with(echo()).with(hanging());
-            let tool_loop = ToolLoop::new(tools).concurrent(concurrent);
-            let service = stack(&store, PersistenceMode::PerServiceCall, &tool_loop, &script);
-            {
-                let mut run = pin!(async { service.oneshot(request).await?.collect().await });
-                assert!(poll_immediate(&mut run).await.is_none());
-            }
-            let expected = if concurrent { "=1 =3" } else { "=1" };
-            assert_eq!(stored(&store).await[2..], [expected]);
+    for (concurrent, request) in cases!([false, true], both(&user("hi"))) {
+        let store = MemoryStore::new();
+        let script = Script::new([calls([("echo", "1"), ("hang", "2"), ("echo", "3")])]);
+        let tools = Tools::new().with(echo()).with(hanging());
+        let tool_loop = ToolLoop::new(tools).concurrent(concurrent);
+        let service = stack(&store, PersistenceMode::PerServiceCall, &tool_loop, &script);
+        {
+            let mut run = pin!(async { service.oneshot(request).await?.collect().await });
+            assert!(poll_immediate(&mut run).await.is_none());
         }
+        let expected = if concurrent { "=1 =3" } else { "=1" };
+        assert_eq!(stored(&store).await[2..], [expected]);
     }
 }
 
@@ -209,15 +208,13 @@ async fn results_of_a_failed_service_call_are_stored_once() {
 
 #[tokio::test]
 async fn trailing_results_of_a_terminated_run_are_not_stored() {
-    for mode in MODES {
-        for request in both(&user("hi")) {
-            let store = MemoryStore::new();
-            let script = Script::new([calls([("stop", "")])]);
-            let tool_loop = over(constant("stop", ToolOutput::from("x").terminate()));
-            let answer = answer(&store, mode, &tool_loop, &script, request).await.unwrap();
-            assert_eq!(texts(&answer.messages), ["stop()", "=x"]);
-            assert_eq!(stored(&store).await, ["hi", "stop()"], "{mode:?}");
-        }
+    for (mode, request) in cases!(MODES, both(&user("hi"))) {
+        let store = MemoryStore::new();
+        let script = Script::new([calls([("stop", "")])]);
+        let tool_loop = over(constant("stop", ToolOutput::from("x").terminate()));
+        let answer = answer(&store, mode, &tool_loop, &script, request).await.unwrap();
+        assert_eq!(texts(&answer.messages), ["stop()", "=x"]);
+        assert_eq!(stored(&store).await, ["hi", "stop()"]);
     }
 }
 
@@ -232,36 +229,36 @@ fn payment(log: &Log) -> ToolLoop {
 
 #[tokio::test]
 async fn a_stored_request_for_consent_is_approved_by_a_later_run() {
-    for mode in MODES {
-        for streamed in [false, true] {
-            for call in [ToolCall::new("c0", "pay", "1"), ToolCall::without_id("pay", "1")] {
-                let (store, log) = (MemoryStore::new(), Log::default());
-                let script = Script::new([Message::tool_calls([call]), Message::assistant("done")]);
-                let request = |request: ChatRequest| match streamed {
-                    true => request.streamed(),
-                    false => request,
-                };
-                let pay = payment(&log);
-                let asked = request(user("hi"));
-                let asked = answer(&store, mode, &pay, &script, asked).await.unwrap();
-                assert_eq!(asked.approval_requests().count(), 1);
-                let approval = request(approving(&asked));
-                let done = answer(&store, mode, &pay, &script, approval).await.unwrap();
-                assert_eq!(log.take(), ["1"], "{mode:?}");
-                assert_eq!(texts(&done.messages), ["=ran 1", "done"]);
-                assert_eq!(script.texts(1), ["hi", "pay(1)", "=ran 1"]);
-                let sent = script.requests()[1].messages.clone();
-                let call_id = sent.get(1).unwrap().calls().next().unwrap().id.clone();
-                assert_eq!(sent.get(2).unwrap().results().next().unwrap().call_id, call_id);
+    for (mode, streamed, call) in cases!(
+        MODES,
+        [false, true],
+        [ToolCall::new("c0", "pay", "1"), ToolCall::without_id("pay", "1")]
+    ) {
+        let (store, log) = (MemoryStore::new(), Log::default());
+        let script = Script::new([Message::tool_calls([call]), Message::assistant("done")]);
+        let request = |request: ChatRequest| match streamed {
+            true => request.streamed(),
+            false => request,
+        };
+        let pay = payment(&log);
+        let asked = request(user("hi"));
+        let asked = answer(&store, mode, &pay, &script, asked).await.unwrap();
+        assert_eq!(asked.approval_requests().count(), 1);
+        let approval = request(approving(&asked));
+        let done = answer(&store, mode, &pay, &script, approval).await.unwrap();
+        assert_eq!(log.take(), ["1"]);
+        assert_eq!(texts(&done.messages), ["=ran 1", "done"]);
+        assert_eq!(script.texts(1), ["hi", "pay(1)", "=ran 1"]);
+        let sent = script.requests()[1].messages.clone();
+        let call_id = sent.get(1).unwrap().calls().next().unwrap().id.clone();
+        assert_eq!(sent.get(2).unwrap().results().next().unwrap().call_id, call_id);
 
-                let next = Script::new(["again"]);
-                let again = request(approving(&asked));
-                let error = answer(&store, mode, &pay, &next, again).await.unwrap_err();
-                let error = error.downcast_ref::<ToolLoopError>();
-                assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
-                assert_eq!((log.take().len(), next.calls()), (0, 0));
-            }
-        }
+        let next = Script::new(["again"]);
+        let again = request(approving(&asked));
+        let error = answer(&store, mode, &pay, &next, again).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
+        assert_eq!((log.take().len(), next.calls()), (0, 0));
     }
 }
 

@@ -7,6 +7,8 @@ use tower_chat::{
     tool_loop::{ToolLoop, ToolLoopError, ZeroRounds},
 };
 
+use tower_chat_testkit::cases;
+
 use super::script::*;
 
 #[tokio::test]
@@ -33,14 +35,12 @@ async fn an_answer_without_calls_comes_back_as_it_is() {
 
 #[tokio::test]
 async fn calls_of_all_messages_get_one_message_of_results_in_call_order() {
-    for concurrent in [false, true] {
-        for request in both(&ChatRequest::user("hi")) {
-            let first = vec![calls([("echo", "1"), ("echo", "2")]), calls([("echo", "3")])];
-            let script = Script::new([Reply::from(first), "done".into()]);
-            let tool_loop = over(echo()).concurrent(concurrent);
-            let answer = ask(&tool_loop, &script, request).await.unwrap();
-            assert_eq!(texts(&answer.messages)[2], "=1 =2 =3");
-        }
+    for (concurrent, request) in cases!([false, true], both(&ChatRequest::user("hi"))) {
+        let first = vec![calls([("echo", "1"), ("echo", "2")]), calls([("echo", "3")])];
+        let script = Script::new([Reply::from(first), "done".into()]);
+        let tool_loop = over(echo()).concurrent(concurrent);
+        let answer = ask(&tool_loop, &script, request).await.unwrap();
+        assert_eq!(texts(&answer.messages)[2], "=1 =2 =3");
     }
 }
 

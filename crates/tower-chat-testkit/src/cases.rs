@@ -1,0 +1,86 @@
+//! The cases of a test, without loops inside of loops.
+
+use std::{fmt::Debug, thread};
+
+/// Every combination of the values of two to five lists; those of the last list change first.
+///
+/// A test that panics in one of the cases prints which it was.
+///
+/// ```
+/// use tower_chat_testkit::cases;
+/// let mut seen = Vec::new();
+/// for (mode, streamed) in cases!(["per run", "journaled"], [false, true]) {
+///     seen.push(format!("{mode} {streamed}"));
+/// }
+/// assert_eq!(seen, ["per run false", "per run true", "journaled false", "journaled true"]);
+/// ```
+#[macro_export]
+macro_rules! cases {
+    ($a:expr, $b:expr $(,)?) => {
+        $crate::Cases::named($crate::Cases::pairs($a, $b))
+    };
+    ($a:expr, $b:expr, $c:expr $(,)?) => {
+        $crate::Cases::named(
+            $crate::Cases::pairs($crate::Cases::pairs($a, $b), $c).map(|((a, b), c)| (a, b, c)),
+        )
+    };
+    ($a:expr, $b:expr, $c:expr, $d:expr $(,)?) => {
+        $crate::Cases::named(
+            $crate::Cases::pairs($crate::Cases::pairs($crate::Cases::pairs($a, $b), $c), $d)
+                .map(|(((a, b), c), d)| (a, b, c, d)),
+        )
+    };
+    ($a:expr, $b:expr, $c:expr, $d:expr, $e:expr $(,)?) => {
+        $crate::Cases::named(
+            $crate::Cases::pairs(
+                $crate::Cases::pairs($crate::Cases::pairs($crate::Cases::pairs($a, $b), $c), $d),
+                $e,
+            )
+            .map(|((((a, b), c), d), e)| (a, b, c, d, e)),
+        )
+    };
+}
+
+/// Cases, of which the present one is printed when the test panics. See [`cases!`](crate::cases).
+#[derive(Debug)]
+pub struct Cases<I> {
+    cases: I,
+    name: Option<String>,
+}
+
+impl Cases<()> {
+    /// The cases of an iterator.
+    pub fn named<I>(cases: I) -> Cases<I> {
+        Cases { cases, name: None }
+    }
+
+    /// Every combination of two lists.
+    pub fn pairs<A, B>(a: A, b: B) -> impl Iterator<Item = (A::Item, B::Item)>
+    where
+        A: IntoIterator<Item: Clone>,
+        B: IntoIterator<IntoIter: Clone>,
+    {
+        let b = b.into_iter();
+        a.into_iter().flat_map(move |a| b.clone().map(move |b| (a.clone(), b)))
+    }
+}
+
+impl<I: Iterator<Item: Debug>> Iterator for Cases<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let case = self.cases.next();
+        self.name = case.as_ref().map(|case| format!("{case:?}"));
+        case
+    }
+}
+
+impl<I> Drop for Cases<I> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take()
+            && thread::panicking()
+        {
+            eprintln!("in the case {name}");
+        }
+    }
+}
