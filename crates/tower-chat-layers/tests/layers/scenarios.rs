@@ -108,7 +108,6 @@ fn assert_exists(name: &str) {
         ["http", ..] => "tower-chat-http/tests/http",
         ["providers", ..] => "tower-chat-providers/tests/providers",
         ["core", ..] => "tower-chat-core/tests/core",
-        ["pairing", ..] => "tower-chat-core/src",
         ["sqlite", "src", ..] => "tower-chat-sqlite",
         ["sqlite", ..] => "tower-chat-sqlite/tests/sqlite",
         ["redis", ..] => "tower-chat-redis/tests/redis",
