@@ -1,10 +1,10 @@
 //! A sequence of messages that is cheap to clone, extend and join.
 
-use std::{hint::black_box, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use imbl::Vector;
 
-use crate::{Message, Part, well_formed::WellFormedPrefix};
+use crate::{Message, well_formed::WellFormedPrefix};
 
 /// A persistent sequence of shared messages.
 ///
@@ -87,15 +87,6 @@ impl Messages {
         self.0.iter()
     }
 
-    /// All messages, oldest first, for a walk that looks into every one of them.
-    ///
-    /// It gives what [`iter`](Self::iter) gives, but fetches the messages of a stretch from memory
-    /// together, and not each as the walk comes to it: on a long history a walk mostly waits for
-    /// memory.
-    pub fn walk(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.0.leaves().inspect(|stretch| fetch(stretch)).flatten()
-    }
-
     /// The messages from a position on, without walking those before it.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &Arc<Message>> {
         let rest = (from < self.len()).then(|| self.0.focus().narrow(from..));
@@ -106,7 +97,7 @@ impl Messages {
     /// id of its own and is answered once, in order, right after its message. Whole rounds count
     /// alone.
     ///
-    /// It errs on the safe side: a message that it does not count may be sound too.
+    /// It errs on the safe side: a message that it does not count may be well-formed too.
     ///
     /// ```
     /// use tower_chat_core::{Message, Messages, ToolCall, ToolResult};
@@ -121,39 +112,13 @@ impl Messages {
     /// ```
     pub fn well_formed_from(&self, from: usize) -> usize {
         let mut prefix = WellFormedPrefix::default();
-        let mut push = |message| {
+        for message in self.iter_from(from) {
             prefix.push(message);
-            !prefix.has_ended()
-        };
-        let _is_well_formed = match from {
-            0 => self.walk().all(&mut push),
-            from => self.iter_from(from).all(push),
-        };
-        prefix.messages()
-    }
-}
-
-/// Looks at messages in a way that does not wait for one before the next is asked for.
-fn fetch(messages: &[Arc<Message>]) {
-    for message in messages {
-        black_box((message.role, message.parts.first().map(look_at)));
-    }
-}
-
-/// Reads what lies in a part itself, at its beginning and at its end; what it says is of no use.
-fn look_at(part: &Part) -> (bool, usize) {
-    match part {
-        Part::ToolCall(call) => (call.provider_executed, call.id.as_ref().map_or(0, String::len)),
-        Part::ToolResult(result) => {
-            (result.is_error, result.call_id.as_ref().map_or(0, String::len))
+            if prefix.has_ended() {
+                break;
+            }
         }
-        Part::Text(text) => (text.native.is_some(), text.text.len()),
-        Part::Reasoning(_)
-        | Part::ApprovalRequest(_)
-        | Part::ApprovalResponse(_)
-        | Part::Media(_)
-        | Part::Error(_)
-        | Part::Native(_) => (false, 0),
+        prefix.messages()
     }
 }
 
@@ -214,7 +179,6 @@ mod tests {
             messages.append(&numbered(300).skip(count % 7));
             let expected: Vec<_> = (0..messages.len()).filter_map(|at| messages.get(at)).collect();
             assert!(messages.iter().eq(expected.iter().copied()));
-            assert!(messages.walk().eq(expected.iter().copied()));
             assert!(messages.iter().rev().eq(expected.iter().rev().copied()));
             let mut iter = messages.iter();
             let (mut front, mut back) = (Vec::new(), Vec::new());
@@ -250,7 +214,7 @@ mod tests {
         fn assert(&self) {
             let Self { messages, expected } = self;
             assert_eq!(messages.len(), expected.len());
-            assert!(messages.iter().eq(expected) && messages.walk().eq(expected));
+            assert!(messages.iter().eq(expected));
             assert!(messages.iter().rev().eq(expected.iter().rev()));
             assert_eq!(messages.last(), expected.last());
             for at in [0, expected.len() / 2, expected.len().saturating_sub(3), expected.len()] {

@@ -7,7 +7,7 @@ use tower_chat_core::{Message, Messages, ToolCall};
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OutdatedCalls,
     Replay, ToolHistory, Window,
-    shown::{Passing, Shown},
+    output::{MessageRef, ReplayOutput},
     tool_history::{is_of_tools, without_tool_parts},
     without_calls::WithoutCalls,
 };
@@ -157,16 +157,16 @@ impl ReplayPolicy {
         if self.is_off() {
             return messages.clone();
         }
-        let mut shown = Shown::of(messages);
+        let mut output = ReplayOutput::of(messages);
         if let Some(window) = &self.window {
-            shown = shown.inside(window);
+            output = output.inside(window);
         }
-        let show = |message| shown.push(message);
+        let next = |message| output.push(message);
         match self.tool_history {
-            ToolHistory::Omit => messages.walk().filter_map(without_tool_parts).for_each(show),
-            ToolHistory::Replay => self.pass_tools(messages, context, show),
+            ToolHistory::Omit => messages.iter().filter_map(without_tool_parts).for_each(next),
+            ToolHistory::Replay => self.pass_tools(messages, context, next),
         }
-        shown.finish()
+        output.finish()
     }
 
     /// Shows of a stored history what [`apply`](Self::apply) shows of messages. Of a round that is
@@ -212,24 +212,24 @@ impl ReplayPolicy {
         &self,
         messages: &'a Messages,
         context: &ReplayContext<'_>,
-        mut show: impl FnMut(Passing<'a>),
+        mut next: impl FnMut(MessageRef<'a>),
     ) {
         let unknown = FinishTimes::new();
         let mut calls = self.leaving_calls(context, &unknown).map(WithoutCalls::new);
         let mut citations = self.citations_at_replay().map(Citations::step);
-        for message in messages.walk() {
+        for message in messages.iter() {
             let left = match &mut calls {
                 Some(calls) => calls.pass(message),
                 None => Some(Cow::Borrowed(message)),
             };
             let Some(message) = left else { continue };
             match &mut citations {
-                Some(citations) => citations.pass(message, &mut show),
-                None => show(message),
+                Some(citations) => citations.pass(message, &mut next),
+                None => next(message),
             }
         }
         if let Some(citations) = citations {
-            citations.finish(&mut show);
+            citations.finish(&mut next);
         }
     }
 

@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc};
 use tower_chat_core::{Message, Messages, Part, Role};
 
 use super::{
+    output::{MessageRef, after_step, changed},
     round::{drop_trailing_reasoning, has_content},
-    shown::{Passing, after_step, changed},
 };
 
 /// Whether the model is shown what its tools did in earlier runs.
@@ -43,7 +43,7 @@ impl ToolHistory {
 }
 
 /// What becomes of a message where only what was said is shown.
-pub(super) fn without_tool_parts(message: &Arc<Message>) -> Option<Passing<'_>> {
+pub(super) fn without_tool_parts(message: &Arc<Message>) -> Option<MessageRef<'_>> {
     if message.role == Role::Tool {
         return None;
     }

@@ -113,7 +113,7 @@ impl Window {
     /// The messages inside the window.
     pub fn apply(&self, messages: &Messages) -> Messages {
         let mut boundary = Boundary::of(self);
-        messages.walk().for_each(|message| boundary.push(message));
+        messages.iter().for_each(|message| boundary.push(message));
         boundary.cut(messages)
     }
 

@@ -8,8 +8,8 @@ use tower_chat_core::{
 };
 
 use super::{
+    output::{MessageRef, after_step, changed},
     round::{drop_trailing_reasoning, has_content},
-    shown::{Passing, after_step, changed},
 };
 
 /// The messages without some of their calls; see [`WithoutCalls`].
@@ -40,7 +40,7 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     }
 
     /// What becomes of the next message.
-    pub(super) fn pass<'a>(&mut self, message: &'a Arc<Message>) -> Option<Passing<'a>> {
+    pub(super) fn pass<'a>(&mut self, message: &'a Arc<Message>) -> Option<MessageRef<'a>> {
         let position = self.position;
         self.position += 1;
         if message.role == Role::Tool {
@@ -109,7 +109,10 @@ fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
     has_content(&rest).then_some(rest)
 }
 
-fn staying_results<'a>(message: &'a Arc<Message>, round: &mut PartedRound) -> Option<Passing<'a>> {
+fn staying_results<'a>(
+    message: &'a Arc<Message>,
+    round: &mut PartedRound,
+) -> Option<MessageRef<'a>> {
     let stays = |part: &Part| {
         let Part::ToolResult(result) = part else { return true };
         match round.calls.answer(result) {

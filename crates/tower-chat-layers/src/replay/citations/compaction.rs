@@ -10,7 +10,7 @@ use super::{
     sources::{compact, looks_like_sources},
 };
 use crate::replay::{
-    shown::{self, Passing},
+    output::{self, MessageRef},
     turns::{Turns, is_answer},
 };
 
@@ -20,7 +20,7 @@ use crate::replay::{
 pub(in crate::replay) struct Compaction<'c, 'a> {
     citations: &'c Citations,
     turns: Turns,
-    turn: Vec<Passing<'a>>,
+    turn: Vec<MessageRef<'a>>,
 }
 
 impl<'c, 'a> Compaction<'c, 'a> {
@@ -31,8 +31,8 @@ impl<'c, 'a> Compaction<'c, 'a> {
     /// Takes the next message, and hands on those of the turn that it ends, if it begins another.
     pub(in crate::replay) fn pass(
         &mut self,
-        message: Passing<'a>,
-        next: &mut impl FnMut(Passing<'a>),
+        message: MessageRef<'a>,
+        next: &mut impl FnMut(MessageRef<'a>),
     ) {
         if self.turns.begins_with(&message) {
             self.end_turn(next);
@@ -41,15 +41,15 @@ impl<'c, 'a> Compaction<'c, 'a> {
     }
 
     /// Hands the messages of the last turn on.
-    pub(in crate::replay) fn finish(mut self, next: &mut impl FnMut(Passing<'a>)) {
+    pub(in crate::replay) fn finish(mut self, next: &mut impl FnMut(MessageRef<'a>)) {
         self.end_turn(next);
     }
 
-    fn end_turn(&mut self, next: &mut impl FnMut(Passing<'a>)) {
+    fn end_turn(&mut self, next: &mut impl FnMut(MessageRef<'a>)) {
         if let Some(cited) = self.cited() {
             for message in self.turn.iter_mut().filter(|message| message.role == Role::Tool) {
                 if let Some(compacted) = self.citations.compact_results(message, &cited) {
-                    *message = shown::changed(compacted);
+                    *message = output::changed(compacted);
                 }
             }
         }
@@ -58,7 +58,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
 
     /// The numbers that the turn cites; `None` if it is to be left alone.
     fn cited(&self) -> Option<BTreeSet<u64>> {
-        let has_sources = |message: &Passing<'a>| {
+        let has_sources = |message: &MessageRef<'a>| {
             message.role == Role::Tool && texts_of_results(message).any(looks_like_sources)
         };
         if !self.turn.iter().any(has_sources) || !self.has_final_text() {
@@ -77,7 +77,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
     }
 
     fn has_final_text(&self) -> bool {
-        let is_of_round = |message: &&Passing<'a>| {
+        let is_of_round = |message: &&MessageRef<'a>| {
             message.role == Role::Tool
                 || message.parts.iter().any(|part| asked_call(part).is_some())
         };

@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use tower_chat_core::{Messages, Part};
 
 use self::{compaction::Compaction, sources::items};
-use super::shown::Shown;
+use super::output::ReplayOutput;
 pub use sources::Source;
 
 /// Leaves out of the results of tools what the answer of their turn did not cite.
@@ -123,12 +123,12 @@ impl Citations {
 
     /// The messages without uncited sources.
     pub fn apply(&self, messages: &Messages) -> Messages {
-        let mut shown = Shown::of(messages);
-        let mut show = |message| shown.push(message);
+        let mut output = ReplayOutput::of(messages);
+        let mut next = |message| output.push(message);
         let mut step = self.step();
-        messages.walk().for_each(|message| step.pass(Cow::Borrowed(message), &mut show));
-        step.finish(&mut show);
-        shown.finish()
+        messages.iter().for_each(|message| step.pass(Cow::Borrowed(message), &mut next));
+        step.finish(&mut next);
+        output.finish()
     }
 
     pub(super) fn step<'a>(&self) -> Compaction<'_, 'a> {
