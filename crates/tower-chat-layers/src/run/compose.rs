@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::Value;
 use tower_chat_core::{
     CallPosition, Message, MessageId, Part, Role, ToolResult, ToolStatus,
-    pairing::AnswerIds,
+    pairing::{AnswerIds, AnswerKey},
     store::{
         SequencePosition,
         author::{RecordedResult, ToolRecord},
@@ -283,8 +283,7 @@ fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
 /// Whether the messages before a message of an answer, the nearest first, include one of the same
 /// answer that asks for something.
 fn continues_round<'m>(before: impl Iterator<Item = &'m Message>, message: &Message) -> bool {
-    let run = message.id.map(|id| id.run);
     before
-        .take_while(|earlier| earlier.role == Role::Assistant && earlier.id.map(|id| id.run) == run)
+        .take_while(|earlier| AnswerKey::is_shared(earlier, message))
         .any(|earlier| earlier.asked_calls().next().is_some())
 }

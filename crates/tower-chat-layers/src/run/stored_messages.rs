@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use tower_chat_core::{Message, MessageId, Messages, RunId, store::History};
+use tower_chat_core::{Message, MessageId, Messages, RunId, pairing::AnswerKey, store::History};
 
 use super::State;
 
@@ -97,14 +97,17 @@ impl Index {
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: usize,
-    is_open: bool,
+    /// The answer that asked last, as long as nothing else has followed.
+    open: Option<AnswerKey>,
 }
 
 impl Rounds {
     pub(super) fn push(&mut self, message: &Message) {
         let asks = message.asked_calls().next().is_some();
-        self.count += usize::from(asks && !self.is_open);
-        self.is_open = message.role == tower_chat_core::Role::Assistant && (self.is_open || asks);
+        let key = AnswerKey::of(message);
+        let is_open = key.is_some() && key == self.open;
+        self.count += usize::from(asks && !is_open);
+        self.open = key.filter(|_| is_open || asks);
     }
 
     /// The number of the last, from 0.
