@@ -65,7 +65,7 @@ struct Streamed<E> {
     ending: Option<E>,
     messages: Vec<Arc<Message>>,
     /// How many of the messages the caller was shown.
-    shown: usize,
+    released: usize,
     ready: VecDeque<ChatUpdate>,
 }
 
@@ -74,7 +74,7 @@ fn streamed(response: ChatResponse, ending: impl Ending) -> ChatResponse {
         response,
         ending: Some(ending),
         messages: Vec::new(),
-        shown: 0,
+        released: 0,
         ready: VecDeque::new(),
     };
     ChatResponse::forward(stream::unfold(state, |mut state| async move {
@@ -132,15 +132,15 @@ impl<E: Ending> Streamed<E> {
     }
 
     fn show_messages(&mut self) {
-        let unseen = self.messages.iter().skip(self.shown).cloned().map(ChatUpdate::Message);
+        let unseen = self.messages.iter().skip(self.released).cloned().map(ChatUpdate::Message);
         self.ready.extend(unseen);
-        self.shown = self.messages.len();
+        self.released = self.messages.len();
     }
 
     /// Whether a message is held back that is not the answer, and is shown as soon as nothing
     /// more comes for the moment: its tools may be running.
     fn shows_at_pause(&self) -> bool {
-        let held = self.messages.get(self.shown..).unwrap_or_default();
+        let held = self.messages.get(self.released..).unwrap_or_default();
         E::SHOWS_MESSAGES && held.last().is_some_and(|message| !may_be_last(message))
     }
 

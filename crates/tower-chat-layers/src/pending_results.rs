@@ -85,11 +85,11 @@ pub(crate) async fn completed_from_record(
             completed.push(Arc::new(Message::tool_results(std::mem::take(&mut results))));
         }
         let is_ended = message.id.is_some_and(|id| ended.contains(&id));
-        let mut shown = message.clone();
+        let mut marked = message.clone();
         if is_ended {
-            mark_ended(&mut shown);
+            mark_ended(&mut marked);
         }
-        completed.push(shown);
+        completed.push(marked);
         if !is_ended || completes_all {
             let positions = (0..).zip(message.asked_calls());
             let found =

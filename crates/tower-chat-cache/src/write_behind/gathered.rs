@@ -49,8 +49,8 @@ pub(super) struct Gathered {
 enum Phase {
     #[default]
     Gathering,
-    /// Closed: what comes is not gathered.
-    Passing,
+    /// The store is closed: writes are passed on, and not gathered.
+    Closed,
     /// Nobody is left who could write.
     Ending,
 }
@@ -287,7 +287,7 @@ impl Gathered {
     }
 
     pub(super) fn gather_no_more(&mut self) {
-        self.phase = Phase::Passing;
+        self.phase = Phase::Closed;
     }
 
     pub(super) fn end(&mut self) {
@@ -299,7 +299,7 @@ impl Gathered {
     pub(super) fn has_no_writer(&mut self) {
         let known = mem::take(&mut self.known);
         *self =
-            Self { known, submissions: self.submissions, phase: Phase::Passing, ..Self::default() };
+            Self { known, submissions: self.submissions, phase: Phase::Closed, ..Self::default() };
     }
 
     /// The conversations of which something could not be stored yet.

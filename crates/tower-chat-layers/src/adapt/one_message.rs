@@ -100,9 +100,9 @@ mod tests {
         Message::tool_calls(calls).into()
     }
 
-    fn shown(messages: Vec<Arc<Message>>) -> Vec<(String, String)> {
-        let shown = as_one_message(&Answer::new(messages, Finish::default()));
-        let calls = shown.calls().map(|call| (call.id.clone().unwrap(), call.name.clone()));
+    fn visible_calls(messages: Vec<Arc<Message>>) -> Vec<(String, String)> {
+        let message = as_one_message(&Answer::new(messages, Finish::default()));
+        let calls = message.calls().map(|call| (call.id.clone().unwrap(), call.name.clone()));
         calls.collect()
     }
 
@@ -110,7 +110,7 @@ mod tests {
     fn the_calls_of_all_messages_of_the_last_answer_are_shown_with_ids_of_their_own() {
         let text = Message::assistant("Let me see.").into();
         let messages = vec![asking(&[("c", "first")]), text, asking(&[("c", "second")])];
-        let calls = shown(messages);
+        let calls = visible_calls(messages);
         let names: Vec<_> = calls.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!((names, &*calls[0].0), (vec!["first", "second"], "c"));
         assert_ne!(calls[0].0, calls[1].0);
@@ -120,7 +120,7 @@ mod tests {
     fn a_call_is_shown_although_an_answered_one_had_its_id() {
         let result = Message::tool_results([ToolResult::new("c", "found")]).into();
         let messages = vec![asking(&[("c", "look")]), result, asking(&[("c", "mine")])];
-        assert_eq!(shown(messages), [("c".to_owned(), "mine".to_owned())]);
+        assert_eq!(visible_calls(messages), [("c".to_owned(), "mine".to_owned())]);
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             asking(&[("", "answered")]),
             Message::tool_results([result]).into(),
         ];
-        let names: Vec<_> = shown(messages).into_iter().map(|(_, name)| name).collect();
+        let names: Vec<_> = visible_calls(messages).into_iter().map(|(_, name)| name).collect();
         assert_eq!(names, ["open"]);
     }
 }

@@ -319,8 +319,8 @@ impl PersistencePolicy {
     /// let policy = PersistencePolicy::default().inputs_of_failed_call(UnansweredInputs::All);
     /// ```
     #[must_use]
-    pub fn inputs_of_failed_call(mut self, kept: UnansweredInputs) -> Self {
-        self.inputs_of_failed_call = kept;
+    pub fn inputs_of_failed_call(mut self, inputs: UnansweredInputs) -> Self {
+        self.inputs_of_failed_call = inputs;
         self
     }
 
@@ -328,8 +328,8 @@ impl PersistencePolicy {
     /// caller who disconnects, a timeout above or an aborted task. [`All`](UnansweredInputs::All)
     /// unless said otherwise.
     #[must_use]
-    pub fn inputs_of_dropped_call(mut self, kept: UnansweredInputs) -> Self {
-        self.inputs_of_dropped_call = kept;
+    pub fn inputs_of_dropped_call(mut self, inputs: UnansweredInputs) -> Self {
+        self.inputs_of_dropped_call = inputs;
         self
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct DanglingCall {
     pub(crate) tool: String,
     pub(crate) call_id: String,
     /// It is shown, with a result that says it was interrupted; else it is left out.
-    pub(crate) is_shown: bool,
+    pub(crate) is_visible: bool,
 }
 
 /// A stored tool call has no stored result, and the policy is to fail.
@@ -81,7 +81,7 @@ impl Replay {
         ended.close_round();
         let of_call = |call: &Arc<Unanswered>| {
             let (tool, call_id) = call.dangling()?;
-            Some(DanglingCall { tool, call_id, is_shown: call.is_shown })
+            Some(DanglingCall { tool, call_id, is_visible: call.is_visible })
         };
         ended.left_out.iter().filter_map(of_call).collect()
     }

@@ -124,7 +124,7 @@ impl Replay {
         let is_whole =
             |round: &mut Round| !may_be_named && round.is_answered_in_order_at_once(message);
         if let Some(round) = self.open.take_if(is_whole) {
-            round.show_in(&mut self.closed);
+            round.append_to(&mut self.closed);
             self.closed.push(message.clone());
             return;
         }
@@ -142,7 +142,7 @@ impl Replay {
         }
         self.settle();
         match self.open.take_if(|round| round.is_answered_in_order()) {
-            Some(round) => round.show_in(&mut self.closed),
+            Some(round) => round.append_to(&mut self.closed),
             None => self.open.iter_mut().for_each(Round::set_out_of_order),
         }
     }
@@ -165,8 +165,8 @@ impl Replay {
             Some(round) => round.end_answer(),
             None => {}
         }
-        let is_shown = !rest.parts.is_empty() && !is_empty_answer(&rest);
-        let rest = is_shown.then(|| Arc::new(rest));
+        let is_visible = !rest.parts.is_empty() && !is_empty_answer(&rest);
+        let rest = is_visible.then(|| Arc::new(rest));
         match &mut self.open {
             Some(round) => rest.into_iter().for_each(|rest| round.follow_with(rest)),
             None => self.closed.extend(rest),
@@ -177,7 +177,7 @@ impl Replay {
         self.settle();
         let Some(round) = self.open.take() else { return };
         if round.is_answered_in_order() {
-            return round.show_in(&mut self.closed);
+            return round.append_to(&mut self.closed);
         }
         let closed = round.close(self.strictness);
         self.closed.extend(closed.messages);
@@ -196,7 +196,7 @@ impl Replay {
     pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
         let number = self.left_out.find(result)?;
         let call = self.left_out.remove(number)?;
-        if call.is_shown {
+        if call.is_visible {
             self.retract(call.clone());
         }
         Some(call)

@@ -149,7 +149,7 @@ fn result_text(rng: &mut Rng, first: usize) -> String {
 }
 
 /// What the fold shows of a history.
-pub(super) fn shown(history: &Messages) -> Messages {
+pub(super) fn output_of(history: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(history, 0);
     replay.view()
@@ -161,7 +161,7 @@ pub(super) fn shown(history: &Messages) -> Messages {
 pub(super) fn check_step(step: impl Fn(&Messages, u64) -> Messages, policy_says: &[&str]) {
     let mut changed = 0;
     for seed in 1..=SEEDS {
-        let before = shown(&history(seed));
+        let before = output_of(&history(seed));
         let after = step(&before, seed);
         assert_valid(&after, seed);
         assert_eq!(after, step(&before, seed), "the same at every time, seed {seed}");

@@ -20,15 +20,15 @@ pub(super) struct Retracted {
 }
 
 /// What is shown without these calls and the results that say they were interrupted.
-pub(super) fn without(shown: &Messages, retracted: &[Retracted]) -> Messages {
+pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     let calls = retracted.iter().map(|retracted| (&*retracted.call, retracted.within));
     let mut rest = Messages::new();
     let mut from = 0;
-    for (position, ids) in find(shown, calls).into_iter().rev() {
-        let (Some(asking), Some(answers)) = (shown.get(position), shown.get(position + 1)) else {
+    for (position, ids) in find(output, calls).into_iter().rev() {
+        let (Some(asking), Some(answers)) = (output.get(position), output.get(position + 1)) else {
             continue;
         };
-        rest.append_range(shown, from..position);
+        rest.append_range(output, from..position);
         from = position + 2;
         let mut asking = (**asking).clone();
         asking.parts.retain(|part| {
@@ -41,16 +41,16 @@ pub(super) fn without(shown: &Messages, retracted: &[Retracted]) -> Messages {
         rest.extend(has_content(&asking).then(|| Arc::new(asking)));
         rest.extend((!answers.parts.is_empty()).then(|| Arc::new(answers)));
     }
-    rest.append_range(shown, from..shown.len());
+    rest.append_range(output, from..output.len());
     rest
 }
 
 /// The position of the first message that holds one of the calls.
 pub(super) fn first_position<'a>(
-    shown: &Messages,
+    output: &Messages,
     calls: impl Iterator<Item = &'a Unanswered>,
 ) -> Option<usize> {
-    find(shown, calls.map(|call| (call, shown.len()))).last().map(|(position, _)| *position)
+    find(output, calls.map(|call| (call, output.len()))).last().map(|(position, _)| *position)
 }
 
 /// The positions of the messages that hold the calls, right before the results that say they were
@@ -59,7 +59,7 @@ pub(super) fn first_position<'a>(
 ///
 /// This is one walk from the end, which stops at the first of the calls.
 fn find<'a>(
-    shown: &Messages,
+    output: &Messages,
     calls: impl Iterator<Item = (&'a Unanswered, usize)>,
 ) -> Vec<(usize, HashSet<&'a str>)> {
     let mut wanted = HashMap::<_, Vec<(&'a str, usize)>>::new();
@@ -71,7 +71,7 @@ fn find<'a>(
     }
     let mut found = Vec::new();
     let mut behind: Option<&Arc<Message>> = None;
-    for (position, message) in (0..shown.len()).zip(shown.iter()).rev() {
+    for (position, message) in (0..output.len()).zip(output.iter()).rev() {
         if left == 0 {
             break;
         }

@@ -124,9 +124,9 @@ impl Replay {
 
     /// This replay with messages before everything it shows.
     #[must_use]
-    pub(crate) fn after(mut self, shown: &Messages) -> Self {
+    pub(crate) fn after(mut self, prefix: &Messages) -> Self {
         self.take_retracted_out();
-        let own = std::mem::replace(&mut self.closed, shown.clone());
+        let own = std::mem::replace(&mut self.closed, prefix.clone());
         self.closed.append(&own);
         self
     }

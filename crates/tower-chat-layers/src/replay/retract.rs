@@ -17,8 +17,8 @@ impl Replay {
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
         for result in messages.iter().flat_map(|message| message.results()) {
             let Some(number) = self.left_out.find(result) else { continue };
-            let shown = self.left_out.get(number).filter(|call| call.is_shown);
-            let Some(call) = shown.cloned() else { continue };
+            let visible = self.left_out.get(number).filter(|call| call.is_visible);
+            let Some(call) = visible.cloned() else { continue };
             self.left_out.set(number, Arc::new(call.hidden()));
             self.retract(call);
         }
@@ -70,8 +70,8 @@ impl Replay {
     #[must_use]
     pub fn split_open(&mut self) -> Self {
         self.take_retracted_out();
-        let shown = self.left_out.iter().filter(|call| call.is_shown).map(|call| &**call);
-        let first = interrupted::first_position(&self.closed, shown);
+        let visible = self.left_out.iter().filter(|call| call.is_visible).map(|call| &**call);
+        let first = interrupted::first_position(&self.closed, visible);
         let mut open = self.split_open_round();
         if let Some(first) = first {
             open.closed = self.closed.skip(first);

@@ -161,7 +161,7 @@ pub struct Boundary {
     head_cost: usize,
     pushed: usize,
     /// The turns inside the window, oldest first.
-    shown: VecDeque<Turn>,
+    visible: VecDeque<Turn>,
     cost: usize,
 }
 
@@ -180,7 +180,7 @@ impl Boundary {
             head: 0,
             head_cost: 0,
             pushed: 0,
-            shown: VecDeque::new(),
+            visible: VecDeque::new(),
             cost: 0,
         }
     }
@@ -191,7 +191,7 @@ impl Boundary {
         self.pushed += 1;
         let is_head =
             self.head == position && matches!(message.role, Role::System | Role::Developer);
-        let begins = !is_head && (self.turns.begins_with(message) || self.shown.is_empty());
+        let begins = !is_head && (self.turns.begins_with(message) || self.visible.is_empty());
         let cost = match &self.window.unit {
             Unit::Messages => 1,
             Unit::Turns => usize::from(begins),
@@ -203,9 +203,9 @@ impl Boundary {
             return;
         }
         if begins {
-            self.shown.push_back(Turn { begin: position, cost: 0 });
+            self.visible.push_back(Turn { begin: position, cost: 0 });
         }
-        if let Some(turn) = self.shown.back_mut() {
+        if let Some(turn) = self.visible.back_mut() {
             turn.cost = turn.cost.saturating_add(cost);
         }
         self.cost = self.cost.saturating_add(cost);
@@ -232,7 +232,7 @@ impl Boundary {
 
     /// The position of the oldest message that is shown, apart from those that always stay.
     pub fn begin(&self) -> usize {
-        self.shown.front().map_or(self.head, |turn| turn.begin)
+        self.visible.front().map_or(self.head, |turn| turn.begin)
     }
 
     fn total(&self) -> usize {
@@ -240,8 +240,8 @@ impl Boundary {
     }
 
     fn go_down_to(&mut self, mark: usize) {
-        while self.total() > mark && self.shown.len() > 1 {
-            let Some(turn) = self.shown.pop_front() else { return };
+        while self.total() > mark && self.visible.len() > 1 {
+            let Some(turn) = self.visible.pop_front() else { return };
             self.cost = self.cost.saturating_sub(turn.cost);
         }
     }

@@ -50,8 +50,8 @@ impl Run {
         messages: &[Arc<Message>],
         unasked: impl FnOnce() -> Answer,
     ) -> Result<(), PersistenceError> {
-        let kept = self.state().call_records.keep_pending_calls(messages);
-        kept.map_err(|refused| self.pending_call_not_kept(refused, unasked()))
+        let decided = self.state().call_records.keep_pending_calls(messages);
+        decided.map_err(|refused| self.pending_call_not_kept(refused, unasked()))
     }
 
     pub(super) fn pending_call_not_kept(

@@ -86,9 +86,9 @@ mod tests {
             drop(few);
             assert!(is_let_go(&last_of_few));
             drop(loaded);
-            let (kept, last) = history(MANY);
-            let loaded = Loaded::of(&kept.clone());
-            drop(kept);
+            let (loaded_history, last) = history(MANY);
+            let loaded = Loaded::of(&loaded_history.clone());
+            drop(loaded_history);
             assert!(is_let_go(&last));
             drop(loaded);
         });

@@ -42,15 +42,15 @@ impl PerServiceCall<'_> {
         call: &mut OpenCall,
         slot: Result<Slot, StoreError>,
     ) -> Submission {
-        let kept = self.0.policy().inputs_of_failed_call.count(call.inputs());
-        self.submit_inputs(call, slot, kept)
+        let count = self.0.policy().inputs_of_failed_call.count(call.inputs());
+        self.submit_inputs(call, slot, count)
     }
 
     /// A service call was dropped: submits what the policy keeps of its inputs. Nothing can be
     /// awaited here, so the store's own task does it.
     pub(super) fn call_cancelled(&self, call: &mut OpenCall, slot: Result<Slot, StoreError>) {
-        let kept = self.0.policy().inputs_of_dropped_call.count(call.inputs());
-        drop(self.submit_inputs(call, slot.map(Slot::without_blocking), kept));
+        let count = self.0.policy().inputs_of_dropped_call.count(call.inputs());
+        drop(self.submit_inputs(call, slot.map(Slot::without_blocking), count));
     }
 
     /// Submits the first `count` inputs of a call that came to no answer.

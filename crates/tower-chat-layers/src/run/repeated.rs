@@ -99,8 +99,8 @@ impl Run {
     /// not get it.
     pub(crate) fn last_answer(&self) -> Option<Answer> {
         let messages = self.state().stored_before.last_answer.take()?;
-        let shown = messages.iter().filter(|message| !is_end_marker(message));
-        let messages = shown.map(without_mark).collect();
+        let visible = messages.iter().filter(|message| !is_end_marker(message));
+        let messages = visible.map(without_mark).collect();
         let mut finish = Finish::stop();
         finish.saved = Some(self.saved());
         Some(Answer::new(messages, finish))

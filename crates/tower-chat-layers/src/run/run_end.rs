@@ -58,8 +58,8 @@ pub(super) fn as_answered(
         let is_left = message.id.is_some_and(|id| is_partial_response(message, id.run));
         (*position == last || !is_left) && !is_end_marker(message)
     };
-    let shown = answer.iter().enumerate().filter(is_answer);
-    let mut messages: Vec<_> = shown.map(|(_, message)| without_mark(message)).collect();
+    let visible = answer.iter().enumerate().filter(is_answer);
+    let mut messages: Vec<_> = visible.map(|(_, message)| without_mark(message)).collect();
     if let Some(results) = recorded.filter(|results| !results.is_empty()) {
         let mut message = Message::tool_results(results.iter().cloned());
         message.id = Some(next);

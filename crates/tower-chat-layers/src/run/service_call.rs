@@ -208,8 +208,8 @@ impl OpenCall {
         let (submission, write) = run.submit(state, slot, write);
         answer.messages.iter().for_each(|message| self.replay.push(message));
         std::mem::swap(&mut state.conversation.replay, &mut self.replay);
-        let kept = Attempt::Answered { answer: answer.clone(), step, write };
-        state.calls.keep(self.ordinal, kept);
+        let attempt = Attempt::Answered { answer: answer.clone(), step, write };
+        state.calls.keep(self.ordinal, attempt);
         StoredCall { run, ordinal: self.ordinal, answer, submission }
     }
 

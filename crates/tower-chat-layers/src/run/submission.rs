@@ -61,7 +61,7 @@ impl Submission {
             let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
             writes.extend(new);
         }
-        let kept = writes.to_vec();
+        let copies = writes.to_vec();
         let ticket = match slot {
             Ok(slot) => match (**store).append(slot, writes) {
                 ticket if ticket.is_durable() => return Self::nothing(),
@@ -69,7 +69,7 @@ impl Submission {
             },
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         };
-        Self(Some(Pending { ticket, writes: kept, waited, store: store.clone(), policy }))
+        Self(Some(Pending { ticket, writes: copies, waited, store: store.clone(), policy }))
     }
 
     /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
@@ -92,10 +92,10 @@ impl Pending {
         let waited = self.waited.saturating_sub(completed);
         let outbox = self.store.handle();
         let is_conflict = matches!(source, StoreError::Conflict(_));
-        let kept = self.policy == StoreFailure::Continue
+        let is_retained = self.policy == StoreFailure::Continue
             && !is_conflict
             && outbox.keep_unsaved(&self.writes).is_ok();
-        if !kept {
+        if !is_retained {
             // What was in the outbox stays there, unless it can never be stored any more.
             let earlier = self.writes.get(..waited).unwrap_or_default();
             if !is_conflict && outbox.keep_unsaved(earlier).is_ok() {
@@ -103,7 +103,7 @@ impl Pending {
             }
         }
         let unsaved = self.writes.iter().flat_map(|write| write.messages().iter().cloned());
-        if !kept {
+        if !is_retained {
             return Err(FailedSubmission { source, unsaved: unsaved.collect() });
         }
         let unsaved = unsaved.count();

@@ -44,17 +44,17 @@ pub(super) fn compact(
     uncited: &Uncited,
 ) -> Option<String> {
     let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-    let mut kept = Vec::new();
+    let mut retained = Vec::new();
     for item in &items {
         if cited.contains(&number_of(item.get(), number_key)?) {
-            kept.push(item.get());
+            retained.push(item.get());
         }
     }
     match (cited.is_empty(), uncited) {
-        _ if kept.len() == items.len() => None,
+        _ if retained.len() == items.len() => None,
         (true, Uncited::LeaveAlone) => None,
         (true, Uncited::Replace(sentence)) => (sentence != text).then(|| sentence.clone()),
-        (false, _) => Some(format!("[{}]", kept.join(","))),
+        (false, _) => Some(format!("[{}]", retained.join(","))),
     }
 }
 

@@ -65,8 +65,8 @@ fn text_beside_a_later_call_is_no_final_text() {
     messages.push(Message::tool_results([ToolResult::new("d", "")]));
     assert_eq!(Citations::default().apply(&messages), messages);
     messages.push(Message::assistant("And [source2]."));
-    let kept = format!("[{},{}]", source(1), source(2));
-    assert_eq!(results(&Citations::default().apply(&messages)), [kept, String::new()]);
+    let retained = format!("[{},{}]", source(1), source(2));
+    assert_eq!(results(&Citations::default().apply(&messages)), [retained, String::new()]);
 }
 
 #[test]
@@ -81,16 +81,16 @@ fn text_between_rounds_is_no_final_text() {
 /// B 0.22
 #[test]
 fn exactly_what_is_cited_stays_and_keeps_its_number() {
-    let kept = format!("[{},{}]", source(0), source(3));
-    assert_eq!(compacted(&[&sources(0..5)], "See [source0] and [source3]."), [kept]);
+    let retained = format!("[{},{}]", source(0), source(3));
+    assert_eq!(compacted(&[&sources(0..5)], "See [source0] and [source3]."), [retained]);
 }
 
 /// B 0.23
 #[test]
 fn where_all_are_cited_the_message_is_shared() {
     let messages = turn(&[&sources(0..2)], "[source1] [source0] [source7]");
-    let shown = Citations::default().apply(&messages);
-    assert!(messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
+    let output = Citations::default().apply(&messages);
+    assert!(messages.iter().zip(output.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
 /// B 0.24
@@ -206,9 +206,9 @@ fn a_huge_number_in_the_text_cites_nothing() {
 fn a_turn_is_compacted_by_its_own_text_alone() {
     let mut messages = turn(&[&sources(0..2)], "[source0]");
     messages.append(&turn(&[&sources(2..4)], "[source1] [source3]"));
-    let kept = [format!("[{}]", source(0)), format!("[{}]", source(3))];
+    let retained = [format!("[{}]", source(0)), format!("[{}]", source(3))];
     let citations = Citations::default();
-    assert_eq!(results(&citations.apply(&messages)), kept);
+    assert_eq!(results(&citations.apply(&messages)), retained);
     let first = citations.apply(&messages.take(4));
     assert_eq!(first, citations.apply(&messages).take(4), "later turns change nothing before");
 }
@@ -225,8 +225,8 @@ fn each_text_part_is_looked_at_by_itself_and_natives_of_what_changed_go() {
         Message::assistant("[source1]"),
     ]
     .into();
-    let shown = Citations::default().apply(&messages);
-    let result = shown.get(1).unwrap().results().next().unwrap();
+    let output = Citations::default().apply(&messages);
+    let result = output.get(1).unwrap().results().next().unwrap();
     assert_eq!(result.content, [Part::text(format!("[{}]", source(1))), Part::text("a note")]);
     assert_eq!(result.native, None);
 }
@@ -234,8 +234,8 @@ fn each_text_part_is_looked_at_by_itself_and_natives_of_what_changed_go() {
 #[test]
 fn the_number_may_stand_under_another_key() {
     let found = r#"[{"nr": 0}, {"n\u0072": 1}]"#;
-    let shown = Citations::default().number_key("nr").apply(&turn(&[found], "[source1]"));
-    assert_eq!(results(&shown), [r#"[{"n\u0072": 1}]"#]);
+    let output = Citations::default().number_key("nr").apply(&turn(&[found], "[source1]"));
+    assert_eq!(results(&output), [r#"[{"n\u0072": 1}]"#]);
 }
 
 /// B 0.70, 0.71, 0.74

@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::*;
-use crate::replay::generated::{SEEDS, history, shown};
+use crate::replay::generated::{SEEDS, history, output_of};
 
 /// The messages with ids, as a run stores them.
 fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
@@ -139,7 +139,7 @@ fn calls_without_ids_keep_their_results_by_place() {
     let told = told(&messages);
     let texts: Vec<String> = told.iter().map(|call| call.result.as_ref().unwrap().text()).collect();
     assert_eq!(texts, ["of a", "of b"]);
-    let replayed: Vec<String> = shown(&messages)
+    let replayed: Vec<String> = output_of(&messages)
         .iter()
         .flat_map(|m| m.calls())
         .filter_map(|call| call.id.clone())
@@ -307,7 +307,7 @@ fn the_record_of_every_history_agrees_with_its_replay() {
                 _ => None,
             })
             .collect();
-        let replay = shown(&history);
+        let replay = output_of(&history);
         let results = replay.iter().flat_map(|message| message.results());
         let mut replayed: Vec<String> = results.map(ToolResult::text).collect();
         recorded.sort();

@@ -100,10 +100,10 @@ impl FinishTimes {
         self.alone.take();
         self.calls.extend(calls);
         self.calls.sort_by_key(FinishedCall::position);
-        self.calls.dedup_by(|later, kept| {
-            let is_same = later.position() == kept.position();
+        self.calls.dedup_by(|later, retained| {
+            let is_same = later.position() == retained.position();
             if is_same {
-                mem::swap(later, kept);
+                mem::swap(later, retained);
             }
             is_same
         });

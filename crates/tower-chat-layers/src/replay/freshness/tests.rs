@@ -39,12 +39,12 @@ fn turn(calls: &[(&str, Option<u64>)]) -> Turn {
 impl Turn {
     /// The ids of the calls that are left, after their results are checked to be.
     fn left(&self, policy: &Freshness, now: u64, channel: Option<&Channel>) -> Vec<String> {
-        let shown = policy.apply(&self.messages, at(now), channel, &self.times);
+        let output = policy.apply(&self.messages, at(now), channel, &self.times);
         let ids = |message: &Message| -> Vec<String> {
             message.calls().filter_map(|call| call.id.clone()).collect()
         };
-        let calls: Vec<String> = shown.iter().flat_map(|message| ids(message)).collect();
-        let results = shown.iter().flat_map(|message| message.results());
+        let calls: Vec<String> = output.iter().flat_map(|message| ids(message)).collect();
+        let results = output.iter().flat_map(|message| message.results());
         let answered: Vec<String> = results.map(ToolResult::text).collect();
         assert_eq!(calls, answered);
         calls
@@ -97,10 +97,10 @@ fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
         turn.messages.iter().map(|message| (**message).clone()).collect();
     messages[1].parts.insert(1, Reasoning::new("hm").into());
     turn.messages = messages.into();
-    let shown = Freshness::default().apply(&turn.messages, at(1 << 40), None, &turn.times);
-    let texts: Vec<String> = shown.iter().map(|message| message.text()).collect();
+    let output = Freshness::default().apply(&turn.messages, at(1 << 40), None, &turn.times);
+    let texts: Vec<String> = output.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["u", "Let me look.", "a"]);
-    assert!(shown.iter().all(|message| message.parts.len() == 1));
+    assert!(output.iter().all(|message| message.parts.len() == 1));
 }
 
 /// B 2.12
@@ -154,12 +154,12 @@ fn calls_that_share_an_id_keep_their_own_times() {
     for (first, second, left) in [(0, 1000, "2"), (1000, 0, "1")] {
         turn.times.insert(id, 1, "x", Some(at(second)));
         turn.times.insert(id, 0, "x", Some(at(first)));
-        let show = |messages| Freshness::default().apply(messages, at(1000), None, &turn.times);
-        let once = show(&turn.messages);
+        let fresh = |messages| Freshness::default().apply(messages, at(1000), None, &turn.times);
+        let once = fresh(&turn.messages);
         let results: Vec<String> =
             once.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
         assert_eq!(results, [left]);
-        assert_eq!(show(&once), once);
+        assert_eq!(fresh(&once), once);
     }
 }
 
@@ -204,8 +204,8 @@ fn times_are_found_in_whatever_order_they_are_added_and_asked_for() {
 #[test]
 fn fresh_messages_are_shared() {
     let turn = turn(&[("look", Some(1000))]);
-    let shown = Freshness::default().apply(&turn.messages, at(1000), None, &turn.times);
-    assert!(turn.messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
+    let output = Freshness::default().apply(&turn.messages, at(1000), None, &turn.times);
+    assert!(turn.messages.iter().zip(output.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
 /// B 2.12

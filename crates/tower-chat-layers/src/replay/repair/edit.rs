@@ -67,7 +67,7 @@ fn keep(message: &mut Message, removed: &[&ToolResult]) {
         return;
     }
     match message.metadata.get_mut(REMOVED_RESULTS) {
-        Some(Value::Array(kept)) => kept.append(&mut texts),
+        Some(Value::Array(earlier)) => earlier.append(&mut texts),
         Some(_) | None => {
             // What somebody else keeps under this name stays, as the first of the list.
             texts.splice(0..0, message.metadata.remove(REMOVED_RESULTS));

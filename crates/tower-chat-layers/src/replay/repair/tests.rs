@@ -22,7 +22,7 @@ fn repair(messages: &Messages) -> Messages {
     repaired(messages, 1, |_| Filling::Interrupted)
 }
 
-fn shown(messages: &Messages) -> Messages {
+fn output_of(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);
     replay.view()
@@ -30,8 +30,8 @@ fn shown(messages: &Messages) -> Messages {
 
 /// The texts of all results that a model is shown.
 fn results(messages: &Messages) -> Vec<String> {
-    let shown = shown(messages);
-    shown.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
+    let output = output_of(messages);
+    output.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_call_without_a_round_behind_it_is_answered_in_its_own_message() {
     let messages = stored([Message::tool_calls(calls), Message::user("and now?")]);
     let after = repair(&messages);
     assert_eq!(results(&after), [INTERRUPTED, INTERRUPTED]);
-    assert_eq!(shown(&after).len(), 3);
+    assert_eq!(output_of(&after).len(), 3);
 }
 
 #[test]
@@ -74,16 +74,16 @@ fn results_out_of_the_way_are_kept_to_the_byte_and_shown_to_nobody() {
     ]);
     let after = repair(&messages);
     assert_eq!(results(&after), ["one"]);
-    assert_eq!(shown(&after).len(), 3);
-    let kept = |index: usize| {
+    assert_eq!(output_of(&after).len(), 3);
+    let removed = |index: usize| {
         let stored = format::encode(after.get(index).unwrap());
         let metadata = format::decode(&stored).unwrap().metadata;
         let texts = metadata[REMOVED_RESULTS].as_array().unwrap().clone();
         let read = |text: &serde_json::Value| serde_json::from_str(text.as_str().unwrap()).unwrap();
         texts.iter().map(read).collect::<Vec<ToolResult>>()
     };
-    assert_eq!(kept(0), std::slice::from_ref(&orphan));
-    assert_eq!(kept(2), [orphan, again]);
+    assert_eq!(removed(0), std::slice::from_ref(&orphan));
+    assert_eq!(removed(2), [orphan, again]);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
         let after = repair(&before);
         assert_eq!(mismatches(&after, 1), [], "seed {seed}: {before:?}\n{after:?}");
         assert_eq!(repair(&after), after, "nothing more to do, seed {seed}");
-        assert_valid(&shown(&after), seed);
+        assert_valid(&output_of(&after), seed);
         let ids = |messages: &Messages| messages.iter().map(|it| it.id).collect::<Vec<_>>();
         assert_eq!(ids(&after), ids(&before), "seed {seed}");
         let interrupted = |messages: &Messages| {
@@ -157,11 +157,11 @@ fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
             messages.iter().map(count).sum::<usize>()
         };
         let all_results = |messages: &Messages| {
-            let kept = |it: &Arc<Message>| {
+            let removed = |it: &Arc<Message>| {
                 let removed = it.metadata.get(REMOVED_RESULTS).and_then(|it| it.as_array());
                 it.results().count() + removed.map_or(0, Vec::len)
             };
-            messages.iter().map(kept).sum::<usize>()
+            messages.iter().map(removed).sum::<usize>()
         };
         assert_eq!(all_results(&after) - interrupted(&after), all_results(&before), "seed {seed}");
         // What was shown before is still shown: repair adds results, and takes none that counted.

@@ -45,21 +45,22 @@ impl Round {
             result,
         });
         let mut unanswered = Vec::new();
-        let mut shown: Vec<ShownMessage> = Vec::new();
+        let mut output: Vec<OutputMessage> = Vec::new();
         for (message, _) in self.answer() {
-            shown.push(shown_message(message, &mut calls, strictness, &mut unanswered));
+            output.push(output_message(message, &mut calls, strictness, &mut unanswered));
         }
-        if let Some(last) = shown.iter().rposition(|shown| shown.is_answered) {
+        if let Some(last) = output.iter().rposition(|message| message.is_answered) {
             // No provider takes a request that ends with words of the model: those behind the last
             // calls that were answered go before them, in their order.
-            let behind = shown.split_off(last + 1);
-            let (words, asking) = behind.into_iter().partition(|shown| shown.results.is_empty());
+            let behind = output.split_off(last + 1);
+            let (words, asking) =
+                behind.into_iter().partition(|message| message.results.is_empty());
             let words: Vec<_> = words;
-            shown.splice(last..last, words);
-            shown.extend::<Vec<_>>(asking);
+            output.splice(last..last, words);
+            output.extend::<Vec<_>>(asking);
         }
         let mut messages = Vec::new();
-        for ShownMessage { message, results, .. } in shown {
+        for OutputMessage { message, results, .. } in output {
             messages.extend(message);
             if !results.is_empty() {
                 messages.push(Arc::new(self.results_message(results)));
@@ -121,7 +122,7 @@ struct PairedCall {
 }
 
 /// What is shown of a message of the answer.
-struct ShownMessage {
+struct OutputMessage {
     /// `None` if nothing of it is left.
     message: Option<Arc<Message>>,
     results: Vec<Part>,
@@ -130,20 +131,20 @@ struct ShownMessage {
 }
 
 /// What is shown of a message of the answer, which takes its own from the calls of the round.
-fn shown_message(
+fn output_message(
     message: &Arc<Message>,
     calls: &mut impl Iterator<Item = PairedCall>,
     strictness: Strictness,
     unanswered: &mut Vec<Unanswered>,
-) -> ShownMessage {
+) -> OutputMessage {
     let mut results = Vec::new();
     if !Round::opens_with(message) {
-        return ShownMessage { message: Some(message.clone()), results, is_answered: false };
+        return OutputMessage { message: Some(message.clone()), results, is_answered: false };
     }
     let mut message = (**message).clone();
-    let (mut kept, mut gaps, mut is_answered) = (0, Vec::new(), false);
+    let (mut retained, mut gaps, mut is_answered) = (0, Vec::new(), false);
     message.parts.retain_mut(|part| {
-        kept += 1;
+        retained += 1;
         if asked_call(part).is_none() {
             return true;
         }
@@ -160,7 +161,7 @@ fn shown_message(
                 (None, false, Strictness::Lenient) => true,
                 (None, false, _) if is_interrupted => {
                     results.push(Part::ToolResult(call.interrupted()));
-                    unanswered.push(Unanswered { is_shown: true, ..call.clone() });
+                    unanswered.push(Unanswered { is_visible: true, ..call.clone() });
                     true
                 }
                 (None, _, _) => {
@@ -171,8 +172,8 @@ fn shown_message(
         if keep {
             *part = Part::ToolCall(call.into_call());
         } else {
-            kept -= 1;
-            gaps.push(kept);
+            retained -= 1;
+            gaps.push(retained);
         }
         keep
     });
@@ -181,9 +182,9 @@ fn shown_message(
         broken_links::unlink(&mut message.parts, &gaps);
         drop_trailing_reasoning(&mut message.parts);
     }
-    let is_shown = has_content(&message) || !dropped_a_call;
-    let message = is_shown.then(|| Arc::new(message));
-    ShownMessage { message, results, is_answered }
+    let is_visible = has_content(&message) || !dropped_a_call;
+    let message = is_visible.then(|| Arc::new(message));
+    OutputMessage { message, results, is_answered }
 }
 
 /// Reasoning belongs to the part after it; where that was dropped, it goes too.

@@ -258,10 +258,10 @@ impl Round {
     }
 
     /// Shows a round that [is answered in order](Self::is_answered_in_order) as it is.
-    pub(in crate::replay) fn show_in(self, shown: &mut Messages) {
-        shown.push(self.message);
+    pub(in crate::replay) fn append_to(self, output: &mut Messages) {
+        output.push(self.message);
         if let Some(after) = self.after {
-            shown.extend(after.results);
+            output.extend(after.results);
         }
     }
 
@@ -287,7 +287,7 @@ impl Round {
                     call: call.clone(),
                     is_beside_calls,
                     approval,
-                    is_shown: false,
+                    is_visible: false,
                     id: id.into_owned(),
                 }
             }));

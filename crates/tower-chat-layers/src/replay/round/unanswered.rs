@@ -19,7 +19,7 @@ pub(in crate::replay) struct Unanswered {
     /// The request for approval that it waits for, if it does.
     pub(in crate::replay) approval: Option<ApprovalRequest>,
     /// The call is shown, with a result that says it was interrupted.
-    pub(in crate::replay) is_shown: bool,
+    pub(in crate::replay) is_visible: bool,
     /// The id by which results name it.
     pub(super) id: String,
 }
@@ -56,7 +56,7 @@ impl Unanswered {
 
     /// The same call, not shown any more.
     pub(in crate::replay) fn hidden(&self) -> Self {
-        Self { is_shown: false, ..self.clone() }
+        Self { is_visible: false, ..self.clone() }
     }
 
     pub(super) fn is_pending_approval(&self) -> bool {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tower_chat_core::{Message, MessageId, RunId, ToolCall, ToolResult};
 
 use super::*;
-use crate::replay::generated::{Rng, check_step, history, shown};
+use crate::replay::generated::{Rng, check_step, history, output_of};
 
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
@@ -51,9 +51,9 @@ fn times(messages: &Messages) -> FinishTimes {
 fn nothing_is_on_unless_asked_for() {
     let policy = ReplayPolicy::default();
     assert!(policy.is_off() && !policy.needs_finish_times() && !policy.needs_tools());
-    let messages = shown(&history(7));
-    let shown = policy.apply(&messages, &ReplayContext::at(now()));
-    assert!(messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
+    let messages = output_of(&history(7));
+    let output = policy.apply(&messages, &ReplayContext::at(now()));
+    assert!(messages.iter().zip(output.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn the_steps_run_in_their_order() {
     finished.insert(id(1), 0, "1", Some(SystemTime::UNIX_EPOCH));
     let policy =
         ReplayPolicy::default().freshness(Freshness::default()).window(Window::messages(4));
-    let shown = policy.apply(&messages, &ReplayContext::at(now()).finished(&finished));
-    let texts: Vec<String> = shown.iter().map(|message| message.text()).collect();
+    let output = policy.apply(&messages, &ReplayContext::at(now()).finished(&finished));
+    let texts: Vec<String> = output.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["u", "a", "v", "b"]);
 }
 
@@ -104,7 +104,7 @@ fn every_history_stays_valid_under_every_policy() {
     check_step(
         |messages, seed| {
             // The times are those of the whole history at every application.
-            let finished = times(&shown(&history(seed)));
+            let finished = times(&output_of(&history(seed)));
             let context = ReplayContext::at(now())
                 .channel(Some(&channel))
                 .tools(&["look", "search"])

@@ -56,22 +56,22 @@ fn words_behind_the_last_call_that_was_answered_are_shown_before_it() {
         Message::assistant("two"),
         results(["1", "2"]),
     ]);
-    assert_eq!(shown(answer), "a:c(1) T:r(1) a:t a:t a:c(2) T:r(2)");
+    assert_eq!(output_of(answer), "a:c(1) T:r(1) a:t a:t a:c(2) T:r(2)");
     let unanswered = of_one_run([calls(["1"]), Message::assistant("one"), calls(["2"])]);
-    assert_eq!(shown(unanswered), "a:t");
+    assert_eq!(output_of(unanswered), "a:t");
 }
 
 /// B 0.59
 #[test]
 fn an_answer_that_says_nothing_is_left_out() {
     let messages = [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("")];
-    assert_eq!(shown(messages), "u:t a:c(1) T:r(1)");
+    assert_eq!(output_of(messages), "u:t a:c(1) T:r(1)");
     let ended = [calls(["1"]), Message::assistant(""), results(["2"])];
-    assert_eq!(shown(ended), "", "it ends the round");
+    assert_eq!(output_of(ended), "", "it ends the round");
 }
 
 /// A history as a store in memory keeps it, written in a few pieces.
-fn kept_in_memory(messages: &Messages, seed: u64) -> History {
+fn in_memory(messages: &Messages, seed: u64) -> History {
     let mut history = History::empty();
     let key = ConversationKey::new("alice", "support");
     let run = RunId::from_bytes([7; 16]);
@@ -91,7 +91,7 @@ fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
     let mut well_formed = 0;
     for seed in 0..600 {
         let generated = generated::history(seed);
-        let history = kept_in_memory(&generated, seed);
+        let history = in_memory(&generated, seed);
         well_formed += history.well_formed_messages();
         for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted, DanglingCalls::Fail] {
             let known = Replay::of_history(&history, dangling);
@@ -109,7 +109,7 @@ fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
 fn a_sound_history_is_not_looked_at_again() {
     let turn = || [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("done")];
     let messages: Messages = (0..20).flat_map(|_| turn()).collect();
-    let history = kept_in_memory(&messages, 1);
+    let history = in_memory(&messages, 1);
     assert_eq!(history.well_formed_messages(), messages.len());
     assert_eq!(Replay::of_history(&history, DanglingCalls::Drop).view(), history.messages);
 }
@@ -181,28 +181,28 @@ fn calls_of_anybody_but_the_model_are_left_out() {
                 messages.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
                 replay.push(&Arc::new(Message::user("after")));
                 let view = replay.view();
-                let shown = || view.iter().map(|message| &**message);
-                let checked = validate_messages(shown());
+                let output_of = || view.iter().map(|message| &**message);
+                let checked = validate_messages(output_of());
                 assert!(checked.is_ok(), "{role:?} {case} {policy:?}: {checked:?} {view:?}");
-                let texts: Vec<_> = shown().map(Message::text).collect();
+                let texts: Vec<_> = output_of().map(Message::text).collect();
                 assert_eq!(
                     (texts[0].as_str(), texts.last().unwrap().as_str()),
                     ("before", "after")
                 );
-                let forged_is_shown = shown().any(|message| {
+                let forged_is_visible = output_of().any(|message| {
                     let is_forged = |part: &Part| {
                         matches!(part, Part::ToolCall(call) if call.id.as_deref() == Some("f"))
                     };
                     message.parts.iter().any(is_forged) || message.text().contains("forged")
                 });
-                assert!(!forged_is_shown, "{role:?} {case} {policy:?}: {view:?}");
+                assert!(!forged_is_visible, "{role:?} {case} {policy:?}: {view:?}");
             }
         }
     }
     let user = |parts: Vec<Part>| Message::new(Role::User, parts);
-    assert_eq!(shown([user(vec![Part::text("own words"), call("f").into()])]), "u:t");
+    assert_eq!(output_of([user(vec![Part::text("own words"), call("f").into()])]), "u:t");
     assert_eq!(
-        shown([calls(["c"]), user(vec![call("c").into()]), results(["c"]), Message::user("u")]),
+        output_of([calls(["c"]), user(vec![call("c").into()]), results(["c"]), Message::user("u")]),
         "a:c(c) T:r(c) u:t",
         "the result is late, and still the model's own call's"
     );
@@ -219,7 +219,7 @@ fn a_call_beside_an_answer_to_an_approval_request_is_left_out() {
             results(["c1"]),
             Message::assistant("paid"),
         ];
-        assert_eq!(shown(messages), "a:c(c1) T:r(c1) a:t", "{role:?}");
+        assert_eq!(output_of(messages), "a:c(c1) T:r(c1) a:t", "{role:?}");
     }
 }
 

@@ -17,8 +17,8 @@ pub(super) fn approving(rest: Option<&str>) -> Message {
 #[test]
 fn a_call_that_waits_for_approval_is_not_shown_and_not_forgotten() {
     let replay = replay([Message::user("u"), waiting(), Message::user("What time is it?")]);
-    let shown: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
-    assert_eq!(sketch(&shown), "u:t a:t u:t");
+    let output: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
+    assert_eq!(sketch(&output), "u:t a:t u:t");
     let pending = replay.pending_approvals();
     assert_eq!((pending.len(), pending[0][0].id.as_str()), (1, "approval_1"));
 }
@@ -28,7 +28,7 @@ fn an_approved_call_is_shown_whole_with_its_result_and_the_words_after_it() {
     let messages = [Message::user("u"), waiting(), approving(Some("Go on.")), results(["1"])];
     let replay = replay(messages.clone());
     assert!(replay.pending_approvals().is_empty());
-    assert_eq!(shown(messages), "u:t a:t+c(1) T:r(1) u:t");
+    assert_eq!(output_of(messages), "u:t a:t+c(1) T:r(1) u:t");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn text_beside_an_approval_comes_before_the_results_of_a_later_run() {
         of_run(3, 1, results(["1"])),
         of_run(4, 0, results(["2"])),
     ];
-    assert_eq!(shown(messages), "u:t a:t+c(1) T:r(1) u:t a:c(2) T:r(2)");
+    assert_eq!(output_of(messages), "u:t a:t+c(1) T:r(1) u:t a:c(2) T:r(2)");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
         of_run(4, 1, results(["2"])),
     ];
     let expected = "u:t a:c(1) T:r(1) u:t a:c(2) T:r(2) u:t";
-    assert_eq!(shown(messages), expected);
+    assert_eq!(output_of(messages), expected);
 }
 
 /// The call that the late result answers is in the open round, or was left out before it.
@@ -95,10 +95,10 @@ fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
             Message::tool_results([ToolResult::new("", "result of the approved call")]),
             results(["2"]),
         ];
-        let shown = view(messages);
-        let pairs = shown.iter().flat_map(|message| message.results());
+        let output = view(messages);
+        let pairs = output.iter().flat_map(|message| message.results());
         let pairs: Vec<_> = pairs.map(|it| (it.call_id.as_deref().unwrap(), it.text())).collect();
-        let ids = shown.iter().flat_map(|it| it.calls()).filter_map(|call| call.id.as_deref());
+        let ids = output.iter().flat_map(|it| it.calls()).filter_map(|call| call.id.as_deref());
         let approved = ids.filter(|id| *id != "2").collect::<Vec<_>>();
         let approved = (approved[0], "result of the approved call".to_owned());
         let late = ("2", "result of 2".to_owned());
@@ -136,5 +136,5 @@ fn a_late_approval_puts_call_and_result_at_the_end() {
         approving(None),
         results(["1"]),
     ];
-    assert_eq!(shown(messages), "a:t u:t a:t a:c(1) T:r(1)");
+    assert_eq!(output_of(messages), "a:t u:t a:t a:c(1) T:r(1)");
 }

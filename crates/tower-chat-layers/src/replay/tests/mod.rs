@@ -54,7 +54,7 @@ fn sketch(messages: &[Message]) -> String {
     messages.iter().map(message).collect::<Vec<_>>().join(" ")
 }
 
-fn shown(messages: impl IntoIterator<Item = Message>) -> String {
+fn output_of(messages: impl IntoIterator<Item = Message>) -> String {
     sketch(&view(messages))
 }
 
@@ -73,13 +73,13 @@ fn a_sound_history_is_shown_as_it_is_without_a_copy() {
     replay.push_from(&history, 0);
     let view = replay.view();
     assert_eq!(view.len(), history.len());
-    assert!(view.iter().zip(history.iter()).all(|(shown, stored)| Arc::ptr_eq(shown, stored)));
+    assert!(view.iter().zip(history.iter()).all(|(output, stored)| Arc::ptr_eq(output, stored)));
 }
 
 #[test]
 fn results_come_in_call_order() {
     let messages = [Message::user("u"), calls(["1", "2"]), results(["2", "1"])];
-    assert_eq!(shown(messages), "u:t a:c(1)+c(2) T:r(1)+r(2)");
+    assert_eq!(output_of(messages), "u:t a:c(1)+c(2) T:r(1)+r(2)");
 }
 
 #[test]
@@ -93,39 +93,39 @@ fn a_result_with_the_id_of_an_earlier_call_answers_no_call_without_an_id() {
         results(["2"]),
         Message::user("u"),
     ];
-    assert_eq!(shown(messages), "u:t u:t a:c(2) T:r(2) u:t");
+    assert_eq!(output_of(messages), "u:t u:t a:c(2) T:r(2) u:t");
 }
 
 #[test]
 fn a_dangling_call_disappears_with_its_round() {
     let messages = [Message::user("u"), calls(["1"]), Message::user("hello?")];
-    assert_eq!(shown(messages), "u:t u:t");
+    assert_eq!(output_of(messages), "u:t u:t");
 }
 
 #[test]
 fn the_text_of_a_dropped_round_stays() {
     let mut asking = calls(["1"]);
     asking.parts.insert(0, Part::text("Let me look."));
-    assert_eq!(shown([Message::user("u"), asking]), "u:t a:t");
+    assert_eq!(output_of([Message::user("u"), asking]), "u:t a:t");
 }
 
 #[test]
 fn reasoning_that_led_to_a_dropped_call_goes_with_it() {
     let mut asking = calls(["1"]);
     asking.parts.insert(0, Reasoning::new("I should look.").into());
-    assert_eq!(shown([Message::user("u"), asking]), "u:t");
+    assert_eq!(output_of([Message::user("u"), asking]), "u:t");
 }
 
 #[test]
 fn an_answered_sibling_stays() {
     let messages = [calls(["1", "2", "3"]), results(["3", "1"]), Message::user("u")];
-    assert_eq!(shown(messages), "a:c(1)+c(3) T:r(1)+r(3) u:t");
+    assert_eq!(output_of(messages), "a:c(1)+c(3) T:r(1)+r(3) u:t");
 }
 
 #[test]
 fn orphan_and_duplicate_results_are_left_out() {
     let messages = [results(["0"]), calls(["1"]), results(["1", "1"]), results(["1", "9"])];
-    assert_eq!(shown(messages), "a:c(1) T:r(1)");
+    assert_eq!(output_of(messages), "a:c(1) T:r(1)");
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn an_id_that_comes_back_in_a_later_round_keeps_its_own_result() {
         calls(["x"]),
         Message::tool_results([ToolResult::new("x", "second")]),
     ];
-    let shown = view(messages);
+    let output = view(messages);
     let texts: Vec<String> =
-        shown.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
+        output.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
     assert_eq!(texts, ["first", "second"]);
 }
 
@@ -152,12 +152,12 @@ fn calls_without_ids_are_paired_by_place_and_named_alike_at_every_replay() {
     first.call_id = None;
     let answers = Message::tool_results([first, ToolResult::new("", "of b")]);
     let messages = [asking, answers];
-    let shown = view(messages.clone());
-    let ids: Vec<_> = shown[0].calls().map(|call| call.id.clone()).collect();
-    let answered: Vec<_> = shown[1].results().map(|result| result.call_id.clone()).collect();
+    let output = view(messages.clone());
+    let ids: Vec<_> = output[0].calls().map(|call| call.id.clone()).collect();
+    let answered: Vec<_> = output[1].results().map(|result| result.call_id.clone()).collect();
     assert_eq!(ids, answered);
     assert_ne!(ids[0], ids[1]);
-    assert_eq!(shown, view(messages));
+    assert_eq!(output, view(messages));
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn an_interrupted_call_gets_a_result_that_says_so() {
     replay.push(&Arc::new(calls(["1", "2"])));
     replay.push(&Arc::new(results(["2"])));
     replay.push(&Arc::new(Message::user("u")));
-    let shown = replay.view();
-    let results: Vec<_> = shown.get(1).unwrap().results().collect();
+    let output = replay.view();
+    let results: Vec<_> = output.get(1).unwrap().results().collect();
     assert_eq!((results[0].is_error, results[1].is_error), (true, false));
     assert!(results[0].text().contains("may or may not"));
 }
@@ -227,7 +227,7 @@ fn an_interrupted_call_that_a_result_in_the_open_round_answers_is_shown_once() {
 
 #[test]
 fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
-    let shown = |history: Vec<Message>| {
+    let output_of = |history: Vec<Message>| {
         let mut replay = Replay::new(DanglingCalls::Interrupted);
         history.into_iter().for_each(|message| replay.push(&Arc::new(message)));
         replay.push(&Arc::new(Message::user("so?")));
@@ -235,13 +235,17 @@ fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
     };
     let mut marked = Arc::new(calls(["1"]));
     mark_ended(&mut marked);
-    assert_eq!(shown(vec![Arc::unwrap_or_clone(marked)]), "u:t");
-    assert_eq!(shown(vec![calls(["1"]), end_marker()]), "u:t");
+    assert_eq!(output_of(vec![Arc::unwrap_or_clone(marked)]), "u:t");
+    assert_eq!(output_of(vec![calls(["1"]), end_marker()]), "u:t");
     let mut ending = ToolResult::new("2", "the end");
     ending.ends_run = true;
     let ended = vec![calls(["1", "2"]), Message::tool_results([ending])];
-    assert_eq!(shown(ended), "a:c(2) T:r(2) u:t");
-    assert_eq!(shown(vec![calls(["1"])]), "a:c(1) T:r(1) u:t", "an older version has stored it");
+    assert_eq!(output_of(ended), "a:c(2) T:r(2) u:t");
+    assert_eq!(
+        output_of(vec![calls(["1"])]),
+        "a:c(1) T:r(1) u:t",
+        "an older version has stored it"
+    );
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn the_failing_policy_names_the_call() {
 #[test]
 fn a_result_on_a_later_row_stands_next_to_its_call() {
     let messages = [calls(["1"]), Message::user("u"), results(["1"]), Message::assistant("a")];
-    assert_eq!(shown(messages), "u:t a:c(1) T:r(1) a:t");
+    assert_eq!(output_of(messages), "u:t a:c(1) T:r(1) a:t");
 }
 
 #[test]
@@ -265,8 +269,8 @@ fn lenient_replay_leaves_what_may_be_answered_below() {
     [results(["0"]), Message::user("u"), calls(["1"])]
         .into_iter()
         .for_each(|message| replay.push(&Arc::new(message)));
-    let shown: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
-    assert_eq!(sketch(&shown), "T:r(0) u:t a:c(1)");
+    let output: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
+    assert_eq!(sketch(&output), "T:r(0) u:t a:c(1)");
 }
 
 #[test]
@@ -302,15 +306,15 @@ fn showing_what_is_shown_changes_nothing() {
 #[test]
 fn calls_of_one_message_that_share_an_id_get_different_ones() {
     let messages = [Message::user("u"), calls(["1", "1"]), results(["1", "1"])];
-    assert_eq!(shown(messages), "u:t a:c(1)+c(call_1_1) T:r(1)+r(call_1_1)");
-    assert_eq!(shown([calls(["1", "1"]), results(["1"])]), "a:c(1) T:r(1)");
+    assert_eq!(output_of(messages), "u:t a:c(1)+c(call_1_1) T:r(1)+r(call_1_1)");
+    assert_eq!(output_of([calls(["1", "1"]), results(["1"])]), "a:c(1) T:r(1)");
     let late = [calls(["1", "1"]), Message::user("u"), results(["1", "1"])];
-    assert_eq!(shown(late), "u:t a:c(1)+c(call_0_1) T:r(1)+r(call_0_1)");
+    assert_eq!(output_of(late), "u:t a:c(1)+c(call_0_1) T:r(1)+r(call_0_1)");
 }
 
 #[test]
 fn late_results_of_calls_that_share_an_id_are_shown_in_different_rounds() {
     let again = || [calls(["1"]), Message::user("u")];
     let messages = again().into_iter().chain(again()).chain([results(["1", "1"])]);
-    assert_eq!(shown(messages), "u:t u:t a:c(1) T:r(1) a:c(1) T:r(1)");
+    assert_eq!(output_of(messages), "u:t u:t a:c(1) T:r(1) a:c(1) T:r(1)");
 }

@@ -3,7 +3,7 @@
 use tower_chat_core::{Message, Reasoning, ToolCall, ToolResult};
 
 use super::*;
-use crate::replay::generated::{check_step, history, shown};
+use crate::replay::generated::{check_step, history, output_of};
 
 /// B 0.82 (the rows are not read: see `ReplayPolicy::needs_finish_times`)
 #[test]
@@ -46,7 +46,7 @@ fn a_history_without_tools_is_shared() {
 fn every_history_stays_valid_and_no_tool_is_left() {
     check_step(|messages, _| ToolHistory::Omit.apply(messages), &[]);
     for seed in 1..100 {
-        let replayed = ToolHistory::Omit.apply(&shown(&history(seed)));
+        let replayed = ToolHistory::Omit.apply(&output_of(&history(seed)));
         assert!(replayed.iter().all(|message| message.role != Role::Tool));
         assert!(replayed.iter().all(|message| message.asked_calls().next().is_none()));
     }

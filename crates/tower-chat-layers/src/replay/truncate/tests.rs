@@ -44,8 +44,8 @@ fn no_character_is_split() {
         for text in ["é".repeat(40), "日本語".repeat(10), format!("a{}", "😀".repeat(15))] {
             let cut = cut_to(limit, &text);
             assert!(cut.len() <= limit);
-            let kept = cut.strip_suffix(Truncation::MARKER).unwrap_or("");
-            assert!(text.starts_with(kept));
+            let retained = cut.strip_suffix(Truncation::MARKER).unwrap_or("");
+            assert!(text.starts_with(retained));
             assert!(limit < 12 || limit - cut.len() < 4, "no more is cut than has to be");
         }
     }
@@ -73,8 +73,8 @@ fn the_text_parts_of_a_result_count_together_and_other_parts_do_not() {
     result.content.extend([image.clone().into(), Part::text("y".repeat(30)), Part::text("z")]);
     assert!(!Truncation::to(61).apply(&mut result.clone()));
     assert!(Truncation::to(60).apply(&mut result));
-    let kept = format!("{}\n[truncated]", "y".repeat(18));
-    assert_eq!(result.content, [Part::text("x".repeat(30)), image.into(), Part::text(kept)]);
+    let retained = format!("{}\n[truncated]", "y".repeat(18));
+    assert_eq!(result.content, [Part::text("x".repeat(30)), image.into(), Part::text(retained)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tower_chat_core::{MessageId, RunId, ToolCall, ToolResult};
 
 use super::*;
-use crate::replay::generated::{Rng, SEEDS, check_step, history, shown};
+use crate::replay::generated::{Rng, SEEDS, check_step, history, output_of};
 
 /// A turn of two messages, or of four if it used a tool.
 fn turn(number: usize, uses_tool: bool) -> Vec<Message> {
@@ -28,9 +28,9 @@ fn first_text(messages: &Messages) -> String {
 fn what_fits_is_shared() {
     let messages = turns(4);
     for window in [Window::turns(4), Window::messages(12), Window::tokens(1_000_000)] {
-        let shown = window.apply(&messages);
-        assert!(messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)), "{window:?}");
-        assert_eq!(shown.len(), 12);
+        let output = window.apply(&messages);
+        assert!(messages.iter().zip(output.iter()).all(|(a, b)| Arc::ptr_eq(a, b)), "{window:?}");
+        assert_eq!(output.len(), 12);
     }
 }
 
@@ -38,10 +38,10 @@ fn what_fits_is_shared() {
 #[test]
 fn whole_turns_leave_never_a_half() {
     for limit in 0..14 {
-        let shown = Window::messages(limit).low_water(limit).apply(&turns(4));
-        assert_eq!(shown.get(0).unwrap().role, Role::User, "limit {limit}");
-        assert!(shown.len() <= limit.max(4), "limit {limit}");
-        assert!(shown.iter().eq(turns(4).iter().skip(12 - shown.len())), "limit {limit}");
+        let output = Window::messages(limit).low_water(limit).apply(&turns(4));
+        assert_eq!(output.get(0).unwrap().role, Role::User, "limit {limit}");
+        assert!(output.len() <= limit.max(4), "limit {limit}");
+        assert!(output.iter().eq(turns(4).iter().skip(12 - output.len())), "limit {limit}");
     }
 }
 
@@ -67,10 +67,10 @@ fn the_first_instructions_always_stay_and_count() {
     let mut messages: Messages =
         [Message::system("s"), Message::new(Role::Developer, vec![Part::text("d")])].into();
     messages.append(&turns(3));
-    let shown = Window::messages(4).low_water(4).apply(&messages);
-    let texts: Vec<String> = shown.iter().map(|message| message.text()).collect();
+    let output = Window::messages(4).low_water(4).apply(&messages);
+    let texts: Vec<String> = output.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["s", "d", "question 2", "answer 2"]);
-    assert_eq!(Window::messages(1).apply(&messages), shown, "the newest turn stays in any case");
+    assert_eq!(Window::messages(1).apply(&messages), output, "the newest turn stays in any case");
     assert_eq!(Window::turns(3).apply(&messages), messages, "they are no turn");
 }
 
@@ -79,9 +79,9 @@ fn later_instructions_leave_with_their_turn() {
     let mut messages = turns(1);
     messages.push(Message::system("from now on"));
     messages.append(&turns(2));
-    let shown = Window::turns(1).apply(&messages);
-    assert_eq!(first_text(&shown), "question 1");
-    assert_eq!(shown.len(), 4);
+    let output = Window::turns(1).apply(&messages);
+    assert_eq!(first_text(&output), "question 1");
+    assert_eq!(output.len(), 4);
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn a_run_with_queued_messages_is_one_turn() {
     let mut messages = turn(0, true);
     messages.insert(3, Message::user("hurry"));
     messages.extend(turn(1, false));
-    let shown = Window::turns(2).apply(&messages.clone().into());
-    assert_eq!(shown.len(), 7);
+    let output = Window::turns(2).apply(&messages.clone().into());
+    assert_eq!(output.len(), 7);
     assert_eq!(Window::turns(1).apply(&messages.into()).len(), 2);
 }
 
@@ -146,7 +146,7 @@ fn every_history_stays_valid() {
 #[test]
 fn the_shown_prefix_changes_only_when_the_boundary_moves() {
     for seed in 1..SEEDS {
-        let messages = shown(&history(seed));
+        let messages = output_of(&history(seed));
         let limit = 1 + Rng::of(seed).below(20);
         let window = Window::messages(limit);
         let mut boundary = Boundary::of(&window);

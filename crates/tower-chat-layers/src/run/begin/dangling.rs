@@ -14,16 +14,16 @@ pub(super) fn warn_of_dangling(key: &ConversationKey, replay: &Replay, own: &[Ar
     }
     let mut replay = replay.clone();
     own.iter().for_each(|message| replay.push(message));
-    let (shown, left_out): (Vec<_>, Vec<_>) =
-        replay.dangling().into_iter().partition(|call| call.is_shown);
+    let (visible, left_out): (Vec<_>, Vec<_>) =
+        replay.dangling().into_iter().partition(|call| call.is_visible);
     let names = |calls: &[DanglingCall]| {
         let names = calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id));
         names.collect::<Vec<_>>().join(", ")
     };
-    if !shown.is_empty() {
+    if !visible.is_empty() {
         tracing::warn!(
             conversation = %key,
-            calls = names(&shown),
+            calls = names(&visible),
             "stored tool calls have no result, since their runs were interrupted: the model is \
              told that they may or may not have taken effect"
         );

@@ -97,7 +97,7 @@ impl Run {
             Beginning { settings, mode, conversation: &conversation, caller, is_background };
         beginning.check(request)?;
         let opened = beginning.open(request, head).await?;
-        let (history, kept) = beginning.load(request, &opened).await?;
+        let (history, loaded) = beginning.load(request, &opened).await?;
         let input = beginning.take_input(request, &history).await?;
         let approves = answers_approvals(input.own.iter().chain(opened.staged()));
         let state = beginning.state(&opened, history, input, approves).await?;
@@ -110,7 +110,7 @@ impl Run {
             is_background,
             is_nested: RunAncestry::is_nested(request),
             state: Mutex::new(state),
-            _loaded: kept,
+            _loaded: loaded,
             conversation,
         }));
         if let Some(content) = &opened.resumed {

@@ -209,11 +209,11 @@ fn the_text_of_a_row_is_said_once_and_never_lost() {
                 .step(AggregateStep::new("one ", [call("1")], [result("1")]))
                 .step(AggregateStep::new("two", [], []))
         };
-    let shown = r#"a:"one "+c(1) T:r(1) a:"two""#;
-    assert_eq!(valid([steps()]), shown);
-    assert_eq!(valid([steps().text("two\n")]), shown);
-    assert_eq!(valid([steps().text("one two")]), shown);
-    assert_eq!(valid([steps().text("three")]), format!(r#"{shown} a:"three""#));
+    let expected = r#"a:"one "+c(1) T:r(1) a:"two""#;
+    assert_eq!(valid([steps()]), expected);
+    assert_eq!(valid([steps().text("two\n")]), expected);
+    assert_eq!(valid([steps().text("one two")]), expected);
+    assert_eq!(valid([steps().text("three")]), format!(r#"{expected} a:"three""#));
 }
 
 #[test]

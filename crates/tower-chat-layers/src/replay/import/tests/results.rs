@@ -242,8 +242,8 @@ fn any_rows_become_valid_messages() {
         let calls = |row: &AggregateRow| -> usize {
             row.calls.len() + row.steps.iter().map(|step| step.calls.len()).sum::<usize>()
         };
-        let kept: usize = messages.iter().map(|message| message.asked_calls().count()).sum();
-        assert_eq!(kept, rows.iter().map(calls).sum::<usize>(), "seed {seed}");
+        let imported: usize = messages.iter().map(|message| message.asked_calls().count()).sum();
+        assert_eq!(imported, rows.iter().map(calls).sum::<usize>(), "seed {seed}");
         let valid = valid_messages_of_rows(rows, DanglingCalls::Drop).unwrap();
         assert_valid(&valid, seed);
     }
