@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 use tower_chat_core::{Message, Messages, Part, Role, Text, ToolCall, ToolResult, format};
 use tower_chat_wire::body::BodyWire;
 
-use crate::odd::{Odd, odd};
+use crate::odd::Odd;
+
+/// One value of each type, without the empty text: the result behind a call with an empty id is written
+/// under another id.
+fn odd() -> Vec<Value> {
+    vec![json!(null), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
+}
 
 /// What a field may be, and most often is.
 fn or_odd(usual: &[Value]) -> Vec<Value> {

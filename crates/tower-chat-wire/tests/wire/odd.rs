@@ -1,22 +1,24 @@
 //! JSON of every odd shape.
 
 use serde_json::{Map, Value, json};
-use tower_chat_testkit::Rng;
 
-/// Makes the same JSON at every run.
-pub(crate) struct Odd(Rng);
+/// Makes the same JSON at every run (xorshift, by Marsaglia).
+pub(crate) struct Odd(u64);
 
 impl Odd {
     pub(crate) fn of(seed: u64) -> Self {
-        Self(Rng::of(seed, 0))
+        Self(seed)
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0.below(limit)
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
     }
 
     pub(crate) fn one_of<T: Clone>(&mut self, values: &[T]) -> T {
-        self.0.one_of(values).unwrap().clone()
+        values[self.below(values.len())].clone()
     }
 
     /// An object in which about one of `rarity` fields is missing.
