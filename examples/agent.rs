@@ -7,13 +7,20 @@
 //! The model is a stand-in that needs no key: it asks for both tools, then answers with what they
 //! said. Put a real client in its place and nothing else changes.
 
-use serde_json::json;
-use tower::{Service, ServiceExt, service_fn};
-use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message,
-    PersistenceMode, Role, ToolCall, ToolDefinition, Tools, store::HistoryStore, tool_fn,
-};
-use tower_chat_sqlite::SqliteStore;
+use tower::service_fn;
+use tower_chat::{Finish, ToolCall, prelude::*};
+
+/// The weather in a city.
+#[tool]
+async fn weather(city: String) -> String {
+    format!("Rain in {city}.")
+}
+
+/// What hangs in the wardrobe.
+#[tool]
+async fn wardrobe() -> &'static str {
+    "A coat and a straw hat."
+}
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -36,23 +43,6 @@ async fn main() -> Result<(), BoxError> {
     println!("{}", answer.text());
     store.close().await?;
     Ok(())
-}
-
-fn weather() -> impl tower_chat::Tool {
-    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    let definition = ToolDefinition::new("weather", "The weather in a city.", parameters);
-    tool_fn(definition, |call| async move {
-        let arguments: serde_json::Value = call.parse_arguments()?;
-        Ok(format!(
-            "Rain in {}.",
-            arguments.get("city").and_then(|city| city.as_str()).unwrap_or("an unknown city")
-        ))
-    })
-}
-
-fn wardrobe() -> impl tower_chat::Tool {
-    let definition = ToolDefinition::new("wardrobe", "What hangs in the wardrobe.", json!({}));
-    tool_fn(definition, |_| async { Ok("A coat and a straw hat.") })
 }
 
 /// Asks for both tools, then repeats what they said.

@@ -1,7 +1,7 @@
 //! The guide to tower-chat, which `mdbook build docs/guide` makes a book of.
 //!
-//! Each chapter is the documentation of a module here, so that `cargo test -p tower-chat-guide --doc`
-//! compiles and runs its programs.
+//! Each chapter is the documentation of a module here, so that `cargo test -p tower-chat-guide
+//! --doc` compiles and runs its programs.
 
 macro_rules! chapters {
     ($($module:ident = $file:literal),* $(,)?) => {
@@ -30,6 +30,11 @@ chapters! {
     migrating = "migrating.md",
     operating = "operating.md",
 }
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
 
 #[cfg(test)]
 mod tests {

@@ -46,6 +46,7 @@ pub struct ChatPipelineBuilder<S> {
     deadline: Option<Duration>,
     clock: Clock,
     validator: Option<ValidateTranscript>,
+    instructions: Option<Arc<str>>,
     agent: Telemetry,
     chat: Telemetry,
 }
@@ -64,9 +65,36 @@ impl<S> ChatPipelineBuilder<S> {
             deadline: None,
             clock: Clock::default(),
             validator: cfg!(debug_assertions).then(ValidateTranscript::new),
+            instructions: None,
             agent: Telemetry::agent(),
             chat: Telemetry::chat(),
         }
+    }
+
+    /// Instructions for every request that has none of its own: they are sent with each service
+    /// call and never stored.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tower_chat::prelude::*;
+    /// use tower_chat_testkit::{ScriptedModel, Step};
+    /// let model = ScriptedModel::new([Step::text("a coat"), Step::text("ein Mantel")]);
+    /// let agent = ChatPipeline::builder(model.clone()).instructions("Be brief.").build()?;
+    ///
+    /// agent.clone().oneshot(ChatRequest::user("What to wear?")).await?;
+    /// let mut options = ChatOptions::default();
+    /// options.instructions = Some("Answer in German.".to_owned());
+    /// agent.oneshot(ChatRequest::user("And tomorrow?").with_options(options)).await?;
+    ///
+    /// let asked = model.requests();
+    /// assert_eq!(asked[0].options.instructions.as_deref(), Some("Be brief."));
+    /// assert_eq!(asked[1].options.instructions.as_deref(), Some("Answer in German."));
+    /// # Ok::<(), BoxError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
     }
 
     /// The tools the model may ask for, with the tool loop's defaults.
@@ -174,7 +202,9 @@ where
         let validator = self.validator.filter(|_| !client_as_is);
         let client = option_layer(validator).layer(ServiceExt::map_err(client, into_box));
         let client = option_layer((!client_as_is).then_some(self.chat)).layer(client);
-        let finish = |service| finish(service, &self.agent, self.deadline);
+        let instruct = instruct(self.instructions);
+        let finish =
+            |service: Boxed| finish(service.map_request(instruct), &self.agent, self.deadline);
         let Some(store) = self.store else {
             return Ok(finish(maybe(tool_loop, client)));
         };
@@ -254,6 +284,16 @@ where
     }
 }
 
+/// Gives the instructions to a request that has none.
+fn instruct(instructions: Option<Arc<str>>) -> impl Fn(ChatRequest) -> ChatRequest + Clone {
+    move |mut request| {
+        if let (Some(instructions), None) = (&instructions, &request.options.instructions) {
+            Arc::make_mut(&mut request.options).instructions = Some(instructions.to_string());
+        }
+        request
+    }
+}
+
 fn into_box(error: impl Into<BoxError>) -> BoxError {
     error.into()
 }
@@ -267,10 +307,18 @@ where
     BoxCloneSyncService::new(ServiceExt::map_err(service, into_box))
 }
 
-fn finish(service: Boxed, agent: &Telemetry, deadline: Option<Duration>) -> ChatPipeline {
+fn finish<S>(service: S, agent: &Telemetry, deadline: Option<Duration>) -> ChatPipeline
+where
+    S: Service<ChatRequest, Response = ChatResponse, Error = BoxError>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send,
+{
     let service = match deadline {
-        Some(after) => BoxCloneSyncService::new(Deadline::new(service, after)),
-        None => service,
+        Some(after) => BoxCloneSyncService::new(Deadline::new(boxed(service), after)),
+        None => boxed(service),
     };
     ChatPipeline(BoxCloneSyncService::new(agent.layer(service)))
 }
