@@ -28,6 +28,7 @@ chapters! {
     providers = "providers.md",
     testing = "testing.md",
     migrating = "migrating.md",
+    traces = "traces.md",
     operating = "operating.md",
 }
 
