@@ -192,11 +192,40 @@ fn callers_are_told_the_truth(
                 format!("{unsaved} messages of run {} are unsaved for no reason", attempt.run)
             })
         }
-        Outcome::Error(error) => require(attempt.had_faults(), || {
-            format!("run {} failed although nothing went wrong: {error}", attempt.run)
-        }),
+        Outcome::Error(error) => {
+            let has_cause = attempt.had_faults() || answers_again(error, attempt, index);
+            require(has_cause, || {
+                format!("run {} failed although nothing went wrong: {error}", attempt.run)
+            })
+        }
         Outcome::Gone | Outcome::Killed => Ok(()),
     }
+}
+
+/// How an approval is refused whose call has its result.
+pub(crate) const ANSWERED_ALREADY: &str = "has its result already";
+
+/// Whether an attempt is refused for such an approval, and the call does have its result.
+fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
+    let answered = attempt.events.iter().find_map(|event| match event {
+        Event::Began { answers, .. } => Some(answers),
+        _ => None,
+    });
+    let mut calls = answered.into_iter().flatten().flat_map(|serial| index.answers[serial].calls);
+    error.contains(ANSWERED_ALREADY) && calls.any(|call| has_result(&call.id, attempt, index))
+}
+
+/// Whether the result of a call was stored before an attempt ended, or told to the caller of a run whose
+/// messages wait in the outbox.
+fn has_result(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
+    let is_stored = index.results_of(call).first().is_some_and(|(stored, _)| *stored < attempt.to);
+    let prefix = format!("{call}=");
+    let tells = |label: &String| label.split_whitespace().any(|word| word.starts_with(&prefix));
+    let was_told = index.trace[..attempt.from].iter().any(|event| match event {
+        Event::Ended { outcome: Outcome::Answer { labels, .. }, .. } => labels.iter().any(tells),
+        _ => false,
+    });
+    is_stored || was_told
 }
 
 fn had_trouble_before(attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
