@@ -1,4 +1,7 @@
 //! Work on the calling thread: it saves waking another.
+//!
+//! Without it a service call stored with `Durability::Normal` took 40 to 47 us instead of 28 us, 2.8
+//! times the floor instead of 1.9 times (case `sqlite` of the benches, no stored messages).
 
 use std::{
     cell::Cell,
