@@ -8,7 +8,7 @@ use tower_chat_core::{
     ConversationKey,
     store::{
         Keep, Pruned, Revision, StoreError,
-        author::{AppendError, Slot, Ticket, Write},
+        author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
 };
 
@@ -56,7 +56,7 @@ pub(crate) trait Work {
 /// An append, a deletion, a copy or a pruning that waits in the queue, and who is told.
 #[derive(Debug)]
 pub(crate) enum Queued {
-    Append(Append, oneshot::Sender<Result<Revision, AppendError>>),
+    Append(Append, TicketSender),
     Delete(Delete),
     Fork(Fork),
     Prune(Prune),
@@ -131,8 +131,8 @@ impl Submission<Append> {
     /// Leaves it to the queue.
     pub(crate) fn queued(self) -> (Submission, Ticket) {
         let Self { slot, budget, work } = self;
-        let (reply, outcome) = oneshot::channel();
-        (Submission { slot, budget, work: Queued::Append(work, reply) }, Ticket::waiting(outcome))
+        let (reply, ticket) = Ticket::channel();
+        (Submission { slot, budget, work: Queued::Append(work, reply) }, ticket)
     }
 
     /// Releases its slot; the outcome of what its caller has done.
@@ -194,7 +194,7 @@ impl Submission {
         drop((self.slot, self.budget));
         // Nobody need be waiting.
         match self.work {
-            Queued::Append(append, reply) => drop(reply.send(append.outcome)),
+            Queued::Append(append, reply) => reply.send(append.outcome),
             Queued::Delete(delete) => drop(delete.reply.send(delete.outcome)),
             Queued::Fork(fork) => drop(fork.reply.send(fork.outcome)),
             Queued::Prune(prune) => drop(prune.reply.send(prune.outcome)),

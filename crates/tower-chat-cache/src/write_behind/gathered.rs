@@ -13,7 +13,7 @@ use tower_chat_core::{
     ConversationKey,
     store::{
         Revision, StoreError,
-        author::{AppendError, Slot, Write},
+        author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
 };
 
@@ -73,7 +73,7 @@ struct Waiting {
 pub(super) struct InRow {
     pub(super) slot: Slot,
     pub(super) writes: Vec<Write>,
-    pub(super) outcome: oneshot::Sender<Outcome>,
+    pub(super) outcome: TicketSender,
 }
 
 /// The revision that the last submission has left, if it is known.
@@ -95,7 +95,7 @@ pub(super) enum Admission {
     /// It was gathered.
     Acknowledged { revision: Revision, is_new: bool },
     /// It waits in the row.
-    InRow(oneshot::Receiver<Outcome>),
+    InRow(Ticket),
     /// What it goes on from was lost.
     Refused(StoreError),
     /// It goes to the store inside at once.
@@ -139,9 +139,9 @@ impl Gathered {
             return Admission::Acknowledged { revision, is_new };
         }
         if self.has_row() || writes.iter().any(|it| self.conversations.contains_key(it.key())) {
-            let (outcome, receiver) = oneshot::channel();
+            let (outcome, ticket) = Ticket::channel();
             self.row.push_back(InRow { slot, writes, outcome });
-            return Admission::InRow(receiver);
+            return Admission::InRow(ticket);
         }
         self.submissions += 1;
         let number = self.submissions;

@@ -213,9 +213,9 @@ impl<S: HistoryStore> StoreWrapper for WriteBehindStore<S> {
                 }
                 Ticket::done(Ok(revision))
             }
-            Admission::InRow(outcome) => {
+            Admission::InRow(ticket) => {
                 shared.due.notify_one();
-                Ticket::waiting(outcome)
+                ticket
             }
             Admission::Refused(error) => {
                 Ticket::done(Err(AppendError { completed: 0, source: error }))

@@ -66,7 +66,7 @@ fn store<S: HistoryStore>(shared: &Shared<S>, due: Vec<Due>) {
 fn submit<S: HistoryStore>(shared: &Shared<S>, row: Vec<InRow>) {
     let submitted = row.into_iter().map(|InRow { slot, writes, outcome }| {
         let ticket = shared.inner.append(slot.without_blocking(), writes);
-        async { drop(outcome.send(ticket.await)) }
+        async { outcome.send(ticket.await) }
     });
     let submitted: Vec<_> = submitted.collect();
     futures_executor::block_on(join_all(submitted));

@@ -48,8 +48,8 @@ async fn a_history_is_read_once_and_then_grows_with_the_writes() {
 async fn the_memo_goes_on_with_its_history() {
     let store = cache();
     let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
-    store.load(&key()).await.unwrap().memo.set("derived");
-    let derived = async || store.load(&key()).await.unwrap().memo.get::<&str>();
+    store.load(&key()).await.unwrap().memo().set("derived");
+    let derived = async || store.load(&key()).await.unwrap().memo().get::<&str>();
     let at = append(&store, write(at, &["2"])).await.unwrap();
     assert!(derived().await.is_some());
     let id = |index| MessageId { run: RunId::from_bytes([9; 16]), index };

@@ -3,7 +3,7 @@
 //!
 //! | a store | with |
 //! |---|---|
-//! | admits writers up to a bound, and tells them how their writes went | [`Slot`], [`Ticket`], [`AppendError`] |
+//! | admits writers up to a bound, and tells them how their writes went | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
 //! | stores a write, once, where the conversation is as the write expects | [`Write`], [`WriteId`], [`Claim`] |
 //! | keeps the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`milliseconds`] |
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`], [`replace_staged`] |
@@ -26,7 +26,7 @@ pub use super::{
     retry::Retry,
     slot::Slot,
     task_queue::TaskQueue,
-    ticket::Ticket,
+    ticket::{Ticket, TicketSender},
     tool_record::{RecordedResult, ToolRecord, UnresolvedRecord},
     write::{Write, WriteId},
 };

@@ -77,8 +77,7 @@ pub struct History {
     pub head: Head,
     /// Every message, with its [`id`](crate::Message::id) set.
     pub messages: Messages,
-    /// What readers found out about the messages, kept for the next reader.
-    pub memo: HistoryMemo,
+    memo: HistoryMemo,
     prefix: WellFormedPrefix,
     run_order: RunOrder,
 }
@@ -164,6 +163,11 @@ impl History {
     pub fn with_memo(mut self, memo: HistoryMemo) -> Self {
         self.memo = memo;
         self
+    }
+
+    /// What readers derived from the messages, kept for the next reader.
+    pub fn memo(&self) -> &HistoryMemo {
+        &self.memo
     }
 
     /// The messages with their numbers in the conversation, which begin after those that were

@@ -85,7 +85,7 @@ impl TaskQueue {
         let Some(mut guard) = self.queue.enqueue(keys) else {
             return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
         };
-        let (reply, outcome) = oneshot::channel();
+        let (reply, ticket) = Ticket::channel();
         self.runtime.spawn(async move {
             guard.wait().await;
             let mut outcome = Ok(Revision::ABSENT);
@@ -97,12 +97,11 @@ impl TaskQueue {
                 }
             }
             drop(slot);
-            // The caller may have dropped its ticket.
-            drop(reply.send(outcome));
+            reply.send(outcome);
             // Released last, so that a caller that waits in `settle` finds the ticket resolved.
             drop(guard);
         });
-        Ticket::waiting(outcome)
+        ticket
     }
 
     /// Changes these conversations after the writes that were submitted before, whether or not the

@@ -29,10 +29,22 @@ impl Ticket {
         Self(State::Done(Some(outcome)))
     }
 
-    /// The outcome of writes that a task or thread works on. A sender that is dropped without an
-    /// outcome is reported as [`StoreError::Closed`].
-    pub fn waiting(outcome: oneshot::Receiver<Result<Revision, AppendError>>) -> Self {
-        Self(State::Waiting(outcome))
+    /// The outcome of writes that a task or thread works on, which sends it when it has it. A sender
+    /// that is dropped without an outcome is reported as [`StoreError::Closed`].
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// use tower_chat_core::store::{Revision, author::Ticket};
+    /// let (outcome, ticket) = Ticket::channel();
+    /// std::thread::spawn(move || outcome.send(Ok(Revision::ABSENT))); // once the writes are durable
+    /// assert_eq!(ticket.await?, Revision::ABSENT);
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn channel() -> (TicketSender, Self) {
+        let (sender, receiver) = oneshot::channel();
+        (TicketSender(sender), Self(State::Waiting(receiver)))
     }
 
     /// The outcome that a future tells, for a store that puts something around another's ticket.
@@ -52,6 +64,17 @@ impl Ticket {
     /// ```
     pub fn is_durable(&self) -> bool {
         matches!(self.0, State::Done(Some(Ok(_))))
+    }
+}
+
+/// Sends the outcome of a submission to its [`Ticket`], from the task or thread that works on it.
+#[derive(Debug)]
+pub struct TicketSender(oneshot::Sender<Result<Revision, AppendError>>);
+
+impl TicketSender {
+    /// Resolves the ticket. Nothing happens if its caller has dropped it.
+    pub fn send(self, outcome: Result<Revision, AppendError>) {
+        drop(self.0.send(outcome));
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use tower_chat_core::{
     BoxError, ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult,
     format::{self, FormatError},
@@ -115,13 +114,12 @@ fn a_write_without_messages_takes_room_in_the_outbox_too() {
 async fn a_ticket_tells_the_outcome_or_that_the_store_is_gone() {
     let revision = Revision { incarnation: 1, sequence: 2 };
     assert_eq!(Ticket::done(Ok(revision)).await.expect("done"), revision);
-    let (sender, receiver) = oneshot::channel();
-    let ticket = Ticket::waiting(receiver);
-    sender.send(Ok(revision)).expect("the ticket waits");
+    let (sender, ticket) = Ticket::channel();
+    sender.send(Ok(revision));
     assert_eq!(ticket.await.expect("done"), revision);
-    let (sender, receiver) = oneshot::channel();
+    let (sender, ticket) = Ticket::channel();
     drop(sender);
-    let error = Ticket::waiting(receiver).await.expect_err("nobody is left");
+    let error = ticket.await.expect_err("nobody is left");
     assert!(matches!(error.source, StoreError::Closed));
     let inner = Ticket::done(Ok(revision));
     let watched = Ticket::watching(async { inner.await.map(|found| found.after(RunId::new(), 1)) });

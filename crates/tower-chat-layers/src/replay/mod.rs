@@ -139,7 +139,7 @@ impl Replay {
         if replay.pushed < history.messages.len() {
             replay.push_from(&history.messages, replay.pushed);
             replay.take_retracted_out();
-            history.memo.set(replay.clone());
+            history.memo().set(replay.clone());
         }
         replay
     }
@@ -156,7 +156,7 @@ impl Replay {
         if replay.pushed < all {
             replay.push_from(&history.messages, replay.pushed);
             replay.take_retracted_out();
-            history.memo.set(replay.clone());
+            history.memo().set(replay.clone());
         }
         replay
     }
@@ -164,7 +164,7 @@ impl Replay {
     /// What is known of the replay of a history: its beginning, or all of it.
     fn known_of(history: &History, dangling: DanglingCalls) -> Self {
         let strictness = Strictness::Repair(dangling);
-        let known = history.memo.get::<Self>().filter(|known| {
+        let known = history.memo().get::<Self>().filter(|known| {
             known.strictness == strictness && known.pushed <= history.messages.len()
         });
         match known {

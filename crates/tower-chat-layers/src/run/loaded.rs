@@ -14,7 +14,7 @@ pub(super) struct Loaded(Messages);
 impl Loaded {
     /// The messages of a history. Those that a store keeps in memory are not let go with the run.
     pub(super) fn of(history: &History) -> Self {
-        let stays = history.messages.len() < MANY || history.memo.is_shared();
+        let stays = history.messages.len() < MANY || history.memo().is_shared();
         Self(if stays { Messages::new() } else { history.messages.clone() })
     }
 }

@@ -101,7 +101,7 @@ impl Gathered {
         // Who waits in the row is not kept waiting for a store that does not work.
         for in_row in self.row.drain(..) {
             let error = AppendError { completed: 0, source: error.clone() };
-            drop(in_row.outcome.send(Err(error)));
+            in_row.outcome.send(Err(error));
         }
         tell(mem::take(&mut self.row_waiters), &Err(error));
     }
