@@ -1,6 +1,6 @@
 //! Puts the layers where they belong, and refuses what cannot work.
 
-use std::{any::type_name, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tower::{
     ServiceExt,
@@ -12,8 +12,7 @@ use tower_service::Service;
 
 use super::{BuildError, ChatPipeline, deadline::Deadline};
 use crate::{
-    Clock, MissingPersister, PerRunPersistence, PerRunPersistenceService,
-    PerServiceCallPersistence, PerServiceCallPersistenceService, PersistenceMode,
+    Clock, MissingPersister, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
     PersistencePolicy, ToolLoop, ToolSource, Tools,
     run::shared,
     telemetry::{Telemetry, TracedStore},
@@ -183,8 +182,9 @@ where
 {
     /// Builds the pipeline.
     ///
-    /// A second persister is recognised by the client's type. One that hides in a boxed client is
-    /// found by its first call instead.
+    /// A persister in the client that the pipeline adds again is found by the first call, which it
+    /// refuses before the model is called: [`PersistenceError::LayerTwice`](crate::PersistenceError),
+    /// or a [`ToolLoopError`](crate::ToolLoopError) where a tool loop stands between them.
     ///
     /// # Errors
     ///
@@ -248,26 +248,8 @@ where
                 }
             }
         }
-        if self.store.is_some() && holds::<S, PerRunPersistenceService<()>>() {
-            return Err(BuildError::PersisterTwice { layer: "PerRunPersistence" });
-        }
-        let adds_loop = !self.client_as_is && !self.no_tool_loop;
-        if adds_loop && holds::<S, PerRunPersistenceService<()>>() {
-            return Err(BuildError::PerRunPersistenceBelowLoop);
-        }
-        let adds_persister = self.store.is_some() && !self.client_as_is;
-        if adds_persister && holds::<S, PerServiceCallPersistenceService<()>>() {
-            return Err(BuildError::PersisterTwice { layer: "PerServiceCallPersistence" });
-        }
         Ok(())
     }
-}
-
-/// Whether a service's type is, or wraps, a service of the same generic type as `Wanted`.
-fn holds<S, Wanted>() -> bool {
-    let wanted = type_name::<Wanted>();
-    let wanted = wanted.split_once('<').map_or(wanted, |(name, _)| name);
-    type_name::<S>().contains(wanted)
 }
 
 type Boxed = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;

@@ -28,20 +28,4 @@ pub enum BuildError {
     /// Nothing can be persisted without a store.
     #[error("a persistence mode or policy was chosen, but no store: add history(store)")]
     NoStore,
-    /// The client has a layer already that the pipeline would add again.
-    #[error(
-        "the client's own stack holds {layer} already, and everything would be stored twice: \
-         remove it there, or use the client as it is"
-    )]
-    PersisterTwice {
-        /// The layer.
-        layer: &'static str,
-    },
-    /// The pipeline's tool loop would stand above a layer that belongs above it.
-    #[error(
-        "the client's own stack holds PerRunPersistence, and below the pipeline's tool loop it \
-         would take each service call for a run: give the pipeline the store with history(store), \
-         or add without_tool_loop"
-    )]
-    PerRunPersistenceBelowLoop,
 }

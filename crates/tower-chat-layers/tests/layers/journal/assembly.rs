@@ -3,9 +3,8 @@
 
 use tower::{Layer, buffer::BufferLayer};
 use tower_chat::{
-    ApprovalRequest, BuildError, ChatPipeline, ChatRequest, Message, MissingPersister,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, Role,
-    ToolLoop, ToolLoopError,
+    ApprovalRequest, ChatPipeline, ChatRequest, Message, MissingPersister, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceError, PersistenceMode, Role, ToolLoop, ToolLoopError,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -162,10 +161,18 @@ async fn per_run_persistence_below_the_loop_is_refused() {
     }
 }
 
-#[test]
-fn a_pipeline_with_per_run_persistence_below_its_loop_does_not_build() {
-    let client = || PerRunPersistence::new(store()).layer(ScriptedModel::new([]));
-    let error = ChatPipeline::builder(client()).tools(tools(&Ran::default())).build().unwrap_err();
-    assert_eq!(error, BuildError::PerRunPersistenceBelowLoop);
-    assert!(ChatPipeline::builder(client()).without_tool_loop().build().is_ok());
+#[tokio::test]
+async fn a_pipeline_refuses_per_run_persistence_below_its_loop() {
+    for streamed in BOTH_WAYS {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
+        let client = PerRunPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(ChatPipeline::builder(client).tools(tools(&ran)).build().unwrap());
+        let error = send(&client, ask("where?", streamed)).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(error, Some(ToolLoopError::PerRunPersistenceBelow { .. })), "{error:?}");
+        assert_eq!(model.requests().len(), 0);
+        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(stored(&store).await, [""; 0]);
+    }
 }

@@ -1,10 +1,10 @@
 //! The configuration matrix, one test per row, and what the builder refuses.
 
-use tower::{Layer, Service, util::BoxCloneSyncService};
+use tower::{Layer, Service};
 use tower_chat::{
-    BoxError, BuildError, ChatPipeline, ChatRequest, ChatResponse, MemoryStore, MissingPersister,
+    BoxError, BuildError, ChatPipeline, ChatRequest, ChatResponse, MissingPersister,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoop,
-    Tools,
+    ToolLoopError, Tools,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -282,56 +282,73 @@ fn a_mode_or_a_policy_without_a_store_does_not_build() {
     assert_eq!(error, BuildError::NoStore);
 }
 
-#[test]
-fn two_persisters_do_not_build() {
-    let below = PerServiceCallPersistence::new(MemoryStore::new());
-    let above = PerRunPersistence::new(MemoryStore::new());
-    let twice = |result: Result<ChatPipeline, BuildError>| match result.unwrap_err() {
-        BuildError::PersisterTwice { layer } => layer,
-        other => panic!("{other:?}"),
-    };
-    for as_is in [false, true] {
-        let client = above.layer(one_round());
-        let built = ChatPipeline::builder(client).use_client_as_is(as_is);
-        assert_eq!(twice(built.history(MemoryStore::new()).build()), "PerRunPersistence");
-    }
-    let built = ChatPipeline::builder(below.layer(one_round())).history(MemoryStore::new());
-    assert_eq!(twice(built.build()), "PerServiceCallPersistence");
-    let client = ToolLoop::new(Tools::new()).layer(below.layer(one_round()));
-    let built = ChatPipeline::builder(client).history(MemoryStore::new());
-    assert_eq!(twice(built.build()), "PerServiceCallPersistence");
+/// A client that holds a persister which the pipeline adds again.
+#[derive(Debug, Clone, Copy)]
+enum Twice {
+    AboveRuns,
+    AboveRunsAsIs,
+    BelowLoop,
+    BelowOwnLoop,
+}
 
-    let built = ChatPipeline::builder(below.layer(one_round())).use_client_as_is(true);
-    assert!(built.history(MemoryStore::new()).build().is_ok());
-    let built = ChatPipeline::builder(above.layer(one_round())).without_tool_loop();
-    assert!(built.build().is_ok(), "no second one");
+impl Twice {
+    const ALL: [Self; 4] =
+        [Self::AboveRuns, Self::AboveRunsAsIs, Self::BelowLoop, Self::BelowOwnLoop];
+
+    fn client(self, model: &ScriptedModel, store: &Store) -> Client {
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let above = PerRunPersistence::new(store.clone());
+        match self {
+            Self::AboveRuns => boxed(above.layer(model.clone())),
+            Self::AboveRunsAsIs => boxed(above.layer(below)),
+            Self::BelowLoop => boxed(below),
+            Self::BelowOwnLoop => boxed(ToolLoop::new(Tools::new()).layer(below)),
+        }
+    }
+
+    /// Whether the error names what is wrong with the stack.
+    fn explains(self, error: &BoxError) -> bool {
+        let layer = error.downcast_ref::<PersistenceError>();
+        let is_twice = matches!(layer, Some(PersistenceError::LayerTwice { .. }));
+        match self {
+            Self::AboveRunsAsIs | Self::BelowLoop => is_twice,
+            Self::AboveRuns => matches!(
+                error.downcast_ref::<ToolLoopError>(),
+                Some(ToolLoopError::PerRunPersistenceBelow { .. })
+            ),
+            Self::BelowOwnLoop => matches!(
+                error.downcast_ref::<ToolLoopError>(),
+                Some(ToolLoopError::PersisterAbove { .. })
+            ),
+        }
+    }
 }
 
 #[tokio::test]
-async fn a_persister_hidden_in_a_boxed_client_is_found_by_its_first_call() {
+async fn a_second_persister_is_found_by_the_first_call() {
     every_case(async |case| {
-        let (store, model) = (case.store().await, one_round());
-        let hidden: BoxCloneSyncService<_, _, BoxError> =
-            boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
-        let builder = ChatPipeline::builder(hidden).history(store.clone());
-        let client = pipeline(builder.persistence(case.mode));
-        let error = refused(send(&client, case.ask("hi")).await);
-        assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{case}: {error:?}");
-        assert_eq!(model.requests().len(), 0);
-        assert_eq!(stored(&store).await, [""; 0]);
+        for twice in Twice::ALL {
+            let (store, model) = (case.store().await, one_round());
+            let as_is = matches!(twice, Twice::AboveRunsAsIs);
+            let builder = ChatPipeline::builder(twice.client(&model, &store))
+                .use_client_as_is(as_is)
+                .history(store.clone());
+            let client = pipeline(builder.persistence(case.mode));
+            let error = send(&client, case.ask("hi")).await.unwrap_err();
+            assert!(twice.explains(&error), "{twice:?} {case}: {error:?}");
+            assert_eq!(model.requests().len(), 0, "{twice:?} {case}");
+            assert_eq!(stored(&store).await, [""; 0], "{twice:?} {case}");
+            let open = store.inner().open_run(&key()).await.unwrap();
+            assert!(open.is_none(), "{twice:?} {case}");
+        }
     })
     .await;
 }
 
 #[test]
 fn build_errors_say_why_and_what_to_do() {
-    for error in [
-        BuildError::ToolsForClientAsIs,
-        BuildError::ToolsWithoutLoop,
-        BuildError::NoStore,
-        BuildError::PersisterTwice { layer: "PerRunPersistence" },
-        BuildError::PerRunPersistenceBelowLoop,
-    ] {
+    for error in [BuildError::ToolsForClientAsIs, BuildError::ToolsWithoutLoop, BuildError::NoStore]
+    {
         let text = error.to_string();
         assert!(text.contains(": ") && text.len() > 40, "{text}");
     }
