@@ -8,6 +8,13 @@ use crate::{ExactNumbers, Native};
 /// What a request asks of the model besides its messages.
 ///
 /// Sent with each service call and never stored. Fields left at `None` are left to the provider.
+///
+/// ```
+/// use tower_chat_core::{ChatOptions, ChatRequest};
+/// let options = ChatOptions::new().with_model("small").with_temperature(0.2);
+/// let request = ChatRequest::user("Where is my order?").with_options(options);
+/// assert_eq!(request.options.model.as_deref(), Some("small"));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ChatOptions {
@@ -39,6 +46,95 @@ pub struct ChatOptions {
 }
 
 impl ChatOptions {
+    /// Leaves everything to the provider.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The model's name.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// Instructions for this request alone.
+    #[must_use]
+    pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
+    }
+
+    /// The tools the model may ask for, instead of those before.
+    #[must_use]
+    pub fn with_tools(mut self, tools: impl IntoIterator<Item = ToolDefinition>) -> Self {
+        self.tools = tools.into_iter().collect();
+        self
+    }
+
+    /// Whether and which tool the model must use.
+    #[must_use]
+    pub fn with_tool_choice(mut self, tool_choice: ToolChoice) -> Self {
+        self.tool_choice = Some(tool_choice);
+        self
+    }
+
+    /// The sampling temperature.
+    #[must_use]
+    pub fn with_temperature(mut self, temperature: f64) -> Self {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// Nucleus sampling.
+    #[must_use]
+    pub fn with_top_p(mut self, top_p: f64) -> Self {
+        self.top_p = Some(top_p);
+        self
+    }
+
+    /// The most tokens the answer may have.
+    #[must_use]
+    pub fn with_max_output_tokens(mut self, max_output_tokens: u64) -> Self {
+        self.max_output_tokens = Some(max_output_tokens);
+        self
+    }
+
+    /// Whether to ask for the answer as a stream.
+    #[must_use]
+    pub fn with_stream(mut self, stream: bool) -> Self {
+        self.stream = stream;
+        self
+    }
+
+    /// Whether the service may answer later, by continuation token.
+    #[must_use]
+    pub fn with_background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
+    /// Goes on with a background answer, by its token.
+    #[must_use]
+    pub fn with_continuation(mut self, continuation: impl Into<String>) -> Self {
+        self.continuation = Some(continuation.into());
+        self
+    }
+
+    /// Options only this provider knows, instead of those before.
+    #[must_use]
+    pub fn with_extra(mut self, extra: impl IntoIterator<Item = (String, Value)>) -> Self {
+        self.extra = extra.into_iter().collect();
+        self
+    }
+
+    /// The integers that the values would round.
+    #[must_use]
+    pub fn with_exact_numbers(mut self, exact_numbers: ExactNumbers) -> Self {
+        self.exact_numbers = exact_numbers;
+        self
+    }
+
     /// Whether the service produces this answer apart from the call: such an answer is persisted
     /// at the end of the run in every mode, and no history is put before it.
     pub fn is_background(&self) -> bool {

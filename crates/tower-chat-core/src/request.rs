@@ -68,12 +68,33 @@ impl ChatRequest {
         self
     }
 
-    /// Replaces the options. A request that was [asked for as a stream](Self::streamed) stays one.
+    /// Replaces the options. A request that was [asked for as a stream](Self::streamed) stays one, and
+    /// its [instructions](Self::with_instructions) stay where the options have none.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
-        let is_streamed = self.options.stream;
-        self.options = options.into();
-        if is_streamed { self.streamed() } else { self }
+        let before = std::mem::replace(&mut self.options, options.into());
+        if before.stream {
+            self = self.streamed();
+        }
+        match (&before.instructions, &self.options.instructions) {
+            (Some(instructions), None) => self.with_instructions(instructions),
+            (Some(_) | None, _) => self,
+        }
+    }
+
+    /// Instructions that are sent with every service call of the run, before its messages, and never
+    /// stored. A system message among the messages is stored with them.
+    ///
+    /// ```
+    /// use tower_chat_core::ChatRequest;
+    /// let request = ChatRequest::user("Where is my order?").with_instructions("Be brief.");
+    /// assert_eq!(request.messages.len(), 1);
+    /// assert_eq!(request.options.instructions.as_deref(), Some("Be brief."));
+    /// ```
+    #[must_use]
+    pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
+        Arc::make_mut(&mut self.options).instructions = Some(instructions.into());
+        self
     }
 
     /// Continues a conversation whose history the service keeps under this id.

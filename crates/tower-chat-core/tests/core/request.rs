@@ -55,6 +55,18 @@ fn changing_a_clone_leaves_the_original_alone() {
 }
 
 #[test]
+fn other_options_leave_the_stream_and_the_instructions() {
+    let request = ChatRequest::user("hi").streamed().with_instructions("be brief");
+    let asked = |options: ChatOptions| {
+        let options = request.clone().with_options(options).options;
+        (options.stream, options.instructions.clone())
+    };
+    assert_eq!(asked(ChatOptions::new()), (true, Some("be brief".to_owned())));
+    let rhyming = ChatOptions::new().with_instructions("rhyme");
+    assert_eq!(asked(rhyming), (true, Some("rhyme".to_owned())));
+}
+
+#[test]
 fn clones_share_the_run_handle_and_take_in_order() {
     let mut request = ChatRequest::user("hi");
     let handle = request.run_handle();

@@ -228,12 +228,16 @@ async fn results_that_the_caller_gives_stay_with_the_call_they_answer() {
 async fn system_messages_are_stored_and_instructions_are_not() {
     every_case(async |case| {
         let store = case.store().await;
-        let model = ScriptedModel::new([Step::text("hello")]);
-        let mut request = case.ask_with([Message::system("be kind"), Message::user("hi")]);
-        Arc::make_mut(&mut request.options).instructions = Some("be brief".into());
+        let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("hello")]);
+        let request = case.ask_with([Message::system("be kind"), Message::user("hi")]);
+        let request = request.with_instructions("be brief");
         send(&case.agent(&model, &store), request).await.unwrap();
-        assert_eq!(stored(&store).await, ["system be kind", "user hi", "assistant hello"]);
-        assert_eq!(model.requests()[0].options.instructions.as_deref(), Some("be brief"));
+        let run = ["system be kind", "user hi", "assistant look#c1", "tool c1=looked c1"];
+        let sent: Vec<_> =
+            model.requests().iter().map(|it| it.options.instructions.clone()).collect();
+        assert_eq!(sent, [Some("be brief".to_owned()), Some("be brief".to_owned())]);
+        assert_eq!(seen(&model, 1), run);
+        assert_eq!(stored(&store).await, [&run[..], &["assistant hello"]].concat());
     })
     .await;
 }
