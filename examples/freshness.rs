@@ -46,7 +46,8 @@ async fn main() -> Result<(), BoxError> {
         .tools(Tools::new().with(weather(looked.clone())).with(card()))
         .history(store.clone())
         .policy(
-            PersistencePolicy::default().replay(ReplayPolicy::default().freshness(five_minutes)),
+            PersistencePolicy::default()
+                .with_replay(ReplayPolicy::default().with_freshness(five_minutes)),
         )
         .clock(clock(minute.clone()))
         .build()?;

@@ -43,7 +43,7 @@ impl Template {
     pub(crate) async fn make(conversations: usize, history: usize) -> Result<Self, BoxError> {
         let folder = tempfile::tempdir_in(build_folder()?)?;
         let path = folder.path().join("template.db");
-        let store = SqliteStore::options().durability(Durability::Normal).open(&path).await?;
+        let store = SqliteStore::options().with_durability(Durability::Normal).open(&path).await?;
         if history > 0 {
             let messages = workload::stored_messages(history);
             for conversation in 0..conversations {
@@ -65,7 +65,7 @@ impl Template {
             Ok::<_, BoxError>(path)
         };
         let (path, floor_path) = (copy("store.db")?, copy("floor.db")?);
-        let store = SqliteStore::options().durability(durability).open(&path).await?;
+        let store = SqliteStore::options().with_durability(durability).open(&path).await?;
         let floor = Bare::open(&floor_path, durability)?;
         let messages = vec![Message::user("x".repeat(BYTES_OF_LOG)).into()];
         let key = ConversationKey::new("benches", "log");

@@ -172,14 +172,14 @@ fn split_provider_results(calls: usize) -> f64 {
 }
 
 fn import(calls: usize, id: fn(usize) -> usize) -> Result<f64, BoxError> {
-    let mut row = AggregateRow::new(Role::Assistant).text("Done.");
+    let mut row = AggregateRow::new(Role::Assistant).with_text("Done.");
     for call in 0..calls {
         let asked = AggregateCall::new(format!("call_{}", id(call)), TOOL, format!("[{call}]"));
-        row = row.step(AggregateStep::new("", [asked], []));
+        row = row.with_step(AggregateStep::new("", [asked], []));
     }
     for call in (0..calls).rev() {
         let text = format!("found {call}");
-        row = row.result(AggregateResult::new(format!("call_{}", id(call)), text));
+        row = row.with_result(AggregateResult::new(format!("call_{}", id(call)), text));
     }
     let start = Instant::now();
     black_box(import::messages_of_rows([row])?);
@@ -195,15 +195,15 @@ fn time(input: &str, read: fn(&str) -> Result<(), BoxError>) -> Result<f64, BoxE
 /// Each result names the answered call of every step, and none of the calls that may be answered by
 /// their positions.
 fn import_named(steps: usize) -> Result<f64, BoxError> {
-    let mut row = AggregateRow::new(Role::Assistant).text("All done.");
+    let mut row = AggregateRow::new(Role::Assistant).with_text("All done.");
     for step in 0..steps {
         let mut answered = AggregateCall::new("call", TOOL, format!("[{step}]"));
         answered.result = Some(AggregateResult::new("call", format!("known {step}")));
         let open = AggregateCall::new("", TOOL, format!("[-{step}]"));
-        row = row.step(AggregateStep::new("", [answered, open], []));
+        row = row.with_step(AggregateStep::new("", [answered, open], []));
     }
     for step in 0..steps {
-        row = row.result(AggregateResult::new("call", format!("late {step}")));
+        row = row.with_result(AggregateResult::new("call", format!("late {step}")));
     }
     let start = Instant::now();
     black_box(import::messages_of_rows([row])?);

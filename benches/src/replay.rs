@@ -90,16 +90,16 @@ fn folded(stored: &Messages) -> Replay {
 
 pub(crate) fn replayed(stored: &Messages, policy: &ReplayPolicy, times: &FinishTimes) -> Messages {
     let tools = ["search_orders"];
-    let context = ReplayContext::at(at(LONG)).tools(&tools).finished(times);
+    let context = ReplayContext::at(at(LONG)).with_tools(&tools).with_finish_times(times);
     policy.apply(&folded(stored).view(), &context)
 }
 
 pub(crate) fn all_steps() -> ReplayPolicy {
     ReplayPolicy::default()
-        .freshness(Freshness::within(Duration::from_secs(LONG as u64 / 2)))
-        .outdated_calls(OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments())
-        .citations(Citations::default())
-        .window(Window::tokens(212_000).low_water(210_000))
+        .with_freshness(Freshness::within(Duration::from_secs(LONG as u64 / 2)))
+        .with_outdated_calls(OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments())
+        .with_citations(Citations::default())
+        .with_window(Window::tokens(212_000).with_low_water(210_000))
 }
 
 /// Stored turns with ids, of which every second result is of sources and every eighth call of a
@@ -153,14 +153,14 @@ mod tests {
     fn every_step_has_something_to_do() {
         let stored = conversation(2000);
         let times = finish_times(&stored);
-        let all = all_steps().freshness(Freshness::within(Duration::from_secs(9000)));
+        let all = all_steps().with_freshness(Freshness::within(Duration::from_secs(9000)));
         let shown = |policy: ReplayPolicy| replayed(&stored, &policy, &times);
         let whole = shown(ReplayPolicy::default());
         for policy in [
-            ReplayPolicy::default().freshness(all.freshness.clone()),
-            ReplayPolicy::default().outdated_calls(all.outdated_calls),
-            ReplayPolicy::default().citations(all.citations.clone()),
-            ReplayPolicy::default().window(Window::tokens(60_000)),
+            ReplayPolicy::default().with_freshness(all.freshness.clone()),
+            ReplayPolicy::default().with_outdated_calls(all.outdated_calls),
+            ReplayPolicy::default().with_citations(all.citations.clone()),
+            ReplayPolicy::default().with_window(Window::tokens(60_000)),
         ] {
             assert_ne!(shown(policy), whole);
         }
@@ -174,14 +174,14 @@ mod tests {
         let all = all_steps();
         let shown = replayed(&stored, &all, &times);
         for without_one in [
-            all.clone().freshness(None),
-            all.clone().outdated_calls(OutdatedCalls::keep()),
-            all.clone().citations(None),
-            all.clone().window(None),
+            all.clone().with_freshness(None),
+            all.clone().with_outdated_calls(OutdatedCalls::keep()),
+            all.clone().with_citations(None),
+            all.clone().with_window(None),
         ] {
             assert_ne!(replayed(&stored, &without_one, &times), shown);
         }
         // The window is one that nearly everything fits into: what it cuts costs nothing more.
-        assert!(shown.len() > replayed(&stored, &all.window(None), &times).len() * 9 / 10);
+        assert!(shown.len() > replayed(&stored, &all.with_window(None), &times).len() * 9 / 10);
     }
 }

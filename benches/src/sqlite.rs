@@ -135,7 +135,7 @@ impl Bench {
         conversations: usize,
     ) -> Result<Self, BoxError> {
         let files = template.copies(durability).await?;
-        let options = CacheOptions::new().revalidation(Revalidation::Never);
+        let options = CacheOptions::new().with_revalidation(Revalidation::Never);
         let store = Arc::new(CachingStore::with_options(files.store.clone(), options));
         let floor = Arc::new(Mutex::new(Floor::new(files.floor.clone())));
         let model = Model::default();

@@ -92,7 +92,7 @@ pub(crate) fn world(folder: &Path, run: usize, first_serial: u32) -> World {
 }
 
 pub(crate) async fn open(folder: &Path) -> SqliteStore {
-    let options = SqliteStore::options().durability(Durability::Normal);
+    let options = SqliteStore::options().with_durability(Durability::Normal);
     options.open(folder.join("chat.db")).await.unwrap()
 }
 

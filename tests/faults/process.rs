@@ -81,9 +81,9 @@ impl<S: HistoryStore + Clone> Process<S> {
             true => UnknownCalls::ask(|_| UnknownAnswer::RunAgain),
             false => UnknownCalls::Answer,
         };
-        let journal = JournalPolicy::default().on_open_run(on_open_run).unknown_calls(unknown);
+        let journal = JournalPolicy::default().on_open_run(on_open_run).with_unknown_calls(unknown);
         let failure = if case.fail_call { StoreFailure::FailCall } else { StoreFailure::Continue };
-        let policy = PersistencePolicy::default().journal(journal).on_store_failure(failure);
+        let policy = PersistencePolicy::default().with_journal(journal).on_store_failure(failure);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model);
         let above =
             PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy).clock(clock);

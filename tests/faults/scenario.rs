@@ -65,7 +65,7 @@ fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path().join("chat.db");
             let open = async || {
-                let options = SqliteStore::options().durability(Durability::Normal);
+                let options = SqliteStore::options().with_durability(Durability::Normal);
                 options.open(&path).await.expect("the file opens")
             };
             Scenario::begin(&case, &world, open().await).play(open).await

@@ -62,7 +62,7 @@ impl Rows {
         let runtime = runtime.expect("a runtime");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.db");
-        let options = SqliteStore::options().durability(Durability::Normal);
+        let options = SqliteStore::options().with_durability(Durability::Normal);
         let store = wrap(runtime.block_on(options.open(&path)).expect("a store"));
         runtime.block_on(fill(&*store));
         let other = Connection::open(&path).expect("a connection");

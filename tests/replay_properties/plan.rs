@@ -43,19 +43,19 @@ impl Plan {
             DanglingCalls::Fail,
         ];
         let mut policy = ReplayPolicy::default()
-            .dangling_calls(*rng.one_of(&dangling).expect("one"))
-            .outdated_calls(outdated(rng));
+            .with_dangling_calls(*rng.one_of(&dangling).expect("one"))
+            .with_outdated_calls(outdated(rng));
         if rng.one_in(8) {
-            policy = policy.tool_history(ToolHistory::Omit);
+            policy = policy.with_tool_history(ToolHistory::Omit);
         }
         if !rng.one_in(3) {
-            policy = policy.freshness(freshness(rng, &names));
+            policy = policy.with_freshness(freshness(rng, &names));
         }
         if !rng.one_in(3) {
-            policy = policy.citations(citations(rng));
+            policy = policy.with_citations(citations(rng));
         }
         if !rng.one_in(3) {
-            policy = policy.window(window(rng, messages.len()));
+            policy = policy.with_window(window(rng, messages.len()));
         }
         let channels = [None, Some("voice"), Some("web"), Some("sms")];
         let channel = rng.one_of(&channels).copied().flatten().map(Channel::new);
@@ -155,12 +155,12 @@ fn freshness(rng: &mut Rng, names: &[String]) -> Freshness {
     let mut policy = Freshness::within(any_window(rng));
     for channel in ["voice", "web"] {
         if rng.one_in(2) {
-            policy = policy.channel(channel, any_window(rng));
+            policy = policy.with_channel(channel, any_window(rng));
         }
     }
     for name in names {
         if rng.one_in(4) {
-            policy = policy.tool(name, any_window(rng));
+            policy = policy.with_tool(name, any_window(rng));
         }
     }
     policy
@@ -193,7 +193,7 @@ fn window(rng: &mut Rng, messages: usize) -> Window {
         _ => Window::tokens_counted_by(rng.below(4000), EstimatedTokens),
     };
     match rng.one_in(3) {
-        true => window.low_water(rng.below(messages + 2)),
+        true => window.with_low_water(rng.below(messages + 2)),
         false => window,
     }
 }

@@ -43,9 +43,10 @@ fn replay(stored: &Messages, plan: &Plan, times: &FinishTimes) -> Messages {
     fold.push_from(stored, 0);
     let names: Option<Vec<&str>> =
         plan.tools.as_ref().map(|names| names.iter().map(String::as_str).collect());
-    let mut context = ReplayContext::at(plan.now).channel(plan.channel.as_ref()).finished(times);
+    let mut context =
+        ReplayContext::at(plan.now).with_channel(plan.channel.as_ref()).with_finish_times(times);
     if let Some(names) = &names {
-        context = context.tools(names);
+        context = context.with_tools(names);
     }
     plan.policy.apply(&fold.view(), &context)
 }

@@ -165,7 +165,7 @@ async fn syncs_per_call(
 }
 
 fn pipeline(model: &Model, store: PostgresStore) -> Result<ChatPipeline, BoxError> {
-    let cache = CacheOptions::new().revalidation(Revalidation::Never);
+    let cache = CacheOptions::new().with_revalidation(Revalidation::Never);
     let store = Arc::new(CachingStore::with_options(store, cache));
     workload::pipeline(model, Some((store, PersistenceMode::PerServiceCall)))
 }

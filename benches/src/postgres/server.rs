@@ -30,7 +30,7 @@ pub(super) fn address(server: &PostgresServer, setting: &str) -> String {
 
 /// A store in a schema of its own.
 pub(super) async fn store(address: &str, schema: &str) -> Result<PostgresStore, BoxError> {
-    Ok(PostgresStore::options().schema(schema).connect(address).await?)
+    Ok(PostgresStore::options().with_schema(schema).connect(address).await?)
 }
 
 /// Makes a conversation of so many messages.

@@ -9,7 +9,7 @@
 //! use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
 //! use tower_chat_core::store::{HistoryStore, Revision, author::Write};
 //!
-//! let options = CacheOptions::new().max_bytes(64 << 20).revalidation(Revalidation::Never);
+//! let options = CacheOptions::new().with_max_bytes(64 << 20).with_revalidation(Revalidation::Never);
 //! let store = CachingStore::with_options(MemoryStore::new(), options);
 //! let key = ConversationKey::new("alice", "support");
 //! assert_eq!(store.head(&key).await?.revision, Revision::ABSENT); // read from the store inside

@@ -43,21 +43,21 @@ impl CacheOptions {
     /// them. Those that were not used for longest go first. One that is larger by itself is not
     /// kept, nor is any beyond 4 GiB.
     #[must_use]
-    pub fn max_bytes(mut self, bytes: u64) -> Self {
+    pub fn with_max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self
     }
 
     /// When what is kept is compared with the store inside.
     #[must_use]
-    pub fn revalidation(mut self, revalidation: Revalidation) -> Self {
+    pub fn with_revalidation(mut self, revalidation: Revalidation) -> Self {
         self.revalidation = revalidation;
         self
     }
 
     /// The clock that [`Revalidation::After`] goes by.
     #[must_use]
-    pub fn clock(mut self, now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+    pub fn with_clock(mut self, now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(now);
         self
     }

@@ -66,7 +66,7 @@ impl StoreLocation {
 
     /// Opens the store for reading, to do something with what is stored; nothing is made.
     pub(crate) async fn open_to_read(&self, action: &'static str) -> Result<SqliteStore, CliError> {
-        let options = SqliteStore::options().create(false).read_only(true);
+        let options = SqliteStore::options().with_create(false).with_read_only(true);
         Ok(options.open(self.file(action)?).await?)
     }
 
@@ -75,7 +75,7 @@ impl StoreLocation {
         &self,
         action: &'static str,
     ) -> Result<SqliteStore, CliError> {
-        let options = SqliteStore::options().create(false);
+        let options = SqliteStore::options().with_create(false);
         Ok(options.open(self.file(action)?).await?)
     }
 

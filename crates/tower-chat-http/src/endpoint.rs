@@ -83,7 +83,7 @@ impl ChatEndpoint {
     /// use tower_chat_http::{ChatEndpoint, Refusal};
     /// use tower_chat_providers::ProviderError;
     /// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
-    /// endpoint.upstream(|error| {
+    /// endpoint.with_upstream(|error| {
     ///     let error = error.downcast_ref::<ProviderError>()?;
     ///     let refusal = Refusal::upstream(error.status()?, error.to_string());
     ///     Some(match error.retry_after() {
@@ -94,7 +94,7 @@ impl ChatEndpoint {
     /// # }
     /// ```
     #[must_use]
-    pub fn upstream(
+    pub fn with_upstream(
         mut self,
         rule: impl Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync + 'static,
     ) -> Self {

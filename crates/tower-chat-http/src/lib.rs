@@ -70,7 +70,7 @@
 //! Bodies are OpenAI's `{"error": {…}}`. The request is at fault: 400, 404 for an unknown model,
 //! 413 for more bytes, levels, messages, calls or results than [`RequestLimits`] allow;
 //! another run changed the conversation meanwhile: 409; a deadline: 504; the store: 500, or 503
-//! where trying again may help; the model's service: 502, or what [`ChatEndpoint::upstream`] makes
+//! where trying again may help; the model's service: 502, or what [`ChatEndpoint::with_upstream`] makes
 //! of it, such as 429 with `retry-after`. Details of faults inside are logged and not sent.
 //!
 //! # Going away

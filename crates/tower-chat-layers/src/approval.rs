@@ -7,33 +7,13 @@ use tower_chat_core::{
     pairing::CallLog,
 };
 
-/// The message with all its calls turned into approval requests, if any of the called tools needs
-/// approval; else the message as it is.
+/// The messages of one response with their calls turned into approval requests, if any of the called
+/// tools needs approval; else the messages as they are. Calls that the response itself answers stay.
 ///
 /// The whole batch waits together, because its results go back together: the requests of calls that
-/// need no approval are not `required`. The id of a request is
-/// made of the message's id, so it is unique in the conversation. A message that was turned
-/// already comes back unchanged.
-///
-/// ```
-/// use tower_chat::{approval::request_approvals, Message, ToolCall, ToolDefinition};
-/// let tools = [ToolDefinition::new("pay", "Pays.", serde_json::json!({})).needs_approval()];
-/// let message = Message::tool_calls([ToolCall::new("c1", "pay", "{}")]);
-/// let waiting = request_approvals(message.into(), &tools);
-/// assert_eq!(waiting.calls().count(), 0);
-/// ```
-pub fn request_approvals(message: Arc<Message>, tools: &[ToolDefinition]) -> Arc<Message> {
-    let needs_approval = needs_approval(tools);
-    if message.calls().any(|call| needs_approval(&call.name)) {
-        ask_for_all(message, &mut std::iter::empty(), needs_approval, |_| false)
-    } else {
-        message
-    }
-}
-
-/// Like [`request_approvals`] for all messages of one response, whose calls are one batch: if one
-/// needs approval, the calls of all messages wait. Calls that the response itself answers stay.
-pub fn request_approvals_of(
+/// need no approval are not `required`. The id of a request is made of the id of its message, so it is
+/// unique in the conversation. A message that was turned already comes back unchanged.
+pub(crate) fn request_approvals_of(
     messages: Vec<Arc<Message>>,
     tools: &[ToolDefinition],
 ) -> Vec<Arc<Message>> {
@@ -214,7 +194,9 @@ mod tests {
         message.id = Some(MessageId { run: RunId::new(), index: 7 });
         let before = effective_call_ids(&message);
         let mut replay = Replay::new(DanglingCalls::Drop);
-        replay.push(&request_approvals(message.into(), &tools()));
+        for message in request_approvals_of(vec![message.into()], &tools()) {
+            replay.push(&message);
+        }
         let waiting: Vec<String> =
             replay.approvals_in_order().into_iter().flatten().map(|call| call.call_id).collect();
         assert_eq!(waiting, before);

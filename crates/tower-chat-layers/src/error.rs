@@ -229,7 +229,7 @@ pub enum PersistenceError {
         "run {run} of conversation {key} is held by another process (holder {holder:016x}) until \
          {}: a process that is alive renews this time, and a run whose process died can be taken \
          over from then on. Try again then, or let runs wait for it (ConcurrentRuns::Queue, \
-         RecoveryPolicy::wait); a store that only one process opens can be opened as exclusive",
+         RecoveryPolicy::with_max_wait); a store that only one process opens can be opened as exclusive",
         Utc(*until)
     )]
     RunHeld {

@@ -3,7 +3,7 @@
 #![warn(clippy::too_many_lines)]
 
 pub mod adapt;
-pub mod approval;
+mod approval;
 mod clock;
 mod ending;
 mod error;

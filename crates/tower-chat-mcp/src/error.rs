@@ -33,7 +33,7 @@ pub enum McpError {
     /// The list of tools did not end in time.
     #[error(
         "the MCP server did not list its tools within {limit:?}: \
-         McpLimits::max_list_time allows more"
+         McpLimits::with_max_list_time allows more"
     )]
     ListTimedOut {
         /// The limit.
@@ -64,7 +64,7 @@ pub enum McpError {
     /// No answer came in time. The server was told to stop.
     #[error(
         "tool {tool:?} of the MCP server did not answer within {limit:?}: \
-         McpTools::with_time_limit allows more"
+         McpTools::with_max_call_time allows more"
     )]
     TimedOut {
         /// The tool, by the server's name.

@@ -14,7 +14,7 @@ use crate::OverLimit;
 ///
 /// ```
 /// use tower_chat_mcp::McpLimits;
-/// let limits = McpLimits::default().max_pages(10).max_answer_bytes(1 << 20);
+/// let limits = McpLimits::default().with_max_pages(10).with_max_answer_bytes(1 << 20);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct McpLimits {
@@ -40,35 +40,35 @@ impl Default for McpLimits {
 impl McpLimits {
     /// Pages of a list; 1,000 by default.
     #[must_use]
-    pub fn max_pages(mut self, pages: usize) -> Self {
+    pub fn with_max_pages(mut self, pages: usize) -> Self {
         self.pages = pages;
         self
     }
 
     /// Tools in a list; 10,000 by default.
     #[must_use]
-    pub fn max_tools(mut self, tools: usize) -> Self {
+    pub fn with_max_tools(mut self, tools: usize) -> Self {
         self.tools = tools;
         self
     }
 
     /// Bytes of all tools and cursors of a list; 16 MiB by default.
     #[must_use]
-    pub fn max_list_bytes(mut self, bytes: usize) -> Self {
+    pub fn with_max_list_bytes(mut self, bytes: usize) -> Self {
         self.list_bytes = bytes;
         self
     }
 
     /// How long a whole list may take; a minute by default.
     #[must_use]
-    pub fn max_list_time(mut self, time: Duration) -> Self {
+    pub fn with_max_list_time(mut self, time: Duration) -> Self {
         self.list_time = time;
         self
     }
 
     /// Bytes of the answer to one call; 64 MiB by default.
     #[must_use]
-    pub fn max_answer_bytes(mut self, bytes: usize) -> Self {
+    pub fn with_max_answer_bytes(mut self, bytes: usize) -> Self {
         self.answer_bytes = bytes;
         self
     }

@@ -67,9 +67,9 @@ impl McpTools {
     /// How long a call may take; then the server is told to stop, and the call fails with
     /// [`McpError::TimedOut`]. By default there is no limit but that of the whole run. Progress
     /// that a server reports does not extend it. Listing has a limit of its own,
-    /// [`McpLimits::max_list_time`].
+    /// [`McpLimits::with_max_list_time`].
     #[must_use]
-    pub fn with_time_limit(mut self, limit: Duration) -> Self {
+    pub fn with_max_call_time(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }

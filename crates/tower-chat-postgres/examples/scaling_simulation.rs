@@ -39,9 +39,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = required(PostgresServer::start(), "the simulation");
     let address = server.address("postgres");
     let store = PostgresStore::options()
-        .schema(SCHEMA)
-        .partitions(shards)
-        .connections(WRITERS)
+        .with_schema(SCHEMA)
+        .with_partitions(shards)
+        .with_max_connections(WRITERS)
         .connect(&address)
         .await?;
 

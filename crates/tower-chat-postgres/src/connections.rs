@@ -274,13 +274,13 @@ mod tests {
         assert!(silence > options.patience);
         assert_eq!(attempts(options.clone(), silence, 1).await, (2, true));
         assert_eq!(attempts(options.clone(), silence, 2).await, (2, false));
-        let once = options.patience(Duration::ZERO);
+        let once = options.with_patience(Duration::ZERO);
         assert_eq!(attempts(once, silence, 1).await, (1, false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn patience_may_have_no_end() {
-        let options = PostgresOptions::new().patience(Duration::MAX);
+        let options = PostgresOptions::new().with_patience(Duration::MAX);
         assert_eq!(attempts(options, Duration::from_secs(35), 100).await, (101, true));
     }
 }

@@ -184,7 +184,7 @@ impl fmt::Display for Failure {
             }
             Meaning::TooSlow => {
                 "PostgreSQL took longer than it may: try again, or allow more by \
-                 PostgresOptions::statement_timeout"
+                 PostgresOptions::with_statement_timeout"
             }
             Meaning::ResourceExhausted => {
                 "PostgreSQL lacks disk, memory or connections: make room, try again"
@@ -201,7 +201,7 @@ impl std::error::Error for Failure {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no answer came within the time that PostgresOptions::statement_timeout allows")]
+#[error("no answer came within the time that PostgresOptions::with_statement_timeout allows")]
 struct NoAnswer;
 
 #[cfg(test)]

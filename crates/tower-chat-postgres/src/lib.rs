@@ -39,7 +39,7 @@
 //!
 //! # When the server goes away
 //!
-//! A write is sent again, for as long as [`patience`](PostgresOptions::patience) lasts, and so is one to
+//! A write is sent again, for as long as [`with_patience`](PostgresOptions::with_patience) lasts, and so is one to
 //! which no answer comes; then its error is retryable. It is stored once, though its first answer may
 //! have been lost: its id is looked for. Where that cannot be known it is not sent again, and the
 //! error is not retryable: a write without messages that claims tool calls, and a deletion.
@@ -58,7 +58,7 @@
 //!
 //! They lie in a schema of their own. The key of the conversation leads every primary key, no number
 //! is given out by the database, and no transaction has more than one conversation, so they can be
-//! divided by conversation, over [partitions](PostgresOptions::partitions) or servers. Only
+//! divided by conversation, over [partitions](PostgresOptions::with_partitions) or servers. Only
 //! [`list`](tower_chat_core::store::HistoryStore::list),
 //! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and questions to the record that
 //! name no conversation read a whole scope.

@@ -13,8 +13,8 @@ use crate::{OpenError, PostgresStore};
 /// use std::time::Duration;
 /// use tower_chat_postgres::PostgresStore;
 /// let store = PostgresStore::options()
-///     .connections(32)
-///     .statement_timeout(Duration::from_secs(5))
+///     .with_max_connections(32)
+///     .with_statement_timeout(Duration::from_secs(5))
 ///     .connect("postgres://chat@db.example.com/chat?sslmode=require")
 ///     .await?;
 /// # Ok(())
@@ -24,7 +24,7 @@ use crate::{OpenError, PostgresStore};
 pub struct PostgresOptions {
     pub(crate) schema: String,
     pub(crate) connections: usize,
-    pub(crate) queue_capacity: usize,
+    pub(crate) max_queued: usize,
     pub(crate) statement_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) partitions: Option<u16>,
@@ -40,7 +40,7 @@ impl PostgresOptions {
         Self {
             schema: "tower_chat".to_owned(),
             connections: 16,
-            queue_capacity: 1024,
+            max_queued: 1024,
             statement_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(30),
             partitions: None,
@@ -52,14 +52,14 @@ impl PostgresOptions {
     /// The PostgreSQL schema that holds the tables. It is made if there is none, for which the user
     /// must have the right to make schemas in the database.
     #[must_use]
-    pub fn schema(mut self, name: impl Into<String>) -> Self {
+    pub fn with_schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
     }
 
     /// How many connections are made at most, at least 1. Each is made when it is first needed.
     #[must_use]
-    pub fn connections(mut self, connections: usize) -> Self {
+    pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
@@ -67,8 +67,8 @@ impl PostgresOptions {
     /// How many submissions may be reserved or under way at the same time, at least 1; more wait
     /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
-    pub fn queue_capacity(mut self, submissions: usize) -> Self {
-        self.queue_capacity = submissions;
+    pub fn with_max_queued(mut self, submissions: usize) -> Self {
+        self.max_queued = submissions;
         self
     }
 
@@ -78,17 +78,17 @@ impl PostgresOptions {
     /// The server is told when a connection is made, in the startup parameter `options`. A pooler may
     /// refuse that, or ignore it: then `ALTER ROLE chat SET statement_timeout = '30s'` says the same.
     #[must_use]
-    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
+    pub fn with_statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
         self
     }
 
     /// How long to try again, with growing pauses, when the server cannot be reached. It begins with
     /// the first failure; [`Duration::ZERO`] is never, [`Duration::MAX`] for ever. A server that says
-    /// nothing has failed five seconds after the [`statement_timeout`](Self::statement_timeout). Writes
+    /// nothing has failed five seconds after the [`with_statement_timeout`](Self::with_statement_timeout). Writes
     /// of a conversation wait for those before them meanwhile.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
+    pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
@@ -96,7 +96,7 @@ impl PostgresOptions {
     /// Divides each table into so many partitions by a hash of the conversation's key. It is decided
     /// when the tables are made, and not looked at afterwards.
     #[must_use]
-    pub fn partitions(mut self, partitions: u16) -> Self {
+    pub fn with_partitions(mut self, partitions: u16) -> Self {
         self.partitions = Some(partitions);
         self
     }
@@ -109,7 +109,7 @@ impl PostgresOptions {
     ///
     /// It is decided when the tables are made, and not looked at afterwards.
     #[must_use]
-    pub fn row_level_security(mut self, on: bool) -> Self {
+    pub fn with_row_level_security(mut self, on: bool) -> Self {
         self.row_level_security = on;
         self
     }
@@ -117,7 +117,7 @@ impl PostgresOptions {
     /// The root certificates by which to know the server, in PEM, instead of those of the
     /// operating system.
     #[must_use]
-    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+    pub fn with_root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.root_certificates = Some(pem.into());
         self
     }
@@ -145,8 +145,8 @@ impl PostgresOptions {
         let partitions = self.partitions.map_or(1, usize::from);
         let milliseconds = usize::try_from(self.statement_timeout.as_millis());
         for (option, value, most) in [
-            ("connections", self.connections, Semaphore::MAX_PERMITS),
-            ("queue_capacity", self.queue_capacity, Semaphore::MAX_PERMITS),
+            ("max_connections", self.connections, Semaphore::MAX_PERMITS),
+            ("max_queued", self.max_queued, Semaphore::MAX_PERMITS),
             ("partitions", partitions, usize::from(u16::MAX)),
             ("statement_timeout", milliseconds.unwrap_or(usize::MAX), i32::MAX as usize),
         ] {

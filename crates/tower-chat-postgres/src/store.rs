@@ -75,7 +75,7 @@ impl PostgresStore {
         Ok(Self(Arc::new(Shared {
             handle: StoreHandle::new(),
             connections: Arc::new(connections),
-            tasks: TaskQueue::new(options.queue_capacity),
+            tasks: TaskQueue::new(options.max_queued),
         })))
     }
 }

@@ -177,7 +177,7 @@ impl std::error::Error for Failure {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no answer came within the time that RedisOptions::response_timeout allows")]
+#[error("no answer came within the time that RedisOptions::with_response_timeout allows")]
 struct NoAnswer;
 
 #[derive(Debug, thiserror::Error)]

@@ -42,7 +42,7 @@
 //!
 //! # When the server goes away
 //!
-//! A write is sent again, for as long as [`patience`](RedisOptions::patience) lasts; then its
+//! A write is sent again, for as long as [`with_patience`](RedisOptions::with_patience) lasts; then its
 //! error is retryable. It is stored once, though its first answer may have been lost: its id is
 //! looked for. Where that cannot be known it is not sent again, and the error is not retryable:
 //! a write without messages that claims tool calls, and a deletion. A write that came to a replica is
@@ -71,7 +71,7 @@
 //! # The end of a conversation
 //!
 //! What is deleted or pruned is gone from memory at once. With
-//! [`time_to_live`](RedisOptions::time_to_live) a conversation ends by itself, all of it at one
+//! [`with_time_to_live`](RedisOptions::with_time_to_live) a conversation ends by itself, all of it at one
 //! moment. Its id stays on the list of its scope until that is read the next time. Append-only files
 //! and snapshots hold what was deleted until they are written anew (`BGREWRITEAOF`, `BGSAVE`).
 //!

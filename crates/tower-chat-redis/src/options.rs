@@ -13,8 +13,8 @@ use crate::{Durability, OpenError, RedisStore};
 /// use std::time::Duration;
 /// use tower_chat_redis::RedisStore;
 /// let store = RedisStore::options()
-///     .prefix("support")
-///     .time_to_live(Duration::from_secs(90 * 24 * 60 * 60))
+///     .with_prefix("support")
+///     .with_time_to_live(Duration::from_secs(90 * 24 * 60 * 60))
 ///     .connect("redis://chat:secret@redis.example.com/0")
 ///     .await?;
 /// # Ok(())
@@ -24,7 +24,7 @@ use crate::{Durability, OpenError, RedisStore};
 pub struct RedisOptions {
     pub(crate) prefix: String,
     pub(crate) connections: usize,
-    pub(crate) queue_capacity: usize,
+    pub(crate) max_queued: usize,
     pub(crate) response_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) time_to_live: Option<Duration>,
@@ -46,7 +46,7 @@ impl RedisOptions {
         Self {
             prefix: "tower-chat".to_owned(),
             connections: 4,
-            queue_capacity: 1024,
+            max_queued: 1024,
             response_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(30),
             time_to_live: None,
@@ -58,7 +58,7 @@ impl RedisOptions {
     /// What the names of all keys begin with. It must have no brace in it. Stores with different
     /// prefixes know nothing of each other.
     #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
@@ -67,7 +67,7 @@ impl RedisOptions {
     /// carries any number of questions at once. Writes that wait for replicas or disks have as many
     /// of their own, on each of which those that come while others wait are sent together.
     #[must_use]
-    pub fn connections(mut self, connections: usize) -> Self {
+    pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
@@ -75,15 +75,15 @@ impl RedisOptions {
     /// How many submissions may be reserved or under way at the same time, at least 1; more wait
     /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
-    pub fn queue_capacity(mut self, submissions: usize) -> Self {
-        self.queue_capacity = submissions;
+    pub fn with_max_queued(mut self, submissions: usize) -> Self {
+        self.max_queued = submissions;
         self
     }
 
     /// How long an answer may take, and how long to wait for replicas and disks, at least a
     /// millisecond.
     #[must_use]
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+    pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
@@ -92,10 +92,10 @@ impl RedisOptions {
     /// time that it could not on; [`Duration::MAX`] for ever. Writes of a conversation wait for those
     /// before them meanwhile.
     ///
-    /// An attempt may itself take [`response_timeout`](Self::response_timeout) and some seconds, the
+    /// An attempt may itself take [`with_response_timeout`](Self::with_response_timeout) and some seconds, the
     /// first and the last too. A write that replicas or disks do not confirm is tried again as long.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
+    pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
@@ -103,14 +103,14 @@ impl RedisOptions {
     /// Lets a conversation end so long after it was last written, at least a millisecond, all of it
     /// at one moment. A store without this setting that writes to it lets it live for ever again.
     #[must_use]
-    pub fn time_to_live(mut self, time: Duration) -> Self {
+    pub fn with_time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self
     }
 
     /// Where a write must be before it is acknowledged.
     #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
+    pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
@@ -167,8 +167,8 @@ impl RedisOptions {
         let permits = Semaphore::MAX_PERMITS as u128;
         let longest = LONGEST.as_millis();
         for (option, value, most) in [
-            ("connections", self.connections as u128, MOST_CONNECTIONS),
-            ("queue_capacity", self.queue_capacity as u128, permits),
+            ("max_connections", self.connections as u128, MOST_CONNECTIONS),
+            ("max_queued", self.max_queued as u128, permits),
             ("response_timeout", self.response_timeout.as_millis(), longest),
             ("time_to_live", self.time_to_live.map_or(1, |time| time.as_millis()), longest),
         ] {

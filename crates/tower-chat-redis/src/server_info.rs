@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn waiting_for_disks_needs_a_newer_server_with_an_append_only_file() {
-        let options = RedisOptions::new().durability(Durability::Synced { replicas: 0 });
+        let options = RedisOptions::new().with_durability(Durability::Synced { replicas: 0 });
         let error = check(REDIS, &options).unwrap_err();
         assert!(matches!(error, OpenError::TooOld { needed: "7.2", .. }), "{error:?}");
         let newer = REDIS.replace("7.0.15", "7.2.4");

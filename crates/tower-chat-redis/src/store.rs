@@ -113,7 +113,7 @@ impl RedisStore {
                 names: Names::new(&options.prefix),
                 time_to_live: options.time_to_live,
             }),
-            tasks: TaskQueue::new(options.queue_capacity),
+            tasks: TaskQueue::new(options.max_queued),
         })))
     }
 }

@@ -67,7 +67,7 @@ fn main() {
     let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
     for durability in [Durability::Full, Durability::Normal] {
         let file = folder.path().join(format!("{durability:?}.db"));
-        let options = SqliteStore::options().durability(durability);
+        let options = SqliteStore::options().with_durability(durability);
         let store = runtime.block_on(options.open(&file)).unwrap();
         runtime.block_on(measure(&store, &file, &format!("{durability:?}, alone")));
 

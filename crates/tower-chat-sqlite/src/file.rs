@@ -113,7 +113,7 @@ impl StoreFile {
 
     /// A store of this or an older version at a path, to be read as it is.
     pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
-        let options = SqliteOptions::new().read_only(true);
+        let options = SqliteOptions::new().with_read_only(true);
         match Self::open(path, &options) {
             Ok((file, _)) => Ok(file),
             Err(OpenError::Older { path, .. }) => Ok(Self::at(path.into(), options.durability)),

@@ -32,8 +32,8 @@ pub enum Durability {
 /// # async fn open() -> Result<(), tower_chat_sqlite::OpenError> {
 /// use tower_chat_sqlite::{Durability, SqliteStore};
 /// let store = SqliteStore::options()
-///     .durability(Durability::Normal)
-///     .queue_capacity(64)
+///     .with_durability(Durability::Normal)
+///     .with_max_queued(64)
 ///     .open("chat.db")
 ///     .await?;
 /// # Ok(())
@@ -42,8 +42,8 @@ pub enum Durability {
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     pub(crate) durability: Durability,
-    pub(crate) queue_capacity: usize,
-    pub(crate) queue_bytes: usize,
+    pub(crate) max_queued: usize,
+    pub(crate) max_queued_bytes: usize,
     pub(crate) readers: usize,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
@@ -57,8 +57,8 @@ impl SqliteOptions {
     pub fn new() -> Self {
         Self {
             durability: Durability::Full,
-            queue_capacity: 1024,
-            queue_bytes: 64 << 20,
+            max_queued: 1024,
+            max_queued_bytes: 64 << 20,
             readers: 4,
             create: true,
             read_only: false,
@@ -69,7 +69,7 @@ impl SqliteOptions {
 
     /// What an acknowledged write survives.
     #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
+    pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
@@ -82,7 +82,7 @@ impl SqliteOptions {
     /// [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for what follows
     /// if one does.
     #[must_use]
-    pub fn exclusive(mut self, exclusive: bool) -> Self {
+    pub fn with_exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
         self
     }
@@ -90,8 +90,8 @@ impl SqliteOptions {
     /// How many submissions may be reserved or under way at the same time, at least 1; more wait
     /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
-    pub fn queue_capacity(mut self, submissions: usize) -> Self {
-        self.queue_capacity = submissions;
+    pub fn with_max_queued(mut self, submissions: usize) -> Self {
+        self.max_queued = submissions;
         self
     }
 
@@ -100,22 +100,22 @@ impl SqliteOptions {
     /// taken all the same, since a submission cannot wait: the queue holds at most this much, and
     /// what those submit who have reserved.
     #[must_use]
-    pub fn queue_bytes(mut self, bytes: usize) -> Self {
-        self.queue_bytes = bytes;
+    pub fn with_max_queued_bytes(mut self, bytes: usize) -> Self {
+        self.max_queued_bytes = bytes;
         self
     }
 
     /// How many conversations can be read at the same time, at least 1. Each takes a connection,
     /// opened when it is first needed, and a thread of tokio's blocking pool while it reads.
     #[must_use]
-    pub fn readers(mut self, readers: usize) -> Self {
+    pub fn with_readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
     }
 
     /// Whether a missing file is made; otherwise it is [`OpenError::Missing`].
     #[must_use]
-    pub fn create(mut self, create: bool) -> Self {
+    pub fn with_create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
@@ -123,7 +123,7 @@ impl SqliteOptions {
     /// Whether the store is only read. Every write then fails with
     /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly), and nothing is made.
     #[must_use]
-    pub fn read_only(mut self, read_only: bool) -> Self {
+    pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
@@ -134,7 +134,7 @@ impl SqliteOptions {
     /// caught and the other thread takes over, but under `panic = "abort"` a program that uses the
     /// store from `spawn_local` should turn this off.
     #[must_use]
-    pub fn work_on_caller(mut self, work_on_caller: bool) -> Self {
+    pub fn with_work_on_caller(mut self, work_on_caller: bool) -> Self {
         self.work_on_caller = work_on_caller;
         self
     }
@@ -146,14 +146,13 @@ impl SqliteOptions {
     /// [`OpenError`]; a file that is not a store is left as it is.
     pub async fn open(self, path: impl AsRef<Path>) -> Result<SqliteStore, OpenError> {
         let allowed = 1..=Semaphore::MAX_PERMITS;
-        for (option, value) in [("queue_capacity", self.queue_capacity), ("readers", self.readers)]
-        {
+        for (option, value) in [("max_queued", self.max_queued), ("readers", self.readers)] {
             if !allowed.contains(&value) {
                 return Err(OpenError::InvalidOption { option, value });
             }
         }
-        if self.queue_bytes == 0 {
-            return Err(OpenError::InvalidOption { option: "queue_bytes", value: 0 });
+        if self.max_queued_bytes == 0 {
+            return Err(OpenError::InvalidOption { option: "max_queued_bytes", value: 0 });
         }
         SqliteStore::open_with(path.as_ref(), self).await
     }

@@ -349,8 +349,8 @@ impl Writing {
                 return Err(error.into());
             }
         };
-        let slots = Arc::new(Semaphore::new(options.queue_capacity));
-        let budget = Arc::new(ByteBudget::new(options.queue_bytes));
+        let slots = Arc::new(Semaphore::new(options.max_queued));
+        let budget = Arc::new(ByteBudget::new(options.max_queued_bytes));
         Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 

@@ -92,7 +92,7 @@ async fn child_may_not_write() {
     allow(&path, 0o444);
     let error = SqliteStore::open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::ReadOnly { .. }), "a file: {error:?}");
-    let store = SqliteStore::options().read_only(true).open(&path).await.unwrap();
+    let store = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     drop(store);
     allow(&path, 0o644);
@@ -102,7 +102,7 @@ async fn child_may_not_write() {
     allow(folder.path(), 0o555);
     let made = SqliteStore::open(folder.path().join("new.db")).await;
     let opened = SqliteStore::open(&path).await;
-    let read = SqliteStore::options().read_only(true).open(&path).await;
+    let read = SqliteStore::options().with_read_only(true).open(&path).await;
     allow(folder.path(), 0o755);
     for outcome in [made, opened, read] {
         let error = outcome.unwrap_err();

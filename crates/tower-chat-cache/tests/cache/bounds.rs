@@ -12,7 +12,7 @@ use crate::common::{Cache, append, write_to};
 const MAX: u64 = 200_000;
 
 fn small() -> Cache {
-    let options = CacheOptions::new().max_bytes(MAX).revalidation(Revalidation::Never);
+    let options = CacheOptions::new().with_max_bytes(MAX).with_revalidation(Revalidation::Never);
     CachingStore::with_options(FaultyStore::new(MemoryStore::new()), options)
 }
 

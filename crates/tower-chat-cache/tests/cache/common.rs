@@ -21,7 +21,7 @@ pub(crate) fn cache() -> Cache {
 }
 
 pub(crate) fn cache_with(revalidation: Revalidation) -> Cache {
-    let options = CacheOptions::new().revalidation(revalidation);
+    let options = CacheOptions::new().with_revalidation(revalidation);
     CachingStore::with_options(FaultyStore::new(MemoryStore::new()), options)
 }
 

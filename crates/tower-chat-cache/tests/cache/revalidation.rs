@@ -67,8 +67,8 @@ async fn after_a_while_it_is_compared_again() {
     let now = Arc::new(Mutex::new(start));
     let clock = now.clone();
     let options = CacheOptions::new()
-        .revalidation(Revalidation::After(Duration::from_secs(10)))
-        .clock(move || *clock.lock().unwrap());
+        .with_revalidation(Revalidation::After(Duration::from_secs(10)))
+        .with_clock(move || *clock.lock().unwrap());
     let store = CachingStore::with_options(FaultyStore::new(MemoryStore::new()), options);
     let at = |seconds| *now.lock().unwrap() = start + Duration::from_secs(seconds);
     let first = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
@@ -110,7 +110,7 @@ async fn two_processes_on_one_file_see_each_other() {
     let path = folder.path().join("chat.db");
     let theirs = SqliteStore::open(&path).await.unwrap();
     let store = CachingStore::new(FaultyStore::new(SqliteStore::open(&path).await.unwrap()));
-    let never = CacheOptions::new().revalidation(Revalidation::Never);
+    let never = CacheOptions::new().with_revalidation(Revalidation::Never);
     let alone = CachingStore::with_options(SqliteStore::open(&path).await.unwrap(), never);
     let mut at = Revision::ABSENT;
     let mut expected = Vec::new();

@@ -69,7 +69,7 @@ async fn a_warm_run_reads_nothing() {
 #[tokio::test]
 async fn a_slot_is_held_while_the_model_is_called() {
     let folder = tempfile::tempdir().unwrap();
-    let options = SqliteStore::options().queue_capacity(1);
+    let options = SqliteStore::options().with_max_queued(1);
     let store = CachingStore::new(options.open(folder.path().join("chat.db")).await.unwrap());
     let model = ScriptedModel::new([]);
     let client = ChatPipeline::builder(model.clone())

@@ -7,7 +7,7 @@ use tower_chat_core::MemoryStore;
 use tower_chat_testkit::FaultyStore;
 
 fn never() -> CacheOptions {
-    CacheOptions::new().revalidation(Revalidation::Never)
+    CacheOptions::new().with_revalidation(Revalidation::Never)
 }
 
 mod memory_never {
@@ -29,7 +29,7 @@ mod memory_after {
 
     tower_chat_testkit::store_contract!(CachingStore::with_options(
         MemoryStore::new(),
-        never().revalidation(Revalidation::After(Duration::from_micros(50))),
+        never().with_revalidation(Revalidation::After(Duration::from_micros(50))),
     );
         heavy: "memory_always shows it"
     );
@@ -41,7 +41,7 @@ mod memory_small {
 
     tower_chat_testkit::store_contract!(CachingStore::with_options(
         MemoryStore::new(),
-        never().max_bytes(2_000),
+        never().with_max_bytes(2_000),
     );
         heavy: "memory_always shows it"
     );

@@ -282,14 +282,14 @@ impl Player {
         let tool_loop = ToolLoop::new(RecordedTools(script.clone()))
             .unlimited_rounds()
             .unlimited_failing_rounds()
-            .call_budget(None);
+            .max_calls(None);
         // No other process uses the store during a play.
-        let journal = JournalPolicy::default().lease(Duration::ZERO);
+        let journal = JournalPolicy::default().with_lease(Duration::ZERO);
         // Replay must not add results, since none of them is in the recording.
         let policy = PersistencePolicy::default()
             .on_store_failure(StoreFailure::FailCall)
-            .journal(journal)
-            .dangling_calls(DanglingCalls::Drop);
+            .with_journal(journal)
+            .with_dangling_calls(DanglingCalls::Drop);
         let below = PerServiceCallPersistence::new(self.store.clone());
         let client = tool_loop.layer(below.layer(RecordedModel(script.clone())));
         let above = PerRunPersistence::new(self.store.clone()).mode(self.mode).policy(policy);

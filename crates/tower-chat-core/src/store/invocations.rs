@@ -83,7 +83,7 @@ impl InvocationQuery {
 
     /// At most so many.
     #[must_use]
-    pub fn limit(mut self, limit: usize) -> Self {
+    pub fn with_limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
     }

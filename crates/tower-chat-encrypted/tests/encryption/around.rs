@@ -29,7 +29,7 @@ async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be
         let (inner, erasable) = (MemoryStore::new(), ErasableKeys::new());
         let behind = WriteBehindStore::new(inner.clone(), NEVER);
         let encrypted = EncryptedStore::new(behind, erasable.clone());
-        let options = CacheOptions::new().revalidation(revalidation);
+        let options = CacheOptions::new().with_revalidation(revalidation);
         let store = CachingStore::with_options(encrypted, options);
         let mut at = Revision::ABSENT;
         for text in ["secret 1", "secret 2"] {

@@ -222,7 +222,7 @@ async fn an_error_of_the_models_service_is_what_the_host_makes_of_it() {
     assert!(!text_of(response).await.contains("slow down"), "details stay inside");
     for is_streamed in [false, true] {
         let fixture = Fixture::new(limited());
-        let endpoint = fixture.endpoint.clone().upstream(|error| {
+        let endpoint = fixture.endpoint.clone().with_upstream(|error| {
             let error = error.downcast_ref::<Limited>()?;
             let refusal = Refusal::upstream(429, error.to_string());
             Some(refusal.with_retry_after(Duration::from_millis(1_500)))
@@ -266,7 +266,7 @@ async fn a_limit_of_openai_reaches_the_client_with_the_time_to_wait() {
     let model = OpenAiChat::compatible(&format!("{upstream}/v1")).unwrap();
     let store = MemoryStore::new();
     let stack = ChatPipeline::builder(model).history(store.clone()).build().unwrap();
-    let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice").upstream(|error| {
+    let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice").with_upstream(|error| {
         let error = error.downcast_ref::<ProviderError>()?;
         let refusal = Refusal::upstream(error.status()?, error.to_string());
         Some(refusal.with_retry_after(error.retry_after()?).with_code(error.code()?))

@@ -58,7 +58,7 @@ pub(crate) struct LoopPolicy {
     /// The calls of an answer run at the same time.
     pub(crate) concurrent: bool,
     /// How many tool calls a run may make.
-    pub(crate) call_budget: Option<usize>,
+    pub(crate) max_calls: Option<usize>,
     /// How many the run has made.
     pub(crate) tool_calls: usize,
     pub(crate) max_calls_per_answer: Option<usize>,
@@ -85,7 +85,7 @@ impl LoopPolicy {
         match self.rules().step_after(answer, |_| false) {
             NextStep::RunTools(_) if self.is_last_call => NextStep::Finish,
             NextStep::RunTools(mut calls) => {
-                charge(&mut calls, self.tool_calls, self.call_budget);
+                charge(&mut calls, self.tool_calls, self.max_calls);
                 NextStep::RunTools(calls)
             }
             NextStep::Finish if self.handle.has_queued() => NextStep::CallAgain,

@@ -11,7 +11,9 @@ use crate::ToolOutput;
 /// ```
 /// use std::time::Duration;
 /// use tower_chat::recovery::{JournalPolicy, OnOpenRun};
-/// let policy = JournalPolicy::default().lease(Duration::from_secs(60)).on_open_run(OnOpenRun::Reject);
+/// let policy = JournalPolicy::default()
+///     .with_lease(Duration::from_secs(60))
+///     .on_open_run(OnOpenRun::Reject);
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -36,7 +38,7 @@ impl JournalPolicy {
     /// A run whose lease was taken over cannot write, however long it sleeps; the lease only says
     /// when that is polite. It is compared with the clock of the process that asks.
     #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
+    pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
@@ -44,13 +46,13 @@ impl JournalPolicy {
     /// How long a run waits for the lease of another process to end, 60 seconds by default. It
     /// waits only where it was told to: under
     /// [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or by
-    /// [`RecoveryPolicy::wait`](crate::recovery::RecoveryPolicy::wait), which has its own limit. Past the
+    /// [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait), which has its own limit. Past the
     /// limit it fails with [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
     ///
     /// The wait is counted by tokio's clock; whether the lease has ended, by the layer's
     /// [`Clock`](crate::Clock).
     #[must_use]
-    pub fn lease_wait(mut self, most: Duration) -> Self {
+    pub fn with_max_lease_wait(mut self, most: Duration) -> Self {
         self.lease_wait = most;
         self
     }
@@ -74,7 +76,7 @@ impl JournalPolicy {
     /// as a refusal; 3 attempts by default, at least 1. Every attempt at the run counts, one that
     /// ended with its process too.
     #[must_use]
-    pub fn max_unclear_attempts(mut self, attempts: u32) -> Self {
+    pub fn with_max_unclear_attempts(mut self, attempts: u32) -> Self {
         self.max_unclear_attempts = attempts.max(1);
         self
     }
@@ -90,7 +92,7 @@ impl JournalPolicy {
     /// is [safe to retry](tower_chat_core::ToolDefinition::safe_to_retry). A request extension of
     /// the same type chooses for one run.
     #[must_use]
-    pub fn unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
+    pub fn with_unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
         self.unknown_calls = unknown_calls;
         self
     }
@@ -150,7 +152,7 @@ pub enum OnDisconnect {
 /// What becomes of a journaled run that fails for good: its service, or a layer below, reports an
 /// error of which [`is_retryable`](tower_chat_core::is_retryable) says that the same request would
 /// fail again, or which says nothing of itself for the
-/// [last attempt](JournalPolicy::max_unclear_attempts).
+/// [last attempt](JournalPolicy::with_max_unclear_attempts).
 ///
 /// It is decided when the run fails before the model has answered anything, and when a new request
 /// fails to resume it. A run that fails later stays open: its own caller may know better.

@@ -128,7 +128,7 @@ pub enum ConcurrentRuns {
     Reject,
     /// It waits for its turn, in the order in which runs came to this process. A journaled run
     /// that another process holds is waited for too, for
-    /// [so long](crate::recovery::JournalPolicy::lease_wait) at most.
+    /// [so long](crate::recovery::JournalPolicy::with_max_lease_wait) at most.
     Queue {
         /// How many may wait on one conversation; one more is rejected.
         most: usize,
@@ -216,14 +216,14 @@ impl PersistencePolicy {
 
     /// How journaled runs are written and taken up again.
     #[must_use]
-    pub fn journal(mut self, policy: JournalPolicy) -> Self {
+    pub fn with_journal(mut self, policy: JournalPolicy) -> Self {
         self.journal = policy;
         self
     }
 
     /// What to do with a run on a conversation on which another is under way.
     #[must_use]
-    pub fn concurrent_runs(mut self, policy: ConcurrentRuns) -> Self {
+    pub fn with_concurrent_runs(mut self, policy: ConcurrentRuns) -> Self {
         self.concurrent_runs = policy;
         self
     }
@@ -232,10 +232,11 @@ impl PersistencePolicy {
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, RepeatedTranscript};
-    /// let policy = PersistencePolicy::default().repeated_transcript(RepeatedTranscript::Recognise);
+    /// let policy =
+    ///     PersistencePolicy::default().with_repeated_transcript(RepeatedTranscript::Recognise);
     /// ```
     #[must_use]
-    pub fn repeated_transcript(mut self, choice: RepeatedTranscript) -> Self {
+    pub fn with_repeated_transcript(mut self, choice: RepeatedTranscript) -> Self {
         self.repeated_transcript = choice;
         self
     }
@@ -260,22 +261,22 @@ impl PersistencePolicy {
 
     /// What to do with stored calls that have no stored result.
     #[must_use]
-    pub fn dangling_calls(mut self, policy: DanglingCalls) -> Self {
+    pub fn with_dangling_calls(mut self, policy: DanglingCalls) -> Self {
         Arc::make_mut(&mut self.replay).dangling_calls = policy;
         self
     }
 
     /// What the model is shown of the stored history. It replaces what
-    /// [`dangling_calls`](Self::dangling_calls) has said.
+    /// [`with_dangling_calls`](Self::with_dangling_calls) has said.
     #[must_use]
-    pub fn replay(mut self, policy: ReplayPolicy) -> Self {
+    pub fn with_replay(mut self, policy: ReplayPolicy) -> Self {
         self.replay = Arc::new(policy);
         self
     }
 
     /// How long a stored tool result may be. The run under way sees all of it.
     #[must_use]
-    pub fn truncate_results(mut self, truncation: Truncation) -> Self {
+    pub fn with_truncation(mut self, truncation: Truncation) -> Self {
         self.truncation = truncation;
         self
     }
@@ -283,7 +284,7 @@ impl PersistencePolicy {
     /// Per-run mode: also store tool results at the end of a run that no service call has seen.
     /// Off by default, so that both modes store the same.
     #[must_use]
-    pub fn keep_trailing_results(mut self, keep: bool) -> Self {
+    pub fn with_trailing_results(mut self, keep: bool) -> Self {
         self.keep_trailing_results = keep;
         self
     }
@@ -304,7 +305,7 @@ impl PersistencePolicy {
     ///
     /// A process that is killed keeps none.
     #[must_use]
-    pub fn keep_partial_text(mut self, keep: bool) -> Self {
+    pub fn with_partial_text(mut self, keep: bool) -> Self {
         self.keep_partial_text = keep;
         self
     }
@@ -316,10 +317,10 @@ impl PersistencePolicy {
     /// ```
     /// use tower_chat::{PersistencePolicy, UnansweredInputs};
     /// // A message of the user is there to see although the provider has failed.
-    /// let policy = PersistencePolicy::default().inputs_of_failed_call(UnansweredInputs::All);
+    /// let policy = PersistencePolicy::default().with_inputs_of_failed_call(UnansweredInputs::All);
     /// ```
     #[must_use]
-    pub fn inputs_of_failed_call(mut self, inputs: UnansweredInputs) -> Self {
+    pub fn with_inputs_of_failed_call(mut self, inputs: UnansweredInputs) -> Self {
         self.inputs_of_failed_call = inputs;
         self
     }
@@ -328,7 +329,7 @@ impl PersistencePolicy {
     /// caller who disconnects, a timeout above or an aborted task. [`All`](UnansweredInputs::All)
     /// unless said otherwise.
     #[must_use]
-    pub fn inputs_of_dropped_call(mut self, inputs: UnansweredInputs) -> Self {
+    pub fn with_inputs_of_dropped_call(mut self, inputs: UnansweredInputs) -> Self {
         self.inputs_of_dropped_call = inputs;
         self
     }

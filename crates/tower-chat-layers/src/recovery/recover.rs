@@ -14,7 +14,7 @@ use super::{RunEnd, UnknownCalls, close, open_run};
 ///
 /// ```
 /// use tower_chat::recovery::{RecoveryPolicy, RunEnd, UnknownCalls};
-/// let resume = RecoveryPolicy::resume().unknown_calls(UnknownCalls::Fail);
+/// let resume = RecoveryPolicy::resume().with_unknown_calls(UnknownCalls::Fail);
 /// let discard = RecoveryPolicy::end(RunEnd::Discard);
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -55,7 +55,7 @@ impl RecoveryPolicy {
     /// What becomes of calls that may or may not have run, in place of what the stack's
     /// [`JournalPolicy`](super::JournalPolicy) says.
     #[must_use]
-    pub fn unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
+    pub fn with_unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
         self.unknown_calls = Some(unknown_calls);
         self
     }
@@ -65,14 +65,14 @@ impl RecoveryPolicy {
     /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld) says who holds the run and
     /// until when.
     #[must_use]
-    pub fn wait(mut self, most: Duration) -> Self {
+    pub fn with_max_wait(mut self, most: Duration) -> Self {
         self.wait = most;
         self
     }
 
     /// The options with which the run goes on: the journal does not keep those it was begun with.
     #[must_use]
-    pub fn options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
+    pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
         self.options = options.into();
         self
     }

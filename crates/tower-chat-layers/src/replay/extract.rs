@@ -41,11 +41,8 @@ pub fn extract(messages: &Messages, first: u64, round_index: u32) -> Vec<ToolRec
 /// place where an id is missing. A result that answers no call of its round may answer an earlier
 /// one that was left without, by its id; any other is ignored. Results of tools that the provider ran itself are no matter of
 /// the record.
-///
-/// An extraction can be kept while a run goes on: [`take_changed`](Self::take_changed) gives what
-/// there is to say since the last time.
 #[derive(Debug, Clone, Default)]
-pub struct Extraction {
+pub(crate) struct Extraction {
     turns: Turns,
     is_continued: bool,
     next_round: u32,
@@ -56,17 +53,17 @@ pub struct Extraction {
 
 impl Extraction {
     /// Starts before the first message of a conversation or of a run.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Starts in the middle of a turn, before the round of this number.
-    pub fn from_round(round_index: u32) -> Self {
+    pub(crate) fn from_round(round_index: u32) -> Self {
         Self { next_round: round_index, ..Self::default() }
     }
 
     /// Takes the next message, which has this number in its conversation, from 1.
-    pub fn push(&mut self, sequence: u64, message: &Message) {
+    pub(crate) fn push(&mut self, sequence: u64, message: &Message) {
         // The first message may be in the middle of a turn.
         let begins_turn = self.turns.begins_with(message);
         if begins_turn && std::mem::replace(&mut self.is_continued, true) {
@@ -84,15 +81,8 @@ impl Extraction {
     }
 
     /// What is known of every call so far, in their order.
-    pub fn into_records(self) -> Vec<ToolRecord> {
+    pub(crate) fn into_records(self) -> Vec<ToolRecord> {
         (0..self.rounds.len()).filter_map(|index| self.record(index)).collect()
-    }
-
-    /// What is known of the calls that are new, or of which there is something new, since this
-    /// was last called.
-    pub fn take_changed(&mut self) -> Vec<ToolRecord> {
-        let changed = self.log.take_changed();
-        changed.into_iter().filter_map(|index| self.record(index)).collect()
     }
 
     fn record(&self, index: usize) -> Option<ToolRecord> {

@@ -65,7 +65,7 @@ pub use self::{
     call_ids::effective_call_ids,
     citations::{Citations, CompactionTime, Source, Uncited},
     dangling::DanglingCallError,
-    extract::{Extraction, extract},
+    extract::extract,
     freshness::{Channel, FinishTimes, Freshness, FreshnessError},
     policy::DanglingCalls,
     registered::OutdatedCalls,
@@ -73,7 +73,7 @@ pub use self::{
     steps::{ReplayContext, ReplayPolicy},
     tool_history::ToolHistory,
     truncate::Truncation,
-    window::{Boundary, EstimatedTokens, TokenCounter, Window},
+    window::{EstimatedTokens, TokenCounter, Window},
 };
 use self::{interrupted::Retracted, left_out::LeftOut, policy::Strictness, round::Round};
 use crate::yielding::LARGE;

@@ -123,7 +123,7 @@ impl TryFrom<WindowFields> for WindowSettings {
             _ => return Err("a window takes one of \"turns\", \"messages\" and \"tokens\""),
         };
         Ok(Self(match fields.low_water {
-            Some(low_water) => window.low_water(low_water),
+            Some(low_water) => window.with_low_water(low_water),
             None => window,
         }))
     }
@@ -139,10 +139,10 @@ impl From<CitationSettings> for Citations {
             citations = citations.on_uncited(Uncited::Replace(sentence));
         }
         if let Some(key) = settings.number_key {
-            citations = citations.number_key(key);
+            citations = citations.with_number_key(key);
         }
         match settings.content_key {
-            Some(key) => citations.content_key(key),
+            Some(key) => citations.with_content_key(key),
             None => citations,
         }
     }
@@ -158,20 +158,20 @@ impl From<Settings> for ReplayPolicy {
             outdated = outdated.drop_unreadable_arguments();
         }
         Self::default()
-            .dangling_calls(match settings.dangling_calls {
+            .with_dangling_calls(match settings.dangling_calls {
                 Dangling::Drop => DanglingCalls::Drop,
                 Dangling::FromRecord => DanglingCalls::FromRecord,
                 Dangling::Interrupted => DanglingCalls::Interrupted,
                 Dangling::Fail => DanglingCalls::Fail,
             })
-            .tool_history(match settings.tool_history {
+            .with_tool_history(match settings.tool_history {
                 History::Replay => ToolHistory::Replay,
                 History::Omit => ToolHistory::Omit,
             })
-            .freshness(settings.freshness)
-            .outdated_calls(outdated)
-            .citations(settings.citations.map(Citations::from))
-            .window(settings.window.map(|window| window.0))
+            .with_freshness(settings.freshness)
+            .with_outdated_calls(outdated)
+            .with_citations(settings.citations.map(Citations::from))
+            .with_window(settings.window.map(|window| window.0))
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         let citations = policy.citations_at_save().unwrap();
         let expected = Citations::when(CompactionTime::AtSave)
             .on_uncited(Uncited::Replace("Nothing was cited.".to_owned()))
-            .number_key("n");
+            .with_number_key("n");
         assert_eq!(citations, &expected);
         assert!(policy.window.is_some());
     }

@@ -18,8 +18,8 @@ use super::{
 /// ```
 /// use tower_chat::replay::{Freshness, ReplayPolicy, Window};
 /// let policy = ReplayPolicy::default()
-///     .freshness(Freshness::default())
-///     .window(Window::turns(50));
+///     .with_freshness(Freshness::default())
+///     .with_window(Window::turns(50));
 /// assert!(!policy.is_off() && policy.needs_finish_times());
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -62,21 +62,21 @@ impl<'a> ReplayContext<'a> {
 
     /// Adds where the request comes from.
     #[must_use]
-    pub fn channel(mut self, channel: Option<&'a Channel>) -> Self {
+    pub fn with_channel(mut self, channel: Option<&'a Channel>) -> Self {
         self.channel = channel;
         self
     }
 
     /// Adds the names of the registered tools.
     #[must_use]
-    pub fn tools(mut self, names: &'a [&'a str]) -> Self {
+    pub fn with_tools(mut self, names: &'a [&'a str]) -> Self {
         self.tools = Some(names);
         self
     }
 
     /// Adds when tools had finished.
     #[must_use]
-    pub fn finished(mut self, times: &'a FinishTimes) -> Self {
+    pub fn with_finish_times(mut self, times: &'a FinishTimes) -> Self {
         self.finished = Some(times);
         self
     }
@@ -85,42 +85,42 @@ impl<'a> ReplayContext<'a> {
 impl ReplayPolicy {
     /// What to do with calls without a result.
     #[must_use]
-    pub fn dangling_calls(mut self, policy: DanglingCalls) -> Self {
+    pub fn with_dangling_calls(mut self, policy: DanglingCalls) -> Self {
         self.dangling_calls = policy;
         self
     }
 
     /// Whether to replay calls and results at all.
     #[must_use]
-    pub fn tool_history(mut self, policy: ToolHistory) -> Self {
+    pub fn with_tool_history(mut self, policy: ToolHistory) -> Self {
         self.tool_history = policy;
         self
     }
 
     /// Leave out results that are too old.
     #[must_use]
-    pub fn freshness(mut self, policy: impl Into<Option<Freshness>>) -> Self {
+    pub fn with_freshness(mut self, policy: impl Into<Option<Freshness>>) -> Self {
         self.freshness = policy.into();
         self
     }
 
     /// Leave out calls of tools that have changed since.
     #[must_use]
-    pub fn outdated_calls(mut self, policy: OutdatedCalls) -> Self {
+    pub fn with_outdated_calls(mut self, policy: OutdatedCalls) -> Self {
         self.outdated_calls = policy;
         self
     }
 
     /// Leave out sources that were not cited.
     #[must_use]
-    pub fn citations(mut self, policy: impl Into<Option<Citations>>) -> Self {
+    pub fn with_citations(mut self, policy: impl Into<Option<Citations>>) -> Self {
         self.citations = policy.into();
         self
     }
 
     /// Show the newest turns alone.
     #[must_use]
-    pub fn window(mut self, policy: impl Into<Option<Window>>) -> Self {
+    pub fn with_window(mut self, policy: impl Into<Option<Window>>) -> Self {
         self.window = policy.into();
         self
     }

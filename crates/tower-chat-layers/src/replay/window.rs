@@ -105,7 +105,7 @@ impl Window {
 
     /// What is left when turns leave, in the unit of the limit; no more than the limit counts.
     #[must_use]
-    pub fn low_water(mut self, low_water: usize) -> Self {
+    pub fn with_low_water(mut self, low_water: usize) -> Self {
         self.low_water = low_water.min(self.limit);
         self
     }
@@ -141,19 +141,8 @@ impl fmt::Debug for Window {
 ///
 /// Kept beside a conversation that grows, it costs the same for every message, however many came
 /// before.
-///
-/// ```
-/// use tower_chat::{Message, Messages, replay::{Boundary, Window}};
-/// let mut boundary = Boundary::of(&Window::messages(2));
-/// let mut messages = Messages::new();
-/// for message in [Message::user("a"), Message::assistant("b"), Message::user("c")] {
-///     boundary.push(&message);
-///     messages.push(message);
-/// }
-/// assert_eq!(boundary.cut(&messages).len(), 1);
-/// ```
 #[derive(Debug, Clone)]
-pub struct Boundary {
+pub(crate) struct Boundary {
     window: Window,
     turns: Turns,
     /// How many messages at the beginning always stay, and what they cost.
@@ -173,7 +162,7 @@ struct Turn {
 
 impl Boundary {
     /// The boundary of a conversation without messages.
-    pub fn of(window: &Window) -> Self {
+    pub(crate) fn of(window: &Window) -> Self {
         Self {
             window: window.clone(),
             turns: Turns::default(),
@@ -186,7 +175,7 @@ impl Boundary {
     }
 
     /// Takes the next message.
-    pub fn push(&mut self, message: &Message) {
+    pub(crate) fn push(&mut self, message: &Message) {
         let position = self.pushed;
         self.pushed += 1;
         let is_head =
@@ -215,7 +204,7 @@ impl Boundary {
     }
 
     /// The messages inside the window, out of those that were pushed.
-    pub fn cut(&self, messages: &Messages) -> Messages {
+    pub(crate) fn cut(&self, messages: &Messages) -> Messages {
         let begin = self.begin();
         if begin <= self.head {
             return messages.clone();
@@ -231,7 +220,7 @@ impl Boundary {
     }
 
     /// The position of the oldest message that is shown, apart from those that always stay.
-    pub fn begin(&self) -> usize {
+    pub(crate) fn begin(&self) -> usize {
         self.visible.front().map_or(self.head, |turn| turn.begin)
     }
 

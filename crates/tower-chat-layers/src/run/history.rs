@@ -151,7 +151,7 @@ async fn show(
         .as_ref()
         .map(|tools| tools.definitions().iter().map(|tool| tool.name.as_str()).collect());
     let mut facts =
-        ReplayContext::at(settings.clock.now()).channel(request.extensions.get::<Channel>());
+        ReplayContext::at(settings.clock.now()).with_channel(request.extensions.get::<Channel>());
     facts.tools = names.as_deref();
     facts.finished = finished.as_ref();
     policy.edit(replay, &facts);

@@ -65,7 +65,7 @@ impl<S> Rounds<S> {
             Some(interrupted) => RunCounters::resumed(interrupted, &approved),
             None => RunCounters::default(),
         };
-        let phase = first_phase(approved, refused, &mut counters, settings.call_budget);
+        let phase = first_phase(approved, refused, &mut counters, settings.max_calls);
         request.extensions.remove::<ServiceCall>();
         let extensions = call_extensions(&request, run_of_loop.as_ref());
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
@@ -125,7 +125,7 @@ impl<S> Rounds<S> {
         };
         self.phase = match self.rules().step_after(&response, is_settled) {
             NextStep::RunTools(calls) => {
-                let mut calls = self.counters.charged(calls, self.settings.call_budget);
+                let mut calls = self.counters.charged(calls, self.settings.max_calls);
                 self.settle(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
             }
@@ -158,7 +158,7 @@ fn first_phase(
     approved: Vec<PlannedCall>,
     refused: Vec<PlannedCall>,
     counters: &mut RunCounters,
-    call_budget: Option<usize>,
+    max_calls: Option<usize>,
 ) -> Phase {
     if !refused.is_empty() {
         return Phase::Refusing(refused);
@@ -166,7 +166,7 @@ fn first_phase(
     if approved.is_empty() {
         return Phase::Calling;
     }
-    let calls = counters.charged(approved, call_budget);
+    let calls = counters.charged(approved, max_calls);
     Phase::Running { calls, finish: Box::default() }
 }
 

@@ -53,7 +53,7 @@ impl ToolLoop {
             settings: Arc::new(Settings {
                 source: Arc::new(tools),
                 max_rounds: NonZeroUsize::new(40),
-                call_budget: None,
+                max_calls: None,
                 max_calls_per_answer: Some(1000),
                 concurrent: false,
                 unknown_tools: UnknownTools::default(),
@@ -76,7 +76,7 @@ impl ToolLoop {
     /// A run that is resumed goes on counting, unless
     /// [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) stands below the loop without
     /// [`PerRunPersistence`](crate::PerRunPersistence) above it: then each request counts anew. The
-    /// same holds for [`call_budget`](Self::call_budget).
+    /// same holds for [`max_calls`](Self::max_calls).
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl ToolLoop {
     /// The most tool calls that are run in one run; no limit by default. A call over the budget is
     /// not run and gets an error result that says so.
     #[must_use]
-    pub fn call_budget(self, calls: Option<usize>) -> Self {
-        self.with(|settings| settings.call_budget = calls)
+    pub fn max_calls(self, calls: Option<usize>) -> Self {
+        self.with(|settings| settings.max_calls = calls)
     }
 
     /// The most calls that one answer of the model may hold, 1,000 by default; the largest recorded
@@ -174,7 +174,7 @@ impl fmt::Debug for ToolLoop {
         f.debug_struct("ToolLoop")
             .field("tools", &self.settings.source.tools())
             .field("max_rounds", &self.settings.max_rounds)
-            .field("call_budget", &self.settings.call_budget)
+            .field("max_calls", &self.settings.max_calls)
             .field("max_calls_per_answer", &self.settings.max_calls_per_answer)
             .field("concurrent", &self.settings.concurrent)
             .field("unknown_tools", &self.settings.unknown_tools)

@@ -168,7 +168,7 @@ impl<S> Rounds<S> {
             is_last_call: self.is_last_call(),
             concurrent: self.settings.concurrent,
             max_calls_per_answer: self.settings.max_calls_per_answer,
-            call_budget: self.settings.call_budget,
+            max_calls: self.settings.max_calls,
             tool_calls: self.counters.tool_calls(),
             handle: self.context.handle.clone(),
         }

@@ -9,7 +9,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 pub(super) struct Settings {
     pub(super) source: Arc<dyn ToolSource>,
     pub(super) max_rounds: Option<NonZeroUsize>,
-    pub(super) call_budget: Option<usize>,
+    pub(super) max_calls: Option<usize>,
     pub(super) max_calls_per_answer: Option<usize>,
     pub(super) concurrent: bool,
     pub(super) unknown_tools: UnknownTools,

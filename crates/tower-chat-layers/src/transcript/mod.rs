@@ -18,7 +18,7 @@ use crate::PersistenceError;
 /// What happens to a request of a new run that brings messages which are stored already, without
 /// their ids.
 ///
-/// Set by [`PersistencePolicy::repeated_transcript`](crate::PersistencePolicy::repeated_transcript),
+/// Set by [`PersistencePolicy::with_repeated_transcript`](crate::PersistencePolicy::with_repeated_transcript),
 /// and for one request by a request extension of this type. Messages that carry the id of a stored
 /// message of an earlier run are left out in every case, and the request of a run that is sent again
 /// is compared with what was stored before that run. Nothing is compared where the service keeps the

@@ -45,7 +45,7 @@ pub(crate) fn store() -> Store {
 async fn sqlite_store() -> Store {
     /// A file without conversations. To make its tables costs as much as a whole scenario.
     static EMPTY: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
-    let options = SqliteStore::options().durability(Durability::Normal);
+    let options = SqliteStore::options().with_durability(Durability::Normal);
     let make_empty = async || {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("chat.db");

@@ -61,10 +61,10 @@ async fn faults_are_typed() {
     assert!(!refused.is_retryable());
     assert!(std::error::Error::source(&refused).unwrap().to_string().contains("not for you"));
 
-    let limits = McpLimits::default().max_answer_bytes(20);
+    let limits = McpLimits::default().with_max_answer_bytes(20);
     let long = failure(&tools.clone().with_limits(limits), "weather").await;
     assert!(matches!(long, McpError::OverLimit(OverLimit { limit: 20, .. })), "{long}");
-    let late = failure(&tools.clone().with_time_limit(Duration::from_millis(1)), "wait").await;
+    let late = failure(&tools.clone().with_max_call_time(Duration::from_millis(1)), "wait").await;
     assert!(matches!(late, McpError::TimedOut { .. }), "{late}");
     assert!(late.is_retryable());
 

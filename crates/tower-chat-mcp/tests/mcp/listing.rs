@@ -40,16 +40,16 @@ async fn a_list_of_ever_new_pages_is_refused_at_the_limit_of_each_kind() {
     };
     let limits = McpLimits::default();
     assert_eq!(refused(limits).await, (1_000, "max_pages"));
-    assert_eq!(refused(limits.max_pages(5)).await, (5, "max_pages"));
-    assert_eq!(refused(limits.max_tools(5)).await, (5, "max_tools"));
-    assert_eq!(refused(limits.max_list_bytes(300)).await, (300, "max_list_bytes"));
+    assert_eq!(refused(limits.with_max_pages(5)).await, (5, "max_pages"));
+    assert_eq!(refused(limits.with_max_tools(5)).await, (5, "max_tools"));
+    assert_eq!(refused(limits.with_max_list_bytes(300)).await, (300, "max_list_bytes"));
 }
 
 #[tokio::test]
 async fn a_list_that_is_not_answered_ends_in_time() {
     let client = connect(&["silent"]).await;
     let limit = std::time::Duration::from_millis(1);
-    let tools = McpTools::new(&client).with_limits(McpLimits::default().max_list_time(limit));
+    let tools = McpTools::new(&client).with_limits(McpLimits::default().with_max_list_time(limit));
     let error = tools.list().await.unwrap_err();
     assert!(matches!(error, McpError::ListTimedOut { limit: named } if named == limit), "{error}");
     assert!(error.is_retryable());

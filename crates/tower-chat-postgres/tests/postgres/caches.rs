@@ -15,7 +15,7 @@ type Cache = CachingStore<PostgresStore>;
 
 /// Two stores of one schema, as two processes have them: they share nothing but the database.
 async fn two() -> [Cache; 2] {
-    let options = PostgresStore::options().schema(schema()).connections(2);
+    let options = PostgresStore::options().with_schema(schema()).with_max_connections(2);
     [CachingStore::new(open(options.clone()).await), CachingStore::new(open(options).await)]
 }
 

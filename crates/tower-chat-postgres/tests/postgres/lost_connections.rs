@@ -15,7 +15,7 @@ use tower_chat_postgres::PostgresStore;
 /// A store whose one connection goes through a proxy, and has been used for a write already.
 async fn through_a_proxy() -> (Proxy, PostgresStore) {
     let (proxy, address) = Proxy::start(&server().address("postgres")).await;
-    let store = options().connections(1).connect(&address).await.unwrap();
+    let store = options().with_max_connections(1).connect(&address).await.unwrap();
     append(&store, write(&key("first"), Revision::ABSENT, &["x"])).await.unwrap();
     (proxy, store)
 }
@@ -102,8 +102,9 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
 async fn a_write_that_waits_too_long_for_a_lock_is_not_stored_and_can_be_sent_again() {
     let schema = crate::common::schema();
     // Long enough for what need not wait, also on a busy machine.
-    let options =
-        PostgresStore::options().schema(&schema).statement_timeout(Duration::from_secs(3));
+    let options = PostgresStore::options()
+        .with_schema(&schema)
+        .with_statement_timeout(Duration::from_secs(3));
     let store = open(options).await;
     let key = key("locked");
     let revision = append(&store, write(&key, Revision::ABSENT, &["a"])).await.unwrap();
@@ -123,7 +124,7 @@ async fn a_write_that_waits_too_long_for_a_lock_is_not_stored_and_can_be_sent_ag
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_handle_may_be_dropped_before_a_write_is_stored() {
     let schema = crate::common::schema();
-    let options = PostgresStore::options().schema(&schema);
+    let options = PostgresStore::options().with_schema(&schema);
     let store = open(options.clone()).await;
     let key = key("dropped");
     let first = write(&key, Revision::ABSENT, &["a"]);

@@ -38,7 +38,7 @@ async fn version_1(tables: &str, name_scope: &str) -> String {
 
 /// A store of the ordinary user that is told nothing of how the tables are.
 async fn open(schema: &str) -> PostgresStore {
-    PostgresStore::options().schema(schema).connect(&ordinary_user().await).await.unwrap()
+    PostgresStore::options().with_schema(schema).connect(&ordinary_user().await).await.unwrap()
 }
 
 /// Writes to the old conversation, which has this revision, and to a new one.
@@ -61,7 +61,7 @@ async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
 async fn version_1_is_brought_up_to_date() {
     let schema = version_1(TABLES, "").await;
     // That it is told of row-level security changes nothing: that was decided with the tables.
-    let options = PostgresStore::options().schema(&schema).row_level_security(true);
+    let options = PostgresStore::options().with_schema(&schema).with_row_level_security(true);
     assert_is_usable(&options.connect(&ordinary_user().await).await.unwrap(), REVISION).await;
     let client = raw(&ordinary_user().await).await;
     assert_eq!(seen(&client, &schema, "messages").await, 3);
@@ -82,7 +82,10 @@ async fn version_1_with_row_level_security_is_brought_up_to_date_by_a_store_that
 #[tokio::test]
 async fn version_2_gets_the_name_of_the_scope_and_the_policies_of_partitions() {
     let schema = schema();
-    let options = PostgresStore::options().schema(&schema).partitions(2).row_level_security(true);
+    let options = PostgresStore::options()
+        .with_schema(&schema)
+        .with_partitions(2)
+        .with_row_level_security(true);
     let store = options.connect(&ordinary_user().await).await.unwrap();
     let revision = append(&store, write(&key("old"), Revision::ABSENT, &["a"])).await.unwrap();
 

@@ -36,7 +36,7 @@ async fn many_processes_may_start_at_once() {
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    let store = open(PostgresStore::options().schema(SHARED)).await;
+    let store = open(PostgresStore::options().with_schema(SHARED)).await;
     for number in 0..PROCESSES {
         assert_eq!(texts(&store, &key(&number.to_string())).await, ["hi"]);
     }
@@ -46,7 +46,7 @@ async fn many_processes_may_start_at_once() {
 #[ignore = "the child of another test"]
 async fn child_opens_and_writes() {
     let (Ok(address), Ok(name)) = (env::var(ADDRESS), env::var(NAME)) else { return };
-    let store = PostgresStore::options().schema(SHARED).connect(&address).await.unwrap();
+    let store = PostgresStore::options().with_schema(SHARED).connect(&address).await.unwrap();
     append(&store, write(&key(&name), Revision::ABSENT, &["hi"])).await.unwrap();
 }
 
@@ -66,7 +66,7 @@ async fn a_schema_that_is_there_needs_no_right_to_make_one() {
     let made =
         format!("CREATE ROLE guest LOGIN; CREATE SCHEMA {} AUTHORIZATION guest", quoted(&schema));
     client.batch_execute(&made).await.unwrap();
-    let options = PostgresStore::options().schema(&schema);
+    let options = PostgresStore::options().with_schema(&schema);
     let store = options.connect(&server().address_for("guest", "postgres")).await.unwrap();
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
 }
@@ -74,7 +74,7 @@ async fn a_schema_that_is_there_needs_no_right_to_make_one() {
 #[tokio::test]
 async fn tables_of_a_newer_release_are_left_alone() {
     let schema = schema();
-    let options = PostgresStore::options().schema(&schema);
+    let options = PostgresStore::options().with_schema(&schema);
     open(options.clone()).await;
     let client = raw(&server().address("postgres")).await;
     let table = format!("{}.schema_version", quoted(&schema));
@@ -87,9 +87,10 @@ async fn tables_of_a_newer_release_are_left_alone() {
 async fn a_file_that_cannot_be_opened_reports_why() {
     let error = PostgresStore::connect("postgres://host:port/").await.unwrap_err();
     assert!(matches!(error, OpenError::Address { .. }), "{error:?}");
-    let error = options().connections(0).connect("host=localhost").await.unwrap_err();
-    assert!(matches!(error, OpenError::InvalidOption { option: "connections", value: 0 }));
-    let error = options().root_certificates("none").connect("host=localhost").await.unwrap_err();
+    let error = options().with_max_connections(0).connect("host=localhost").await.unwrap_err();
+    assert!(matches!(error, OpenError::InvalidOption { option: "max_connections", value: 0 }));
+    let error =
+        options().with_root_certificates("none").connect("host=localhost").await.unwrap_err();
     assert!(matches!(error, OpenError::Certificates { .. }), "{error:?}");
     let error = options().connect(&server().address("no such database")).await.unwrap_err();
     assert!(matches!(error, OpenError::Address { .. } | OpenError::Connect { .. }), "{error:?}");
@@ -105,14 +106,14 @@ async fn a_file_that_cannot_be_opened_reports_why() {
 async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
     let schema = schema();
     let address = ordinary_user().await;
-    let options = PostgresStore::options().schema(&schema).row_level_security(true);
+    let options = PostgresStore::options().with_schema(&schema).with_row_level_security(true);
     let store = options.connect(&address).await.unwrap();
     for scope in ["alice", "bob"] {
         let key = ConversationKey::new(scope, "mine");
         append(&store, write(&key, Revision::ABSENT, &[scope])).await.unwrap();
     }
     // A store that is not told finds out.
-    let store = PostgresStore::options().schema(&schema).connect(&address).await.unwrap();
+    let store = PostgresStore::options().with_schema(&schema).connect(&address).await.unwrap();
     let fork = ConversationKey::new("bob", "fork");
     store.fork(&ConversationKey::new("alice", "mine"), &fork).await.unwrap();
     assert_eq!(texts(&store, &fork).await, ["alice"]);
@@ -141,7 +142,10 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
 async fn with_row_level_security_a_partition_shows_no_more_than_the_table() {
     let schema = schema();
     let address = ordinary_user().await;
-    let options = PostgresStore::options().schema(&schema).partitions(2).row_level_security(true);
+    let options = PostgresStore::options()
+        .with_schema(&schema)
+        .with_partitions(2)
+        .with_row_level_security(true);
     let store = options.connect(&address).await.unwrap();
     for scope in ["alice", "bob"] {
         for id in ["1", "2", "3", "4", "5", "6", "7", "8"] {
@@ -167,7 +171,7 @@ async fn with_row_level_security_a_partition_shows_no_more_than_the_table() {
 #[tokio::test]
 async fn a_table_is_divided_by_conversation() {
     let schema = schema();
-    let store = open(PostgresStore::options().schema(&schema).partitions(4)).await;
+    let store = open(PostgresStore::options().with_schema(&schema).with_partitions(4)).await;
     for number in 0..40 {
         append(&store, write(&key(&number.to_string()), Revision::ABSENT, &["a"])).await.unwrap();
     }

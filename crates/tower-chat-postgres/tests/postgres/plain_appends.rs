@@ -21,7 +21,7 @@ use tower_chat_postgres::PostgresStore;
 /// of two, without rows of the record, are prepared.
 async fn prepared() -> (Proxy, PostgresStore) {
     let (proxy, address) = Proxy::start(&server().address("postgres")).await;
-    let store = options().connections(1).connect(&address).await.unwrap();
+    let store = options().with_max_connections(1).connect(&address).await.unwrap();
     let mut revision = Revision::ABSENT;
     for texts in [&["1"][..], &["2"], &["3"], &["4", "5"], &["6", "7"]] {
         revision = append(&store, write(&key("first"), revision, texts)).await.unwrap();
@@ -75,7 +75,7 @@ async fn one_whose_answer_was_lost_is_stored_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_waits_for_another_finds_what_it_has_stored() {
     let schema = schema();
-    let store = open(PostgresStore::options().schema(&schema)).await;
+    let store = open(PostgresStore::options().with_schema(&schema)).await;
     let (one, mut revision) = begun(&store, "waits").await;
     for text in ["b", "c"] {
         revision = append(&store, write(&one, revision, &[text])).await.unwrap();
@@ -107,7 +107,8 @@ async fn one_that_waits_too_long_is_not_stored_and_can_be_sent_again() {
     let schema = schema();
     // Long enough for what need not wait, also on a busy machine.
     let timeout = Duration::from_secs(3);
-    let store = open(PostgresStore::options().schema(&schema).statement_timeout(timeout)).await;
+    let store =
+        open(PostgresStore::options().with_schema(&schema).with_statement_timeout(timeout)).await;
     let (key, mut revision) = begun(&store, "too long").await;
     for text in ["b", "c"] {
         revision = append(&store, write(&key, revision, &[text])).await.unwrap();
@@ -152,7 +153,7 @@ async fn an_open_run_keeps_them_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_number_of_rows_is_stored_alike() {
     let schema = schema();
-    let store = open(PostgresStore::options().schema(&schema)).await;
+    let store = open(PostgresStore::options().with_schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
     let table = format!("{}.tool_invocations", quoted(&schema));
     let sql = format!(

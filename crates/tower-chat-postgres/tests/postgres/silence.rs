@@ -31,7 +31,8 @@ async fn a_server_that_never_answers_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_opening_that_is_not_answered_ends() {
-    let options = PostgresStore::options().schema(schema()).statement_timeout(STATEMENT_TIMEOUT);
+    let options =
+        PostgresStore::options().with_schema(schema()).with_statement_timeout(STATEMENT_TIMEOUT);
     let address = server().address("postgres");
     options.clone().connect(&address).await.unwrap();
     let once = async |after| {
@@ -54,7 +55,7 @@ async fn an_opening_that_is_not_answered_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
     let (proxy, through) = Proxy::start(&server().address("postgres")).await;
-    let options = options().statement_timeout(STATEMENT_TIMEOUT);
+    let options = options().with_statement_timeout(STATEMENT_TIMEOUT);
     let store = options.connect(&through).await.unwrap();
     let key = key("a");
     join_all((0..8).map(|_| store.head(&key))).await;
@@ -72,15 +73,15 @@ async fn silent_at_each_question<Answer>(
 ) -> (PostgresStore, Vec<Answer>) {
     let address = ordinary_user().await;
     let options = PostgresStore::options()
-        .schema(schema())
-        .row_level_security(true)
-        .statement_timeout(STATEMENT_TIMEOUT);
+        .with_schema(schema())
+        .with_row_level_security(true)
+        .with_statement_timeout(STATEMENT_TIMEOUT);
     let other = options.clone().connect(&address).await.unwrap();
     let once = async |after: usize| {
         let name = after.to_string();
         prepare(&other, &name).await;
         let (proxy, through) = Proxy::start(&address).await;
-        let store = options.clone().connections(1).connect(&through).await.unwrap();
+        let store = options.clone().with_max_connections(1).connect(&through).await.unwrap();
         // Whatever was sent before it is counted when it is answered.
         store.head(&key("nothing")).await.unwrap();
         let before = proxy.asked();

@@ -7,7 +7,7 @@ mod plain {
 
     tower_chat_testkit::store_contract!(
         let schema = schema();
-        open(options().schema(&*schema)).await;
+        open(options().with_schema(&*schema)).await;
         residual_data: {
             let schema = schema.clone();
             move |_: &PostgresStore| rows(schema.clone())
@@ -23,7 +23,7 @@ mod divided_with_row_level_security {
     tower_chat_testkit::store_contract!(
         let schema = schema();
         {
-            let options = options().schema(&*schema).partitions(3).row_level_security(true);
+            let options = options().with_schema(&*schema).with_partitions(3).with_row_level_security(true);
             options.connect(&ordinary_user().await).await.unwrap()
         };
         residual_data: {

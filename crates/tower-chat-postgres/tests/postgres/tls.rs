@@ -73,7 +73,7 @@ fn address(name: &str, sslmode: &str) -> String {
 }
 
 async fn open(address: &str, authority: &Authority) -> Result<PostgresStore, OpenError> {
-    options().root_certificates(authority.pem()).connect(address).await
+    options().with_root_certificates(authority.pem()).connect(address).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

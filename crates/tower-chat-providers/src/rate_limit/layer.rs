@@ -24,7 +24,7 @@ use super::{body::RateLimitedBody, state::Limits};
 /// use std::time::Duration;
 /// use tower_chat_providers::{OpenAiChat, ReqwestTransport, rate_limit::RateLimitLayer};
 ///
-/// let limit = RateLimitLayer::new(8).with_max_wait(Duration::from_secs(20));
+/// let limit = RateLimitLayer::new(8).max_wait(Duration::from_secs(20));
 /// let client = OpenAiChat::new(ReqwestTransport::new()?).with_layer(limit);
 /// # Ok::<(), tower_chat_providers::ProviderError>(())
 /// ```
@@ -52,7 +52,7 @@ impl RateLimitLayer {
     /// How long a call may wait for the reset of limits. If it had to wait longer, it fails at once
     /// with [`RateLimitExceeded`](super::RateLimitExceeded). The wait for other calls to end is not counted.
     #[must_use]
-    pub fn with_max_wait(mut self, wait: Duration) -> Self {
+    pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
     }

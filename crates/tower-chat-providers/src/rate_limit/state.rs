@@ -21,7 +21,7 @@ use crate::retry_after::explicit_retry_after;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the call was not sent: the service's limit of {limit} is exhausted for another {wait:?}, and a \
-     call waits at most {max_wait:?} (RateLimitLayer::with_max_wait)"
+     call waits at most {max_wait:?} (RateLimitLayer::max_wait)"
 )]
 #[non_exhaustive]
 pub struct RateLimitExceeded {

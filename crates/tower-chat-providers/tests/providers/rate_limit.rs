@@ -142,7 +142,7 @@ async fn calls_of_all_clones_wait_for_the_reset_of_a_limit_that_is_exhausted() {
             let name = |part| -> &'static str { limit.replace("{}", part).leak() };
             let reply = (200, vec![header(name("remaining"), 0), header(name("reset"), reset)]);
             let upstream = Upstream::new([reply]);
-            let layer = RateLimitLayer::new(8).with_max_wait(Duration::from_secs(400));
+            let layer = RateLimitLayer::new(8).max_wait(Duration::from_secs(400));
             call(&layer.layer(upstream.service())).await.unwrap();
             let other = layer.clone().layer(upstream.service());
             call(&other).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_service_that_asks_to_wait_is_not_called_meanwhile() {
 async fn a_wait_that_is_too_long_is_a_typed_error_at_once() {
     let upstream = Upstream::new([requests(0, "23h")]);
     let max_wait = Duration::from_secs(20);
-    let service = RateLimitLayer::new(3).with_max_wait(max_wait).layer(upstream.service());
+    let service = RateLimitLayer::new(3).max_wait(max_wait).layer(upstream.service());
     call(&service).await.unwrap();
     let began = Instant::now();
     let error = call(&service).await.unwrap_err();

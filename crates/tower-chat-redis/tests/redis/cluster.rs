@@ -32,7 +32,7 @@ mod contract {
 #[tokio::test(flavor = "multi_thread")]
 async fn conversations_lie_on_all_servers() {
     let prefix = crate::common::prefix();
-    let store = open(options().prefix(&prefix)).await;
+    let store = open(options().with_prefix(&prefix)).await;
     for number in 0..60 {
         append(&store, write(&key(&number.to_string()), Revision::ABSENT, &["a"])).await.unwrap();
     }
@@ -59,7 +59,7 @@ async fn conversations_lie_on_all_servers() {
 async fn options_that_a_cluster_lacks_are_refused() {
     let error = options().connect(&addresses()[0]).await.unwrap_err();
     assert!(matches!(error, OpenError::Cluster), "{error:?}");
-    let waiting = options().durability(Durability::Replicas(1));
+    let waiting = options().with_durability(Durability::Replicas(1));
     let error = waiting.connect_cluster(&[&addresses()[0]]).await.unwrap_err();
     assert!(matches!(error, OpenError::DurabilityInCluster), "{error:?}");
     let alone = address();
@@ -72,7 +72,7 @@ async fn a_server_of_a_cluster_that_crashes_in_the_middle_of_writes_loses_and_do
     let cluster = required(RedisCluster::start(3), "the Redis store in a cluster");
     let addresses = cluster.addresses();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
-    let options = options().patience(Duration::from_secs(300));
+    let options = options().with_patience(Duration::from_secs(300));
     let store = options.connect_cluster(&addresses).await.unwrap();
     let cluster = Arc::new(Mutex::new(cluster));
     let outages = (0..3).map(|server| {

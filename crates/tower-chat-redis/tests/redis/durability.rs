@@ -25,8 +25,9 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
     let server = start(&[]);
     let replica = replica_of(&server);
     let prefix = prefix();
-    let options = RedisStore::options().prefix(&prefix).durability(Durability::Replicas(1));
-    let patient = options.clone().patience(Duration::from_secs(120));
+    let options =
+        RedisStore::options().with_prefix(&prefix).with_durability(Durability::Replicas(1));
+    let patient = options.clone().with_patience(Duration::from_secs(120));
     let store = patient.connect(&server.address(0)).await.unwrap();
     let key = key("copied");
     let mut at = Revision::ABSENT;
@@ -41,7 +42,7 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
     // A replica that does nothing is there, and does not get it: it is stored, and not as safe as
     // was asked for.
     signal(&replica, "-STOP");
-    let hasty = options.patience(Duration::ZERO).response_timeout(Duration::from_secs(2));
+    let hasty = options.with_patience(Duration::ZERO).with_response_timeout(Duration::from_secs(2));
     let last = write(&key, at, &["last"]);
     // Sent again over another connection it is not any safer.
     for _ in 0..2 {
@@ -75,8 +76,9 @@ async fn waiting_for_a_replica<const COUNT: usize>(
     let server = start(&[]);
     let replica = replica_of(&server);
     let (proxy, address) = Proxy::start(&server.address(0)).await;
-    let options = options().connections(1).durability(Durability::Replicas(1));
-    let options = options.response_timeout(Duration::from_secs(120)).patience(Duration::ZERO);
+    let options = options().with_max_connections(1).with_durability(Durability::Replicas(1));
+    let options =
+        options.with_response_timeout(Duration::from_secs(120)).with_patience(Duration::ZERO);
     let store = options.connect(&address).await.unwrap();
     let mut at = [Revision::ABSENT; COUNT];
     for (id, at) in ids.iter().zip(&mut at) {
@@ -142,7 +144,8 @@ async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
 async fn a_replica_can_be_read_and_not_written() {
     let server = start(&[]);
     let replica = replica_of(&server);
-    let options = options().durability(Durability::Replicas(1)).patience(Duration::from_secs(120));
+    let options =
+        options().with_durability(Durability::Replicas(1)).with_patience(Duration::from_secs(120));
     let store = options.clone().connect(&server.address(0)).await.unwrap();
     let at = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     let reading = options.connect(&replica.address(0)).await.unwrap();
@@ -159,7 +162,7 @@ async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
     let server = start(&[]);
     let replica = replica_of(&server);
     let (proxy, address) = Proxy::start(&replica.address(0)).await;
-    let options = options().connections(1).patience(Duration::from_secs(120));
+    let options = options().with_max_connections(1).with_patience(Duration::from_secs(120));
     let store = options.connect(&address).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, Vec::<String>::new());
     // As a name does that stands for whoever is the primary.
@@ -172,7 +175,7 @@ async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
 async fn a_server_without_memory_stores_nothing_by_halves_and_goes_on_when_it_has_some() {
     let server = start(&["--maxmemory-policy", "noeviction"]);
     let prefix = prefix();
-    let store = options().prefix(&prefix).connect(&server.address(0)).await.unwrap();
+    let store = options().with_prefix(&prefix).connect(&server.address(0)).await.unwrap();
     let mut connection = raw(&server.address(0)).await;
     let at = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
@@ -196,7 +199,7 @@ async fn a_server_without_memory_stores_nothing_by_halves_and_goes_on_when_it_ha
 async fn room_can_be_made_on_a_server_without_memory() {
     let server = start(&["--maxmemory-policy", "noeviction"]);
     let prefix = prefix();
-    let options = options().prefix(&prefix);
+    let options = options().with_prefix(&prefix);
     let store = options.clone().connect(&server.address(0)).await.unwrap();
     let mut connection = raw(&server.address(0)).await;
     append(&store, write(&key("deleted"), Revision::ABSENT, &["a"])).await.unwrap();
@@ -231,7 +234,7 @@ async fn room_can_be_made_on_a_server_without_memory() {
 async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_open() {
     // The server itself waits for nothing, and syncs every second.
     let mut server = start(&["--appendfsync", "everysec"]);
-    let options = options().durability(Durability::Synced { replicas: 0 });
+    let options = options().with_durability(Durability::Synced { replicas: 0 });
     let store = match options.clone().connect(&server.address(0)).await {
         Ok(store) => store,
         Err(OpenError::TooOld { needed: "7.2", .. }) => return,
@@ -246,8 +249,9 @@ async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_op
     server.start_again();
     assert_eq!(texts(&store, &key).await.len(), 3);
     // There is no replica to wait for.
-    let asked = options.durability(Durability::Synced { replicas: 1 }).patience(Duration::ZERO);
-    let asked = asked.response_timeout(Duration::from_secs(2));
+    let asked =
+        options.with_durability(Durability::Synced { replicas: 1 }).with_patience(Duration::ZERO);
+    let asked = asked.with_response_timeout(Duration::from_secs(2));
     let store = asked.connect(&server.address(0)).await.unwrap();
     let error = append(&store, write(&key, at, &["b"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }) && error.is_retryable(), "{error:?}");

@@ -50,7 +50,7 @@ async fn everything(connection: &mut MultiplexedConnection, prefix: &str) -> Str
 #[tokio::test]
 async fn deletion_leaves_nothing() {
     let prefix = prefix();
-    let store = open(options().prefix(&prefix)).await;
+    let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     whole(&store, "id of it", "what it was about").await;
     assert_eq!(names(&mut connection, &prefix).await.len(), 7);
@@ -63,7 +63,7 @@ async fn deletion_leaves_nothing() {
 #[tokio::test]
 async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
     let prefix = prefix();
-    let options = options().prefix(&prefix).time_to_live(Duration::from_secs(3600));
+    let options = options().with_prefix(&prefix).with_time_to_live(Duration::from_secs(3600));
     let store = open(options).await;
     let mut connection = raw(&address()).await;
     let old = whole(&store, "ends", "text").await;
@@ -99,7 +99,7 @@ async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
 #[tokio::test]
 async fn a_conversation_that_was_not_written_for_its_time_is_gone() {
     let prefix = prefix();
-    let options = options().prefix(&prefix).time_to_live(Duration::from_millis(1));
+    let options = options().with_prefix(&prefix).with_time_to_live(Duration::from_millis(1));
     let store = open(options).await;
     let (message, record) = call("text");
     let id = MessageId { run: RunId::new(), index: 0 };
@@ -117,7 +117,7 @@ async fn a_conversation_that_was_not_written_for_its_time_is_gone() {
 #[tokio::test]
 async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_making_it() {
     let prefix = prefix();
-    let store = open(options().prefix(&prefix)).await;
+    let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     append(&store, write(&key("ended"), Revision::ABSENT, &["a"])).await.unwrap();
     let list = format!("{prefix}:{{scope/*}}:list");
@@ -140,7 +140,7 @@ async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_
 #[tokio::test]
 async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
     let prefix = prefix();
-    let store = open(options().prefix(&prefix)).await;
+    let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     // Another process has put it on the list, and not made it yet.
@@ -155,8 +155,8 @@ async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
 #[tokio::test]
 async fn a_store_without_a_time_to_live_lets_a_conversation_live() {
     let prefix = prefix();
-    let options = options().prefix(&prefix);
-    let mortal = open(options.clone().time_to_live(Duration::from_secs(3600))).await;
+    let options = options().with_prefix(&prefix);
+    let mortal = open(options.clone().with_time_to_live(Duration::from_secs(3600))).await;
     let immortal = open(options).await;
     let mut connection = raw(&address()).await;
     let mut revision = whole(&mortal, "a", "text").await;
@@ -189,7 +189,7 @@ async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -
 /// Opens a store of which one key holds something else.
 async fn with_foreign(part: &str, words: &[&str]) -> (RedisStore, MultiplexedConnection, String) {
     let prefix = prefix();
-    let store = open(RedisOptions::new().prefix(&prefix)).await;
+    let store = open(RedisOptions::new().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     let name = format!("{prefix}:{{scope/a}}:{part}");
     let mut command = vec![words[0], &name];
@@ -237,7 +237,7 @@ async fn foreign_data_under_the_names_of_a_store_are_left_alone() {
 async fn a_key_that_was_replaced_stops_a_write_before_its_first_change() {
     for part in ["messages", "tools", "calls", "pending"] {
         let prefix = prefix();
-        let store = open(options().prefix(&prefix)).await;
+        let store = open(options().with_prefix(&prefix)).await;
         let mut connection = raw(&address()).await;
         let at = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
         let name = format!("{prefix}:{{scope/a}}:{part}");
@@ -264,7 +264,7 @@ async fn a_key_that_was_replaced_stops_a_write_before_its_first_change() {
 #[tokio::test]
 async fn a_newer_format_and_a_missing_message_are_said_to_be_so() {
     let prefix = prefix();
-    let store = open(options().prefix(&prefix)).await;
+    let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     let at = append(&store, write(&key("a"), Revision::ABSENT, &["a", "b", "c"])).await.unwrap();
     let messages = format!("{prefix}:{{scope/a}}:messages");
@@ -288,7 +288,7 @@ async fn a_newer_format_and_a_missing_message_are_said_to_be_so() {
 #[tokio::test]
 async fn pruned_messages_are_gone_and_a_concurrent_reader_starts_again() {
     let prefix = prefix();
-    let store = open(options().prefix(&prefix)).await;
+    let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     let key = key("pruned");
     let (message, record) = call("what it was about");

@@ -17,7 +17,7 @@ use tower_chat_redis::RedisStore;
 /// A store whose one connection goes through a proxy, and has been used for a write already.
 async fn through_a_proxy() -> (Proxy, RedisStore) {
     let (proxy, address) = Proxy::start(&address()).await;
-    let store = options().connections(1).connect(&address).await.unwrap();
+    let store = options().with_max_connections(1).connect(&address).await.unwrap();
     append(&store, write(&key("first"), Revision::ABSENT, &["x"])).await.unwrap();
     (proxy, store)
 }
@@ -131,7 +131,7 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
 /// On one thread, for the clock.
 #[tokio::test]
 async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
-    let options = options().connections(2);
+    let options = options().with_max_connections(2);
     let (proxy, through) = Proxy::start(&address()).await;
     let store = options.clone().connect(&through).await.unwrap();
     let key = key("silence");

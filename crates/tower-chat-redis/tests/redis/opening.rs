@@ -67,7 +67,7 @@ async fn a_user_needs_no_more_than_the_store_does() {
     let revision = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     append(&store, write(&key("a"), revision, &["b"])).await.unwrap();
     assert_eq!(store.list("scope", None, 10).await.unwrap(), [key("a")]);
-    let outside = RedisStore::options().prefix("outside").connect(&address).await.unwrap();
+    let outside = RedisStore::options().with_prefix("outside").connect(&address).await.unwrap();
     let error = append(&outside, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap_err();
     assert!(matches!(error.source, StoreError::Backend { retryable: false, .. }), "{error:?}");
 }
@@ -119,7 +119,7 @@ async fn a_server_that_is_too_old_is_refused() {
 
 #[tokio::test]
 async fn waiting_for_disks_is_refused_where_the_server_cannot() {
-    let options = options().durability(Durability::Synced { replicas: 0 });
+    let options = options().with_durability(Durability::Synced { replicas: 0 });
     let error = options.clone().connect(&server_of_version("7.0.15").await).await.unwrap_err();
     assert!(matches!(error, OpenError::TooOld { needed: "7.2", .. }), "{error:?}");
     let error = options.connect(&server_of_version("7.2.4").await).await.unwrap_err();
@@ -136,27 +136,27 @@ async fn a_server_that_throws_data_away_is_refused() {
 
 #[tokio::test]
 async fn settings_out_of_range_are_refused() {
-    let options = || RedisStore::options().patience(Duration::ZERO);
+    let options = || RedisStore::options().with_patience(Duration::ZERO);
     for (refused, name) in [
-        (options().connections(0), "connections"),
-        (options().queue_capacity(0), "queue_capacity"),
-        (options().response_timeout(Duration::ZERO), "response_timeout"),
-        (options().time_to_live(Duration::from_micros(1)), "time_to_live"),
-        (options().time_to_live(Duration::MAX), "time_to_live"),
+        (options().with_max_connections(0), "max_connections"),
+        (options().with_max_queued(0), "max_queued"),
+        (options().with_response_timeout(Duration::ZERO), "response_timeout"),
+        (options().with_time_to_live(Duration::from_micros(1)), "time_to_live"),
+        (options().with_time_to_live(Duration::MAX), "time_to_live"),
     ] {
         let error = refused.connect(&address()).await.unwrap_err();
         let is_so = matches!(&error, OpenError::InvalidOption { option, .. } if *option == name);
         assert!(is_so, "{error:?}");
     }
     for prefix in ["{", "a}b"] {
-        let error = options().prefix(prefix).connect(&address()).await.unwrap_err();
+        let error = options().with_prefix(prefix).connect(&address()).await.unwrap_err();
         assert!(matches!(error, OpenError::InvalidPrefix { .. }), "{error:?}");
     }
 }
 
 #[tokio::test]
 async fn patience_may_have_no_end() {
-    let store = open(options().patience(Duration::MAX)).await;
+    let store = open(options().with_patience(Duration::MAX)).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, ["a"]);
 }

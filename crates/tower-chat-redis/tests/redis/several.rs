@@ -45,7 +45,7 @@ async fn processes_that_race_on_one_conversation_lose_and_double_nothing() {
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    let store = open(RedisStore::options().prefix(&prefix)).await;
+    let store = open(RedisStore::options().with_prefix(&prefix)).await;
     let all = texts(&store, &key("race")).await;
     assert_eq!(all.len(), PROCESSES * WRITES);
     for process in 0..PROCESSES {
@@ -63,7 +63,7 @@ async fn child_races() {
     else {
         return;
     };
-    let store = RedisStore::options().prefix(prefix).connect(&address).await.unwrap();
+    let store = RedisStore::options().with_prefix(prefix).connect(&address).await.unwrap();
     let key = key("race");
     let mut at = store.head(&key).await.unwrap().revision;
     for number in 0..WRITES {
@@ -97,7 +97,7 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
     const AT_ONCE: usize = 5_000;
     let server = crate::common::start(&[]);
     let prefix = prefix();
-    let options = options().prefix(&prefix).connections(1);
+    let options = options().with_prefix(&prefix).with_max_connections(1);
     let store = options.connect(&server.address(0)).await.unwrap();
     let mut connection = raw(&server.address(0)).await;
     let (short, long) = (key("short"), key("long"));
@@ -157,7 +157,7 @@ async fn a_record_that_is_read_in_pages_comes_whole_and_in_order() {
     let of_list = InvocationQuery::of(&key).in_messages(1..=MESSAGES);
     for query in [InvocationQuery::of(&key), InvocationQuery::in_scope("scope"), of_list] {
         for limit in [usize::MAX, 70] {
-            let found = store.invocations(&query.clone().limit(limit)).await.unwrap().found;
+            let found = store.invocations(&query.clone().with_limit(limit)).await.unwrap().found;
             let positions: Vec<_> =
                 found.iter().map(|(_, call)| (call.sequence, call.sequence_index)).collect();
             assert_eq!(positions, expected[..limit.min(expected.len())], "{query:?}");
@@ -207,7 +207,7 @@ async fn a_record_that_is_pruned_between_two_of_its_pages_is_read_from_its_begin
 /// knows.
 async fn forking_through_a_proxy() -> (String, RedisStore, Proxy, RedisStore) {
     let prefix = prefix();
-    let options = options().prefix(&prefix);
+    let options = options().with_prefix(&prefix);
     let store = open(options.clone()).await;
     let (proxy, address) = Proxy::start(&address()).await;
     let forking = options.connect(&address).await.unwrap();

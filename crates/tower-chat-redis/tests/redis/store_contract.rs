@@ -7,7 +7,7 @@ mod for_ever {
 
     tower_chat_testkit::store_contract!(
         let prefix = prefix();
-        open(options().prefix(&*prefix)).await;
+        open(options().with_prefix(&*prefix)).await;
         residual_data: {
             let prefix = prefix.clone();
             move |_: &RedisStore| values(prefix.clone())
@@ -21,7 +21,7 @@ mod for_an_hour_over_one_connection {
     use crate::common::{open, options};
 
     tower_chat_testkit::store_contract!(
-        open(options().connections(1).time_to_live(Duration::from_secs(3600))).await;
+        open(options().with_max_connections(1).with_time_to_live(Duration::from_secs(3600))).await;
         heavy: "the store for ever shows it"
     );
 }

@@ -28,7 +28,7 @@ const PAGE: u64 = 4096 + 24;
 impl Fixture {
     /// One that is as fast as it can be.
     async fn fast() -> Self {
-        Self::with(SqliteStore::options().durability(Durability::Normal)).await
+        Self::with(SqliteStore::options().with_durability(Durability::Normal)).await
     }
 
     fn log_size(&self) -> u64 {
@@ -57,7 +57,7 @@ fn begin_to_read(connection: &Connection) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_begun_anew_again_and_again() {
     for (durability, times) in [(Durability::Normal, 4000), (Durability::Full, 1200)] {
-        let fixture = Fixture::with(SqliteStore::options().durability(durability)).await;
+        let fixture = Fixture::with(SqliteStore::options().with_durability(durability)).await;
         let mut at = Revision::ABSENT;
         let largest = fixture.append_often(&mut at, times).await;
         assert!(largest < 1100 * PAGE, "{durability:?}: {largest}");

@@ -77,7 +77,7 @@ async fn durability_is_what_was_asked_for_also_after_reopening_the_connection() 
     for (durability, expected) in [(None, 2), (Some(Durability::Normal), 1)] {
         let options = SqliteStore::options();
         let options = match durability {
-            Some(durability) => options.durability(durability),
+            Some(durability) => options.with_durability(durability),
             None => options,
         };
         let fixture = Fixture::with(options).await;
@@ -99,7 +99,7 @@ async fn durability_is_what_was_asked_for_also_after_reopening_the_connection() 
 
 #[tokio::test]
 async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
-    let fixture = Fixture::with(SqliteStore::options().readers(1)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_readers(1)).await;
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let key_c = key("c");
     for _ in 0..10 {

@@ -50,13 +50,13 @@ async fn on_a_current_thread_runtime_another_thread_reads() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_told_so_has_another_thread_read() {
-    let fixture = Fixture::with(SqliteStore::options().work_on_caller(false)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_work_on_caller(false)).await;
     assert!(!is_read_by_caller(&fixture.store).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_waits_for_a_connection_as_every_read_does() {
-    let fixture = Fixture::with(SqliteStore::options().readers(1)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_readers(1)).await;
     let (release, released) = mpsc::channel::<()>();
     let readers = fixture.store.readers();
     let mut other = pin!(readers.read("hold the connection", move |_| {

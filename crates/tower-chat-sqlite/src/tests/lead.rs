@@ -67,7 +67,7 @@ async fn on_a_current_thread_runtime_the_thread_writes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_told_so_leaves_every_write_to_the_thread() {
-    let fixture = Fixture::with(SqliteStore::options().work_on_caller(false)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_work_on_caller(false)).await;
     assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
 }
 

@@ -52,7 +52,7 @@ async fn a_rewrite_is_done_whole_or_not_at_all() {
     assert_eq!(fixture.texts(&key("a")).await, ["one"]);
     let rows = fixture.store.rows(&key("a")).await.unwrap().unwrap();
     assert_eq!((rows.revision, rows.tools.len()), (before, 1));
-    let read_only = SqliteStore::options().read_only(true);
+    let read_only = SqliteStore::options().with_read_only(true);
     let read_only = read_only.open(fixture.folder.path().join("chat.db")).await.unwrap();
     let refused = read_only.rewrite(rewrite(before, 1, "eins")).await;
     assert!(matches!(refused, Err(StoreError::ReadOnly)));

@@ -12,7 +12,7 @@ use crate::SqliteStore;
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_through() {
     const CAPACITY: usize = 4;
-    let fixture = Fixture::with(SqliteStore::options().queue_capacity(CAPACITY)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_max_queued(CAPACITY)).await;
     let store = &fixture.store;
     let other = fixture.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -42,7 +42,7 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
 
 #[tokio::test]
 async fn the_queue_is_bounded_in_bytes() {
-    let fixture = Fixture::with(SqliteStore::options().queue_bytes(10_000)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_max_queued_bytes(10_000)).await;
     let store = &fixture.store;
     let large = "x".repeat(6_000);
     let early = store.reserve().await.unwrap().without_blocking();
@@ -65,7 +65,7 @@ async fn the_queue_is_bounded_in_bytes() {
 
 #[tokio::test]
 async fn a_write_above_the_byte_budget_is_accepted_alone() {
-    let fixture = Fixture::with(SqliteStore::options().queue_bytes(1)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_max_queued_bytes(1)).await;
     for id in ["a", "b"] {
         fixture.submit(vec![first(id, &["more than one byte"])]).await.await.unwrap();
     }
@@ -73,7 +73,7 @@ async fn a_write_above_the_byte_budget_is_accepted_alone() {
 
 #[tokio::test]
 async fn failed_writes_release_their_bytes() {
-    let fixture = Fixture::with(SqliteStore::options().queue_bytes(1)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_max_queued_bytes(1)).await;
     fixture.submit(vec![first("a", &["one"])]).await.await.unwrap();
     let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
     fixture.submit(vec![rival]).await.await.unwrap_err();
@@ -82,7 +82,7 @@ async fn failed_writes_release_their_bytes() {
 
 #[tokio::test]
 async fn callers_that_wait_for_the_byte_budget_fail_when_the_store_closes() {
-    let fixture = Fixture::with(SqliteStore::options().queue_bytes(1)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_max_queued_bytes(1)).await;
     let store = &fixture.store;
     let held = Held::new(store);
     let one = fixture.submit(vec![first("a", &["one"])]).await;

@@ -228,7 +228,7 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
     // Outside of the runtime reading is an error.
     let query = InvocationQuery::of(&key("c"));
     let nothing = query.clone().in_messages([]);
-    for query in [nothing.clone(), query.clone().limit(0)] {
+    for query in [nothing.clone(), query.clone().with_limit(0)] {
         let invocations = fixture.store.invocations(&query).now_or_never().unwrap().unwrap();
         assert_eq!(invocations, Invocations::default());
     }

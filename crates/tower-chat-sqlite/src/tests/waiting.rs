@@ -43,7 +43,7 @@ async fn reading_a_conversation_waits_for_its_own_writes_alone() {
 
 #[tokio::test]
 async fn a_slot_is_held_until_the_write_is_durable() {
-    let fixture = Fixture::with(SqliteStore::options().queue_capacity(1)).await;
+    let fixture = Fixture::with(SqliteStore::options().with_max_queued(1)).await;
     let store = &fixture.store;
     let slot = store.reserve().await.unwrap();
     assert!(store.reserve().now_or_never().is_none(), "the only place is reserved");
@@ -123,7 +123,7 @@ async fn closing_says_if_what_was_not_synced_cannot_be() {
         store.close().await.unwrap();
         let path = |name: &str| folder.path().join(name);
         std::os::unix::fs::symlink(path("chat.db"), path("link.db")).unwrap();
-        let options = SqliteStore::options().durability(durability);
+        let options = SqliteStore::options().with_durability(durability);
         let store = options.open(path(name)).await.unwrap();
         store.append(unbounded(), vec![first("c", &["one"])]).await.unwrap();
         let other = Connection::open(path("chat.db")).unwrap();

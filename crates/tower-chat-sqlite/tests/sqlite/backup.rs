@@ -52,7 +52,7 @@ impl Fixture {
 }
 
 async fn open_intact(path: &Path) -> SqliteStore {
-    let store = SqliteStore::options().create(false).open(path).await.unwrap();
+    let store = SqliteStore::options().with_create(false).open(path).await.unwrap();
     assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
     store
 }
@@ -195,7 +195,7 @@ async fn a_store_that_is_only_read_can_be_copied() {
     let fixture = Fixture::new().await;
     fixture.append("c", &["one"]).await;
     let reader =
-        SqliteStore::options().read_only(true).open(fixture.path("chat.db")).await.unwrap();
+        SqliteStore::options().with_read_only(true).open(fixture.path("chat.db")).await.unwrap();
     reader.backup(fixture.path("copy.db")).await.unwrap();
     assert_eq!(texts(&open_intact(&fixture.path("copy.db")).await, &key("c")).await, ["one"]);
 }

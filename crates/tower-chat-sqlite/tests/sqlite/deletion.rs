@@ -74,7 +74,7 @@ async fn rows_of_the_record_that_are_deleted_or_replaced_are_gone_too() {
 async fn in_steady_state_the_log_is_reused_and_does_not_grow() {
     let folder = tempfile::tempdir().unwrap();
     let [file, log] = ["chat.db", "chat.db-wal"].map(|name| folder.path().join(name));
-    let options = SqliteStore::options().durability(tower_chat_sqlite::Durability::Normal);
+    let options = SqliteStore::options().with_durability(tower_chat_sqlite::Durability::Normal);
     let store = options.open(&file).await.unwrap();
     let text = "x".repeat(2000);
     let (run, mut revision, mut largest) = (RunId::new(), Revision::ABSENT, 0);

@@ -91,7 +91,7 @@ async fn a_file_that_took_its_place_is_left_alone() {
 #[tokio::test]
 async fn a_store_that_is_only_read_says_it_too() {
     let (_folder, path, writer, _) = store("chat.db").await;
-    let reader = SqliteStore::options().read_only(true).open(&path).await.unwrap();
+    let reader = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&reader, &key("c")).await, ["one"]);
     fs::rename(&path, path.with_extension("away")).unwrap();
     assert_moved(&reader.load(&key("c")).await.unwrap_err());
@@ -157,8 +157,8 @@ async fn writes_fail_once_the_log_or_the_file_was_removed() {
             for on_caller in [true, false] {
                 let folder = tempfile::tempdir().unwrap();
                 let path = folder.path().join("chat.db");
-                let options = SqliteStore::options().durability(durability);
-                let store = options.work_on_caller(on_caller).open(&path).await.unwrap();
+                let options = SqliteStore::options().with_durability(durability);
+                let store = options.with_work_on_caller(on_caller).open(&path).await.unwrap();
                 let one = write(&key("c"), RunId::new(), Revision::ABSENT, &["one"]);
                 let at = append(&store, vec![one]).await.unwrap();
                 let two = write(&key("c"), RunId::new(), at, &["two"]);

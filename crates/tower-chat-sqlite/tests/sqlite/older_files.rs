@@ -86,7 +86,7 @@ async fn assert_has_the_outcome(store: &SqliteStore) {
 #[tokio::test]
 async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
     let (_folder, path) = copy("v1.db");
-    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Older { version: 1, supported: 4, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
 #[tokio::test]
 async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_runs() {
     let (_folder, path) = copy("v2.db");
-    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Older { version: 2, supported: 4, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_
 #[tokio::test]
 async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
     let (_folder, path) = copy("v3.db");
-    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Older { version: 3, supported: 4, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
 async fn a_file_of_version_4_loads_with_its_pruned_conversation() {
     let (_folder, path) = copy("v4.db");
     for store in [
-        SqliteStore::options().read_only(true).open(&path).await.unwrap(),
+        SqliteStore::options().with_read_only(true).open(&path).await.unwrap(),
         SqliteStore::open(&path).await.unwrap(),
     ] {
         assert_has_the_open_run_and_the_approval(&store).await;

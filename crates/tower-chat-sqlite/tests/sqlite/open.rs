@@ -72,15 +72,15 @@ async fn a_database_in_which_nothing_was_made_is_made_into_a_store() {
 #[tokio::test]
 async fn a_missing_file_is_not_made_where_that_is_not_wanted() {
     let (folder, path) = folder();
-    let error = SqliteStore::options().create(false).open(&path).await.unwrap_err();
+    let error = SqliteStore::options().with_create(false).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
-    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
     assert!(files(&folder).is_empty());
     fs::write(&path, "").unwrap();
-    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
-    SqliteStore::options().create(false).open(&path).await.unwrap();
+    SqliteStore::options().with_create(false).open(&path).await.unwrap();
 }
 
 #[tokio::test]
@@ -151,10 +151,10 @@ async fn an_older_file_is_brought_up_to_date_only_when_it_may_be_written() {
     let (_folder, path) = folder();
     let sql = format!("PRAGMA application_id = {}", 0x7477_6368);
     Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
-    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Older { version: 0, supported: 4, .. }), "{error:?}");
     make(&path).await;
-    SqliteStore::options().read_only(true).open(&path).await.unwrap();
+    SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_store_opened_read_only_is_read_and_never_written() {
     let (_folder, path) = folder();
     make(&path).await;
     let before = fs::read(&path).unwrap();
-    let store = SqliteStore::options().read_only(true).open(&path).await.unwrap();
+    let store = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     assert!(matches!(store.reserve().await, Err(StoreError::ReadOnly)));
     assert!(matches!(store.delete(&key("c")).await, Err(StoreError::ReadOnly)));
@@ -200,14 +200,14 @@ async fn a_store_opened_read_only_is_read_and_never_written() {
 async fn a_setting_out_of_range_is_an_error_that_names_it() {
     let (folder, path) = folder();
     for value in [0, usize::MAX] {
-        let capacity = SqliteStore::options().queue_capacity(value).open(&path).await;
+        let capacity = SqliteStore::options().with_max_queued(value).open(&path).await;
         let error = capacity.unwrap_err();
-        assert!(matches!(error, OpenError::InvalidOption { option: "queue_capacity", .. }));
-        let error = SqliteStore::options().readers(value).open(&path).await.unwrap_err();
+        assert!(matches!(error, OpenError::InvalidOption { option: "max_queued", .. }));
+        let error = SqliteStore::options().with_readers(value).open(&path).await.unwrap_err();
         assert!(matches!(error, OpenError::InvalidOption { option: "readers", .. }));
     }
-    let error = SqliteStore::options().queue_bytes(0).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::InvalidOption { option: "queue_bytes", value: 0 }));
+    let error = SqliteStore::options().with_max_queued_bytes(0).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::InvalidOption { option: "max_queued_bytes", value: 0 }));
     assert!(files(&folder).is_empty());
 }
 

@@ -150,7 +150,7 @@ async fn opening_a_file_leaves_the_locks_of_this_process_on_it() {
     drop(SqliteStore::open(&path).await.unwrap());
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("PRAGMA journal_mode = DELETE; BEGIN IMMEDIATE").unwrap();
-    drop(SqliteStore::options().read_only(true).open(&path).await.unwrap());
+    drop(SqliteStore::options().with_read_only(true).open(&path).await.unwrap());
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "processes::child_finds_the_file_locked", "--ignored"])
         .env(PATH, &path)

@@ -218,7 +218,7 @@ async fn without_room_for_the_index_of_the_log_a_file_is_not_opened() {
 async fn child_opens_the_file() {
     let Some((folder, disk)) = child() else { return };
     let path = folder.join("chat.db");
-    for options in [SqliteStore::options(), SqliteStore::options().read_only(true)] {
+    for options in [SqliteStore::options(), SqliteStore::options().with_read_only(true)] {
         let error = options.open(&path).await.unwrap_err();
         assert!(matches!(error, OpenError::StorageFull { .. }), "{error:?}");
     }

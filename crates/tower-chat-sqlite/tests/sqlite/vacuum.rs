@@ -191,7 +191,7 @@ async fn writes_go_through_beside_it_and_readers_see_what_they_saw() {
 async fn a_read_only_store_cannot_be_vacuumed() {
     let fixture = Fixture::new().await;
     fixture.write(&mut Writing::new("c", false), "one", 100).await;
-    let read_only = SqliteStore::options().read_only(true).open(fixture.path()).await.unwrap();
+    let read_only = SqliteStore::options().with_read_only(true).open(fixture.path()).await.unwrap();
     assert!(matches!(read_only.vacuum().await, Err(StoreError::ReadOnly)));
     fixture.store.close().await.unwrap();
     assert!(matches!(fixture.store.vacuum().await, Err(StoreError::Closed)));

@@ -72,7 +72,7 @@ fn all_queries() -> Vec<InvocationQuery> {
         &|query| query.started_in(at(0) + Duration::from_nanos(1)..at(400)),
         &|query| query.started_in(at(500)..at(500)),
     ]);
-    with(&[&|query| query.limit(2), &|query| query.limit(usize::MAX)]);
+    with(&[&|query| query.with_limit(2), &|query| query.with_limit(usize::MAX)]);
     queries
 }
 
@@ -133,7 +133,7 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
     ];
     let write = write_messages(&key, Revision::ABSENT, [asking(&["t"; 7])]).with_tools(rows);
     stored(&store, write).await;
-    let totals = store.tool_totals(&InvocationQuery::of(&key).limit(1)).await.expect("totals");
+    let totals = store.tool_totals(&InvocationQuery::of(&key).with_limit(1)).await.expect("totals");
     let totals: Vec<_> = totals
         .iter()
         .map(|tool| (&*tool.name, tool.calls, tool.errors, tool.open, tool.duration.as_millis()))
@@ -167,10 +167,10 @@ pub async fn calls_come_in_the_order_of_conversation_message_and_position(store:
     };
     let query = InvocationQuery::in_scope("ordered");
     assert_eq!(found(&query).await, expected);
-    assert_eq!(found(&query.clone().limit(7)).await, expected[..7]);
+    assert_eq!(found(&query.clone().with_limit(7)).await, expected[..7]);
     let first: Vec<_> =
         expected.iter().filter(|(_, (message, _))| *message == 1).cloned().collect();
-    assert_eq!(found(&query.in_messages([1]).limit(4)).await, first[..4]);
+    assert_eq!(found(&query.in_messages([1]).with_limit(4)).await, first[..4]);
 }
 
 /// No question is answered with calls of another scope, or of a conversation that it did not name.
@@ -208,8 +208,8 @@ pub async fn a_question_for_nothing_finds_nothing(store: Store) {
     let of_first = InvocationQuery::of(&calls[0].0);
     for query in [of_first.clone(), InvocationQuery::in_scope("one")] {
         assert_ne!(invocations(&store, &query).await, []);
-        assert_eq!(invocations(&store, &query.clone().limit(0)).await, []);
-        assert_ne!(store.tool_totals(&query.clone().limit(0)).await.expect("totals"), []);
+        assert_eq!(invocations(&store, &query.clone().with_limit(0)).await, []);
+        assert_ne!(store.tool_totals(&query.clone().with_limit(0)).await.expect("totals"), []);
         let query = query.in_messages([]);
         assert_eq!(invocations(&store, &query).await, []);
         assert_eq!(store.tool_totals(&query).await.expect("totals"), []);

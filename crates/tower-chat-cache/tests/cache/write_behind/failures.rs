@@ -108,7 +108,7 @@ async fn a_write_of_another_process_is_seen_and_continued() {
 #[tokio::test]
 async fn a_slow_store_holds_writers_back() {
     let folder = tempfile::tempdir().unwrap();
-    let open = tower_chat_sqlite::SqliteStore::options().queue_capacity(3);
+    let open = tower_chat_sqlite::SqliteStore::options().with_max_queued(3);
     let inner = open.open(folder.path().join("chat.db")).await.unwrap();
     let store = WriteBehindStore::new(inner, crate::write_behind::NEVER);
     let first = append_all(&store, Revision::ABSENT, &["1"]).await;

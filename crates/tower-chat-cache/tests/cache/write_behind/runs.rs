@@ -16,7 +16,7 @@ async fn a_run_of_many_service_calls_is_stored_in_few_appends() {
     let definition = ToolDefinition::new("look", "Looks.", json!({"type": "object"}));
     let tools = Tools::new().with(tool_fn(definition, |_| async { Ok("found") }));
     let behind = behind();
-    let options = CacheOptions::new().revalidation(Revalidation::Never);
+    let options = CacheOptions::new().with_revalidation(Revalidation::Never);
     let model = ScriptedModel::new([]);
     let mut client = ChatPipeline::builder(model.clone())
         .tools(tools)

@@ -60,7 +60,7 @@ pub enum CompactionTime {
     AtReplay,
     /// When a run becomes part of the history: with the append of a run in per-run mode, with the
     /// commit of a journaled one, which is staged whole until then. A result that the truncation of
-    /// [`PersistencePolicy::truncate_results`](crate::PersistencePolicy::truncate_results) has cut
+    /// [`PersistencePolicy::with_truncation`](crate::PersistencePolicy::with_truncation) has cut
     /// when it was staged is not looked into. Per-service-call mode stores results before the final
     /// text is known, and refuses it
     /// ([`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave)).
@@ -104,14 +104,14 @@ impl Citations {
 
     /// The key of a source's number; `source_number` if nothing else is said.
     #[must_use]
-    pub fn number_key(mut self, key: impl Into<Arc<str>>) -> Self {
+    pub fn with_number_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.number_key = key.into();
         self
     }
 
     /// The key of a source's content; `content` if nothing else is said.
     #[must_use]
-    pub fn content_key(mut self, key: impl Into<Arc<str>>) -> Self {
+    pub fn with_content_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.content_key = key.into();
         self
     }

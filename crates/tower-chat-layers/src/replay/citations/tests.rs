@@ -234,7 +234,7 @@ fn each_text_part_is_looked_at_by_itself_and_natives_of_what_changed_go() {
 #[test]
 fn the_number_may_stand_under_another_key() {
     let found = r#"[{"nr": 0}, {"n\u0072": 1}]"#;
-    let output = Citations::default().number_key("nr").apply(&turn(&[found], "[source1]"));
+    let output = Citations::default().with_number_key("nr").apply(&turn(&[found], "[source1]"));
     assert_eq!(results(&output), [r#"[{"n\u0072": 1}]"#]);
 }
 

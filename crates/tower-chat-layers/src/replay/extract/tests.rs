@@ -1,7 +1,5 @@
 //! Which calls are found, and which results are theirs.
 
-use std::sync::Arc;
-
 use tower_chat_core::{
     ApprovalRequest, Media, MediaSource, MessageId, Part, Role, RunId, ToolCall, ToolInvocation,
     ToolResult,
@@ -270,21 +268,6 @@ fn a_refused_call_stays_refused_whatever_the_model_is_told() {
     let told = &told(&messages)[0];
     assert_eq!(told.status, ToolStatus::RejectedByApproval);
     assert_eq!(told.result.as_ref().unwrap().text(), "was refused");
-}
-
-#[test]
-fn a_run_that_goes_on_tells_only_what_is_new() {
-    let mut extraction = Extraction::new();
-    let messages = of_run([calls(["1", "2"]), results([("2", "b")]), calls(["3"])]);
-    let mut push = |sequence: u64, message: &Arc<Message>| -> Vec<String> {
-        extraction.push(sequence, message);
-        extraction.take_changed().into_iter().map(|record| record.call_id).collect()
-    };
-    let changed: Vec<Vec<String>> =
-        (1..).zip(messages.iter()).map(|(sequence, message)| push(sequence, message)).collect();
-    assert_eq!(changed, [vec!["1", "2"], vec!["2"], vec!["3"]]);
-    assert!(push(9, &Arc::new(Message::assistant("a"))).is_empty());
-    assert_eq!(extraction.into_records().len(), 3);
 }
 
 /// Whatever the history, the record has the answers that the replay shows, and a row for every

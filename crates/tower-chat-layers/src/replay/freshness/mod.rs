@@ -60,10 +60,10 @@ impl fmt::Display for Channel {
 /// use std::time::Duration;
 /// use tower_chat::replay::{Channel, Freshness};
 /// let freshness = Freshness::default() // 5 minutes
-///     .channel("voice", Duration::from_secs(60))
-///     .tool("exchange_rate", Duration::ZERO)
-///     .tool("country_of_ip", Duration::MAX)
-///     .channel_and_tool("voice", "time_table", Duration::from_secs(3600));
+///     .with_channel("voice", Duration::from_secs(60))
+///     .with_tool("exchange_rate", Duration::ZERO)
+///     .with_tool("country_of_ip", Duration::MAX)
+///     .with_channel_and_tool("voice", "time_table", Duration::from_secs(3600));
 /// let voice = Channel::new("voice");
 /// assert_eq!(freshness.window_for(Some(&voice), "weather"), Duration::from_secs(60));
 /// assert_eq!(freshness.window_for(Some(&voice), "exchange_rate"), Duration::ZERO);
@@ -111,28 +111,28 @@ impl Freshness {
 
     /// Changes the general window.
     #[must_use]
-    pub fn window(mut self, window: Duration) -> Self {
+    pub fn with_window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
     /// A window for requests from one channel.
     #[must_use]
-    pub fn channel(mut self, channel: impl Into<String>, window: Duration) -> Self {
+    pub fn with_channel(mut self, channel: impl Into<String>, window: Duration) -> Self {
         self.channels.insert(channel.into(), window);
         self
     }
 
     /// A window for the results of one tool. A channel's window may shorten it.
     #[must_use]
-    pub fn tool(mut self, tool: impl Into<String>, window: Duration) -> Self {
+    pub fn with_tool(mut self, tool: impl Into<String>, window: Duration) -> Self {
         self.tools.insert(tool.into(), window);
         self
     }
 
     /// A window for the results of one tool in requests from one channel, whatever their own are.
     #[must_use]
-    pub fn channel_and_tool(
+    pub fn with_channel_and_tool(
         mut self,
         channel: impl Into<String>,
         tool: impl Into<String>,

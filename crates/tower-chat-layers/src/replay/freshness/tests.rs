@@ -108,9 +108,9 @@ fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
 fn the_most_specific_window_counts() {
     let turn = turn(&[("quick", Some(1000)), ("look", Some(1000))]);
     let policy = Freshness::within(seconds(100))
-        .channel("voice", seconds(10))
-        .channel("archive", Duration::MAX)
-        .tool("quick", seconds(50));
+        .with_channel("voice", seconds(10))
+        .with_channel("archive", Duration::MAX)
+        .with_tool("quick", seconds(50));
     let [voice, email, archive] = ["voice", "email", "archive"].map(Channel::new);
     let left = |now, channel| turn.left(&policy, now, channel).join(" ");
     assert_eq!(left(1020, None), "c0 c1");
@@ -126,11 +126,11 @@ fn the_most_specific_window_counts() {
 #[test]
 fn a_window_for_a_channel_and_a_tool_comes_first_and_else_the_shorter_of_theirs() {
     let policy = Freshness::within(seconds(100))
-        .channel("live", seconds(10))
-        .channel("archive", seconds(1000))
-        .tool("quick", seconds(50))
-        .tool("slow", seconds(500))
-        .channel_and_tool("live", "slow", seconds(700));
+        .with_channel("live", seconds(10))
+        .with_channel("archive", seconds(1000))
+        .with_tool("quick", seconds(50))
+        .with_tool("slow", seconds(500))
+        .with_channel_and_tool("live", "slow", seconds(700));
     let [live, archive, email] = ["live", "archive", "email"].map(Channel::new);
     let window = |channel, tool| policy.window_for(channel, tool).as_secs();
     assert_eq!(window(Some(&live), "slow"), 700, "given for both");
@@ -216,11 +216,11 @@ fn settings_are_read_and_the_rest_keeps_its_default() {
         "channels_and_tools": {"voice": {"look": 7, "pay": null}}
     });
     let expected = Freshness::within(Duration::from_millis(500))
-        .channel("voice", seconds(60))
-        .channel("sms", Duration::MAX)
-        .tool("look", Duration::ZERO)
-        .channel_and_tool("voice", "look", seconds(7))
-        .channel_and_tool("voice", "pay", Duration::MAX);
+        .with_channel("voice", seconds(60))
+        .with_channel("sms", Duration::MAX)
+        .with_tool("look", Duration::ZERO)
+        .with_channel_and_tool("voice", "look", seconds(7))
+        .with_channel_and_tool("voice", "pay", Duration::MAX);
     assert_eq!(Freshness::from_settings(&settings), Ok(expected.clone()));
     assert_eq!(serde_json::from_value::<Freshness>(settings).unwrap(), expected);
     assert_eq!(Freshness::from_settings(&json!({})), Ok(Freshness::default()));
@@ -252,7 +252,7 @@ fn unknown_keys_and_wrong_types_are_refused_when_it_is_built() {
 
 #[test]
 fn every_history_stays_valid() {
-    let policy = Freshness::within(seconds(100)).tool("look", seconds(200));
+    let policy = Freshness::within(seconds(100)).with_tool("look", seconds(200));
     check_step(
         |messages, seed| {
             let mut rng = Rng::of(seed);

@@ -72,9 +72,9 @@ pub fn messages_of_rows(
 ///     replay::{DanglingCalls, import::{self, AggregateCall, AggregateResult, AggregateRow}},
 /// };
 /// let row = AggregateRow::new(Role::Assistant)
-///     .text("It is sunny.")
-///     .call(AggregateCall::new("c1", "weather", "{}"))
-///     .result(AggregateResult::new("c1", "sunny"));
+///     .with_text("It is sunny.")
+///     .with_call(AggregateCall::new("c1", "weather", "{}"))
+///     .with_result(AggregateResult::new("c1", "sunny"));
 /// let messages = import::valid_messages_of_rows([row], DanglingCalls::Drop)?;
 /// let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
 /// assert_eq!(roles, [Role::Assistant, Role::Tool, Role::Assistant]);

@@ -67,28 +67,28 @@ impl AggregateRow {
 
     /// Sets the text.
     #[must_use]
-    pub fn text(mut self, text: impl Into<String>) -> Self {
+    pub fn with_text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self
     }
 
     /// Adds a call.
     #[must_use]
-    pub fn call(mut self, call: AggregateCall) -> Self {
+    pub fn with_call(mut self, call: AggregateCall) -> Self {
         self.calls.push(call);
         self
     }
 
     /// Adds a result.
     #[must_use]
-    pub fn result(mut self, result: AggregateResult) -> Self {
+    pub fn with_result(mut self, result: AggregateResult) -> Self {
         self.results.push(result);
         self
     }
 
     /// Adds a step.
     #[must_use]
-    pub fn step(mut self, step: AggregateStep) -> Self {
+    pub fn with_step(mut self, step: AggregateStep) -> Self {
         self.steps.push(step);
         self
     }

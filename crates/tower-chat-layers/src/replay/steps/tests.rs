@@ -16,20 +16,21 @@ fn policy(seed: u64) -> ReplayPolicy {
     let mut rng = Rng::of(seed ^ 0xabcd);
     let mut policy = ReplayPolicy::default();
     if rng.one_in(2) {
-        policy = policy.freshness(Freshness::default().tool("look", Duration::from_secs(900)));
+        policy =
+            policy.with_freshness(Freshness::default().with_tool("look", Duration::from_secs(900)));
     }
     if rng.one_in(2) {
         let outdated = OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments();
-        policy = policy.outdated_calls(outdated);
+        policy = policy.with_outdated_calls(outdated);
     }
     if rng.one_in(2) {
-        policy = policy.citations(Citations::default());
+        policy = policy.with_citations(Citations::default());
     }
     if rng.one_in(2) {
-        policy = policy.window(Window::messages(rng.below(30)));
+        policy = policy.with_window(Window::messages(rng.below(30)));
     }
     if rng.one_in(8) {
-        policy = policy.tool_history(ToolHistory::Omit);
+        policy = policy.with_tool_history(ToolHistory::Omit);
     }
     policy
 }
@@ -58,19 +59,19 @@ fn nothing_is_on_unless_asked_for() {
 
 #[test]
 fn a_policy_says_what_it_has_to_know() {
-    let policy = ReplayPolicy::default().freshness(Freshness::default());
+    let policy = ReplayPolicy::default().with_freshness(Freshness::default());
     assert!(policy.needs_finish_times() && !policy.needs_tools() && !policy.is_off());
-    let policy = policy.outdated_calls(OutdatedCalls::keep().drop_unregistered());
+    let policy = policy.with_outdated_calls(OutdatedCalls::keep().drop_unregistered());
     assert!(policy.needs_tools());
-    let policy = policy.tool_history(ToolHistory::Omit);
+    let policy = policy.with_tool_history(ToolHistory::Omit);
     assert!(!policy.needs_finish_times() && !policy.needs_tools() && !policy.is_off());
 }
 
 #[test]
 fn compaction_at_save_is_no_step_of_replay() {
-    let policy = ReplayPolicy::default().citations(Citations::when(CompactionTime::AtSave));
+    let policy = ReplayPolicy::default().with_citations(Citations::when(CompactionTime::AtSave));
     assert!(policy.is_off() && policy.citations_at_save().is_some());
-    let policy = policy.citations(Citations::default());
+    let policy = policy.with_citations(Citations::default());
     assert!(!policy.is_off() && policy.citations_at_save().is_none());
 }
 
@@ -91,9 +92,10 @@ fn the_steps_run_in_their_order() {
     .into();
     let mut finished = FinishTimes::new();
     finished.insert(id(1), 0, "1", Some(SystemTime::UNIX_EPOCH));
-    let policy =
-        ReplayPolicy::default().freshness(Freshness::default()).window(Window::messages(4));
-    let output = policy.apply(&messages, &ReplayContext::at(now()).finished(&finished));
+    let policy = ReplayPolicy::default()
+        .with_freshness(Freshness::default())
+        .with_window(Window::messages(4));
+    let output = policy.apply(&messages, &ReplayContext::at(now()).with_finish_times(&finished));
     let texts: Vec<String> = output.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["u", "a", "v", "b"]);
 }
@@ -106,9 +108,9 @@ fn every_history_stays_valid_under_every_policy() {
             // The times are those of the whole history at every application.
             let finished = times(&output_of(&history(seed)));
             let context = ReplayContext::at(now())
-                .channel(Some(&channel))
-                .tools(&["look", "search"])
-                .finished(&finished);
+                .with_channel(Some(&channel))
+                .with_tools(&["look", "search"])
+                .with_finish_times(&finished);
             policy(seed).apply(messages, &context)
         },
         &[],

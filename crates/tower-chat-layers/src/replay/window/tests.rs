@@ -38,7 +38,7 @@ fn what_fits_is_shared() {
 #[test]
 fn whole_turns_leave_never_a_half() {
     for limit in 0..14 {
-        let output = Window::messages(limit).low_water(limit).apply(&turns(4));
+        let output = Window::messages(limit).with_low_water(limit).apply(&turns(4));
         assert_eq!(output.get(0).unwrap().role, Role::User, "limit {limit}");
         assert!(output.len() <= limit.max(4), "limit {limit}");
         assert!(output.iter().eq(turns(4).iter().skip(12 - output.len())), "limit {limit}");
@@ -58,8 +58,8 @@ fn the_boundary_moves_in_steps() {
 
 #[test]
 fn the_low_water_mark_can_be_set_up_to_the_limit() {
-    assert_eq!(Window::turns(8).low_water(1).apply(&turns(9)).len(), 2);
-    assert_eq!(first_text(&Window::turns(8).low_water(99).apply(&turns(9))), "question 1");
+    assert_eq!(Window::turns(8).with_low_water(1).apply(&turns(9)).len(), 2);
+    assert_eq!(first_text(&Window::turns(8).with_low_water(99).apply(&turns(9))), "question 1");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_first_instructions_always_stay_and_count() {
     let mut messages: Messages =
         [Message::system("s"), Message::new(Role::Developer, vec![Part::text("d")])].into();
     messages.append(&turns(3));
-    let output = Window::messages(4).low_water(4).apply(&messages);
+    let output = Window::messages(4).with_low_water(4).apply(&messages);
     let texts: Vec<String> = output.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["s", "d", "question 2", "answer 2"]);
     assert_eq!(Window::messages(1).apply(&messages), output, "the newest turn stays in any case");
@@ -112,13 +112,13 @@ fn runs_that_were_never_answered_are_turns() {
         message
     };
     let messages: Messages = (0..5).map(asked).collect();
-    assert_eq!(first_text(&Window::turns(3).low_water(3).apply(&messages)), "question 2");
+    assert_eq!(first_text(&Window::turns(3).with_low_water(3).apply(&messages)), "question 2");
 }
 
 #[test]
 fn tokens_are_counted_by_whoever_knows() {
     let window = Window::tokens_counted_by(20, |message: &Message| message.text().len());
-    assert_eq!(window.low_water(20).apply(&turns(3)).len(), 2);
+    assert_eq!(window.with_low_water(20).apply(&turns(3)).len(), 2);
     let long = Message::assistant("x".repeat(4000));
     assert_eq!(EstimatedTokens.tokens(&long), 1008);
     let result = Message::tool_results([ToolResult::new("c", "x".repeat(4000))]);

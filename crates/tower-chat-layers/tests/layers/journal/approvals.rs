@@ -128,8 +128,8 @@ async fn a_resumed_run_records_what_became_of_each_approved_call() {
     for (streamed, mode) in cases!(BOTH_WAYS, [PerServiceCall, JOURNALED]) {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
-        let journal = JournalPolicy::default().unknown_calls(again);
-        let setup = Setup::new(&store).mode(mode).policy(policy().journal(journal));
+        let journal = JournalPolicy::default().with_unknown_calls(again);
+        let setup = Setup::new(&store).mode(mode).policy(policy().with_journal(journal));
         let asking = calls([("look", "c1"), ("wait", "c2"), ("pay", "c3")]);
         let model = ScriptedModel::new([asking, Step::text("done")]);
         let client = setup.stack(&model, tools_with_gate(&ran, &gate));
@@ -172,7 +172,7 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
         let model = ScriptedModel::new(failing.into_iter().chain(rounds));
         let stack = |setup: &Setup| {
             let tools = tools_with_gate(&ran, &gate);
-            setup.looped(&model, ToolLoop::new(tools).call_budget(Some(2)))
+            setup.looped(&model, ToolLoop::new(tools).max_calls(Some(2)))
         };
         match is_cut_off_in {
             None => gate.open(),

@@ -12,7 +12,7 @@ use super::booking_tools::*;
 use crate::common::*;
 
 fn on_disconnect(choice: OnDisconnect) -> PersistencePolicy {
-    policy().journal(JournalPolicy::default().on_disconnect(choice))
+    policy().with_journal(JournalPolicy::default().on_disconnect(choice))
 }
 
 /// Drops a run before its first answer, during c1, during c2, or in its second service call.
@@ -89,7 +89,7 @@ async fn the_text_of_a_dropped_answer_is_kept_where_that_is_asked_for() {
     use futures_util::StreamExt;
     for choice in [OnDisconnect::LeaveOpen, OnDisconnect::Commit] {
         let store = store();
-        let setup = Setup::new(&store).policy(on_disconnect(choice).keep_partial_text(true));
+        let setup = Setup::new(&store).policy(on_disconnect(choice).with_partial_text(true));
         let model = booking_model_with(0, [Step::text("half an answer").hangs_after(1)]);
         let client = setup.stack(&model, BookingTools::default().tools());
         let mut response = head(&client, ask("hi", true)).await.unwrap();
@@ -144,7 +144,7 @@ async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing()
             for (on_open_run, kept) in [(OnOpenRun::Commit, 3), (OnOpenRun::Discard, 0)] {
                 let store = case.store().await;
                 let journal = JournalPolicy::default().on_open_run(on_open_run);
-                let setup = Setup::new(&store).policy(policy().journal(journal));
+                let setup = Setup::new(&store).policy(policy().with_journal(journal));
                 dropped(&setup, 3, case.streamed).await;
                 let client = setup.stack(&booking_model(), BookingTools::default().tools());
                 send(&client, case.ask("and then?")).await.unwrap();
@@ -152,7 +152,7 @@ async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing()
             }
             let store = case.store().await;
             let journal = JournalPolicy::default().on_open_run(OnOpenRun::Reject);
-            let setup = Setup::new(&store).policy(policy().journal(journal));
+            let setup = Setup::new(&store).policy(policy().with_journal(journal));
             dropped(&setup, 3, case.streamed).await;
             let client = setup.stack(&booking_model(), BookingTools::default().tools());
             refused(send(&client, case.ask("and then?")).await);

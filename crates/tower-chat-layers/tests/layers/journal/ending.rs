@@ -15,7 +15,7 @@ use super::booking_tools::*;
 use crate::common::*;
 
 fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
-    policy().journal(JournalPolicy::default().on_open_run(choice))
+    policy().with_journal(JournalPolicy::default().on_open_run(choice))
 }
 
 /// Leaves a run open with c1 done, c2 unknown, or earlier: after `steps` of four.
@@ -188,7 +188,7 @@ async fn a_report_is_resumed_in_the_foreground() {
 }
 
 fn keeping() -> PersistencePolicy {
-    policy().keep_partial_text(true)
+    policy().with_partial_text(true)
 }
 
 /// A long answer of which the caller takes a part.
@@ -272,7 +272,7 @@ async fn a_partial_text_is_forgotten_when_its_call_is_answered_and_marked_when_i
 async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() {
     for (keep, interrupted, streamed) in cases!([false, true], [false, true], BOTH_WAYS) {
         let store = store();
-        let setup = Setup::new(&store).policy(policy().keep_trailing_results(keep));
+        let setup = Setup::new(&store).policy(policy().with_trailing_results(keep));
         let model = ScriptedModel::new([calls([("stop", "c1")])]);
         let request = ask("stop", streamed);
         if interrupted {

@@ -351,7 +351,7 @@ async fn a_run_whose_taker_goes_away_meanwhile_is_held_by_nobody() {
 #[tokio::test]
 async fn without_a_lease_a_run_can_be_taken_over_at_once() {
     let (store, gate) = (store(), Gate::closed());
-    let policy = policy().journal(JournalPolicy::default().lease(Duration::ZERO));
+    let policy = policy().with_journal(JournalPolicy::default().with_lease(Duration::ZERO));
     let setup = Setup::new(&store).policy(policy);
     let booking_tools = BookingTools::safe().with_gate_before("c1", &gate);
     let client = setup.stack(&booking_model(), booking_tools.tools());

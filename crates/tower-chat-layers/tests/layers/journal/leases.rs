@@ -15,7 +15,7 @@ use crate::common::*;
 const LEASE: u64 = 15;
 
 fn queueing() -> PersistencePolicy {
-    policy().concurrent_runs(ConcurrentRuns::Queue { most: 3 })
+    policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 3 })
 }
 
 /// A clock that goes with tokio's, which a test has paused.
@@ -89,7 +89,7 @@ async fn a_queued_run_waits_for_the_lease_of_a_dead_process_and_takes_the_run_ov
         let (store, clock) = (store(), TestClock::default());
         clock_of_tokio(&clock);
         let journal = JournalPolicy::default().on_open_run(on_open_run);
-        let setup = Setup::new(&store).clock(&clock).policy(queueing().journal(journal));
+        let setup = Setup::new(&store).clock(&clock).policy(queueing().with_journal(journal));
         let booking_tools = BookingTools::default();
         left_by_a_dead_process(&setup, &booking_tools, streamed);
         let (model, began) = (booking_model(), tokio::time::Instant::now());
@@ -143,8 +143,8 @@ async fn a_queued_run_waits_no_longer_than_its_limit_for_a_process_that_is_alive
     let store = store();
     for limit in [0, 3, 40] {
         let gate = Gate::closed();
-        let journal = JournalPolicy::default().lease_wait(Duration::from_secs(limit));
-        let setup = Setup::new(&store).policy(queueing().journal(journal));
+        let journal = JournalPolicy::default().with_max_lease_wait(Duration::from_secs(limit));
+        let setup = Setup::new(&store).policy(queueing().with_journal(journal));
         let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
         let other = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
         let running = tokio::spawn(async move { send(&other, ask("trip", false)).await });
@@ -202,13 +202,13 @@ async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
     left_by_a_dead_process(&setup, &booking_tools, false);
     let holder = open(&store).await.unwrap().open.lease.holder;
     let mut client = setup.stack(&booking_model(), booking_tools.reopened().tools());
-    let now = RecoveryPolicy::resume().unknown_calls(UnknownCalls::Answer);
+    let now = RecoveryPolicy::resume().with_unknown_calls(UnknownCalls::Answer);
     let error = recover(&mut client, &store, &key(), now.clone()).await.unwrap_err();
     assert_eq!(held(Err(error)).0, holder);
-    let too_short = now.clone().wait(Duration::from_secs(2));
+    let too_short = now.clone().with_max_wait(Duration::from_secs(2));
     let error = recover(&mut client, &store, &key(), too_short).await.unwrap_err();
     assert_eq!(held(Err(error)).0, holder);
-    let long_enough = now.wait(Duration::from_secs(60));
+    let long_enough = now.with_max_wait(Duration::from_secs(60));
     let recovered = recover(&mut client, &store, &key(), long_enough).await.unwrap();
     let Recovered::Resumed(answer) = recovered else { panic!("{recovered:?}") };
     assert_eq!(answer.text(), "booked");

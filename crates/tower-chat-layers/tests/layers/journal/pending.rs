@@ -231,8 +231,8 @@ async fn a_resumed_run_runs_a_changed_call_only_of_a_tool_that_accepts_it() {
     for (streamed, accepts) in cases!(BOTH_WAYS, [false, true]) {
         let (store, ran) = (store(), Ran::default());
         let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
-        let journal = JournalPolicy::default().unknown_calls(again);
-        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let journal = JournalPolicy::default().with_unknown_calls(again);
+        let setup = Setup::new(&store).policy(policy().with_journal(journal));
         let batch = [("look", "c1", "{\"at\":1}"), ("look", "c2", "{\"at\":2}")];
         let model = ScriptedModel::new([asking(batch), Step::text("done")]);
         let tools = hooked(&ran, KEEP, REDACT, accepts);

@@ -176,8 +176,8 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
         [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)]
     ) {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-        let journal = JournalPolicy::default().unknown_calls(unknown);
-        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let journal = JournalPolicy::default().with_unknown_calls(unknown);
+        let setup = Setup::new(&store).policy(policy().with_journal(journal));
         let tools = || {
             let (ran, gate) = (ran.clone(), gate.clone());
             let tool = move |name: &'static str, waits: bool| {
@@ -237,7 +237,7 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
 #[tokio::test]
 async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it() {
     let (store, gate) = (store(), Gate::closed());
-    let setup = Setup::new(&store).policy(policy().truncate_results(Truncation::to(200)));
+    let setup = Setup::new(&store).policy(policy().with_truncation(Truncation::to(200)));
     let model = ScriptedModel::new([calls([("long", "c1")]), Step::text("done").waits(&gate)]);
     let long = || {
         Tools::new().with(tool_fn(definition("long"), |_| async {

@@ -28,7 +28,7 @@ fn status(status: u16) -> Step {
 }
 
 fn on_refusal(choice: OnRefusal) -> PersistencePolicy {
-    policy().journal(JournalPolicy::default().on_refusal(choice))
+    policy().with_journal(JournalPolicy::default().on_refusal(choice))
 }
 
 /// In the first call of a run, as an error of the call or inside its stream.
@@ -117,8 +117,8 @@ async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
 async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_attempt() {
     for (streamed, attempts) in cases!(BOTH_WAYS, [1, 3]) {
         let store = store();
-        let journal = JournalPolicy::default().max_unclear_attempts(attempts);
-        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let journal = JournalPolicy::default().with_max_unclear_attempts(attempts);
+        let setup = Setup::new(&store).policy(policy().with_journal(journal));
         let model = ScriptedModel::new((0..40).map(|_| {
             Step::respond(|request| match seen_last(request).as_str() {
                 "user odd" => Step::error("odd"),

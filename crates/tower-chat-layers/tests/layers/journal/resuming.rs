@@ -345,8 +345,8 @@ async fn an_unknown_call_is_answered_as_such_by_default() {
 async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open() {
     for streamed in BOTH_WAYS {
         let (store, booking_tools) = (store(), BookingTools::default());
-        let journal = JournalPolicy::default().unknown_calls(UnknownCalls::Fail);
-        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let journal = JournalPolicy::default().with_unknown_calls(UnknownCalls::Fail);
+        let setup = Setup::new(&store).policy(policy().with_journal(journal));
         let model = booking_model();
         let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
         let client = setup.stack(&model, booking_tools.reopened().tools());
@@ -383,7 +383,7 @@ async fn whoever_is_asked_about_an_unknown_call_decides() {
             }
         });
         let setup = Setup::new(&store)
-            .policy(policy().journal(JournalPolicy::default().unknown_calls(ask)));
+            .policy(policy().with_journal(JournalPolicy::default().with_unknown_calls(ask)));
         let model = booking_model();
         let request = interrupted_at_c2(&setup, &model, &booking_tools, false).await;
         let outcome = send(&setup.stack(&model, booking_tools.reopened().tools()), request).await;
@@ -448,9 +448,8 @@ async fn limits_count_what_earlier_attempts_have_used() {
         let store = store();
         let setup = Setup::new(&store);
         let booking_tools = BookingTools::default();
-        let budget = |booking_tools: &BookingTools| {
-            ToolLoop::new(booking_tools.tools()).call_budget(Some(2))
-        };
+        let budget =
+            |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_calls(Some(2));
         let two = || calls([("book", "c1"), ("seat", "c2")]);
         let one = || calls([("book", "c3")]);
         let mut steps = vec![two(), one(), Step::text("booked")];
@@ -557,7 +556,7 @@ async fn a_run_that_cannot_be_resumed_fails_the_new_one_and_stays_open() {
     assert!(error.to_string().contains("still overloaded"), "{error:?}");
     assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
     let client = setup
-        .policy(policy().journal(JournalPolicy::default().on_open_run(OnOpenRun::Reject)))
+        .policy(policy().with_journal(JournalPolicy::default().on_open_run(OnOpenRun::Reject)))
         .stack(&model, booking_tools.tools());
     let error = refused(send(&client, ask("hi", false)).await);
     assert!(matches!(error, tower_chat::PersistenceError::OpenRun { .. }), "{error:?}");

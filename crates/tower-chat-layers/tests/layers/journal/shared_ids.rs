@@ -91,7 +91,7 @@ async fn a_client_that_is_shown_one_message_repeats_the_calls_of_all_of_them() {
     for (mode, streamed, id) in all_cases() {
         let case = format!("{mode:?} {streamed} {id:?}");
         let store = store();
-        let policy = policy().repeated_transcript(RepeatedTranscript::Recognise);
+        let policy = policy().with_repeated_transcript(RepeatedTranscript::Recognise);
         let setup = Setup::new(&store).mode(mode).policy(policy);
         let asking = [1, 2].map(|number| Message::tool_calls([call("ask", id, number)]));
         let model = ScriptedModel::new([

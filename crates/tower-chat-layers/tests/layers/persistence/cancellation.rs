@@ -141,9 +141,9 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
             let later = || Clock::new(|| SystemTime::now() + Duration::from_secs(301));
             let replay = ReplayPolicy::default;
             for replay in [
-                replay().freshness(Freshness::default()),
-                replay().tool_history(ToolHistory::Omit),
-                replay().outdated_calls(OutdatedCalls::keep().drop_unregistered()),
+                replay().with_freshness(Freshness::default()),
+                replay().with_tool_history(ToolHistory::Omit),
+                replay().with_outdated_calls(OutdatedCalls::keep().drop_unregistered()),
             ] {
                 let store = case.store().await;
                 let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
@@ -160,7 +160,7 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
                         let model = ScriptedModel::new([Step::error("down")]);
                         let run = PerRunPersistence::new(store.clone())
                             .tools(Tools::new())
-                            .policy(policy().replay(replay))
+                            .policy(policy().with_replay(replay))
                             .clock(later());
                         send(&boxed(run.layer(model.clone())), case.ask_with([input]))
                             .await

@@ -286,7 +286,7 @@ async fn results_of_a_refused_call_are_forgotten_where_the_policy_says_so() {
     for streamed in BOTH_WAYS {
         let store = store();
         let model = ScriptedModel::new([round(1, None), text("there", Some("s1"))]);
-        let policy = policy().inputs_of_failed_call(UnansweredInputs::None);
+        let policy = policy().with_inputs_of_failed_call(UnansweredInputs::None);
         let client = stack(model.clone(), &store, PerServiceCall, policy, looking(&Ran::default()));
         refused(send(&client, ask("where?", streamed)).await);
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None);

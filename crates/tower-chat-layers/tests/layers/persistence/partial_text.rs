@@ -15,7 +15,7 @@ const ALL: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant It rains in Paris"];
 
 fn keeping() -> PersistencePolicy {
-    policy().keep_partial_text(true)
+    policy().with_partial_text(true)
 }
 
 fn long_answer() -> Step {
@@ -51,7 +51,7 @@ async fn marked(store: &Store) -> Vec<String> {
 async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
     for (mode, keep) in [(PerRun, true), (PerServiceCall, false), (PerServiceCall, true)] {
         let model = || ScriptedModel::new([calls([("look", "c1")]), long_answer()]);
-        let policy = || policy().keep_partial_text(keep);
+        let policy = || policy().with_partial_text(keep);
         let whole = client(&model(), &store(), mode, policy());
         let updates = head(&whole, ask("where?", true)).await.unwrap().count().await;
         let mut texts = Vec::new();

@@ -152,7 +152,7 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
                 case.calls([("look", "c1")]),
                 case.calls([("stop", "c2"), ("look", "c3")]),
             ]);
-            let policy = policy().keep_trailing_results(keep);
+            let policy = policy().with_trailing_results(keep);
             let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
             let answer = send(&client, case.ask("go")).await.unwrap();
             let all = [
@@ -298,7 +298,7 @@ async fn a_dangling_call_fails_the_run_before_the_model_is_paid_if_the_policy_sa
     every_id(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
-        let policy = policy().dangling_calls(DanglingCalls::Fail);
+        let policy = policy().with_dangling_calls(DanglingCalls::Fail);
         let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
         send(&client, case.ask("go")).await.unwrap();
         let error = refused(send(&client, case.ask("well?")).await);

@@ -355,7 +355,7 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                     failing(),
                     Step::text("there"),
                 ]);
-                let policy = policy().inputs_of_failed_call(results_if(keep));
+                let policy = policy().with_inputs_of_failed_call(results_if(keep));
                 let client = case.stack(model.clone(), &store, policy, tools(&ran));
                 let mut request = case.ask("where?");
                 let handle = request.run_handle();
@@ -407,7 +407,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
                         }
                     }
                 });
-                let policy = policy().inputs_of_failed_call(results_if(keep));
+                let policy = policy().with_inputs_of_failed_call(results_if(keep));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy);
                 let client =
                     boxed(above.layer(
@@ -543,8 +543,8 @@ async fn the_inputs_of_a_call_without_an_answer_are_kept_by_policy() {
                 let last = if is_dropped { Step::hang() } else { Step::error("overloaded") };
                 let model = ScriptedModel::new([Step::respond(queue), last]);
                 let policy = match is_dropped {
-                    true => policy().inputs_of_dropped_call(kept),
-                    false => policy().inputs_of_failed_call(kept),
+                    true => policy().with_inputs_of_dropped_call(kept),
+                    false => policy().with_inputs_of_failed_call(kept),
                 };
                 let client = case.stack(model.clone(), &store, policy, tools(&ran));
                 match is_dropped {

@@ -424,7 +424,7 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
                     Step::error("overloaded"),
                     Step::text("there"),
                 ]);
-                let policy = policy().inputs_of_failed_call(results_if(keep));
+                let policy = policy().with_inputs_of_failed_call(results_if(keep));
                 let client = retrying(case, &model, &store, policy, tools(&ran));
                 send(&client, case.ask("where?")).await.unwrap();
                 assert_eq!(stored(&store).await, WHOLE_RUN, "keep: {keep}");

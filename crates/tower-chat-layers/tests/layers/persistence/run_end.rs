@@ -130,7 +130,7 @@ async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
         let (store, ran) = (store(), Ran::default());
         let cut_off = Step::updates([ChatUpdate::TextDelta("the".into())]).hangs_after(1);
         let model = ScriptedModel::new([cut_off, Step::text("there")]);
-        let keeping = policy().keep_partial_text(true);
+        let keeping = policy().with_partial_text(true);
         let client = stack(model.clone(), &store, first, keeping, tools(&ran));
         let request = ask("where?", true);
         let mut response = head(&client, request.clone()).await.unwrap();
@@ -363,7 +363,7 @@ async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
         ALL_MODES
     ) {
         let (ran, gate) = (Ran::default(), Gate::closed());
-        let choosing = || policy().dangling_calls(choice);
+        let choosing = || policy().with_dangling_calls(choice);
         let killed = store();
         let model = ScriptedModel::new([calls([("wait", "c1")])]);
         let tools_with_gate = tools_with_gate(&ran, &gate);

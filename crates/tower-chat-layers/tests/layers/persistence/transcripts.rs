@@ -50,7 +50,7 @@ impl Talk {
     }
 
     fn client(&self) -> Client {
-        let policy = policy().repeated_transcript(self.choice);
+        let policy = policy().with_repeated_transcript(self.choice);
         stack(self.model.clone(), &self.store, self.mode, policy, tools(&self.ran))
     }
 

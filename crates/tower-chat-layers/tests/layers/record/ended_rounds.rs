@@ -96,7 +96,7 @@ async fn every_call_of_a_round_has_the_same_row_in_every_mode_whatever_ends_the_
         let calls = round.iter().enumerate();
         let calls = calls.map(|(index, kind)| ToolCall::new(format!("c{index}"), *kind, "{}"));
         let script = vec![Step::message(Message::tool_calls(calls)), Step::text("done")];
-        let tool_loop = ToolLoop::new(tools()).concurrent(concurrent).call_budget(budget);
+        let tool_loop = ToolLoop::new(tools()).concurrent(concurrent).max_calls(budget);
         let agent = Agent::new(mode, tool_loop, script);
         agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
         let record: Vec<_> = agent.record().await.iter().map(found).collect();

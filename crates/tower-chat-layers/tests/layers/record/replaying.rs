@@ -76,13 +76,13 @@ fn two_turns() -> Vec<Step> {
 }
 
 fn replaying(policy: ReplayPolicy) -> PersistencePolicy {
-    PersistencePolicy::default().replay(policy)
+    PersistencePolicy::default().with_replay(policy)
 }
 
 #[tokio::test]
 async fn a_result_as_old_as_the_window_is_shown_and_an_older_one_is_not_and_stays_in_the_record() {
     every_case(async |case| {
-        let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+        let policy = replaying(ReplayPolicy::default().with_freshness(Freshness::default()));
         let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.pass(300);
@@ -101,8 +101,8 @@ async fn a_result_as_old_as_the_window_is_shown_and_an_older_one_is_not_and_stay
 #[tokio::test]
 async fn a_channel_has_a_window_of_its_own() {
     every_case(async |case| {
-        let freshness = Freshness::default().channel("voice", Duration::from_secs(10));
-        let policy = replaying(ReplayPolicy::default().freshness(freshness));
+        let freshness = Freshness::default().with_channel("voice", Duration::from_secs(10));
+        let policy = replaying(ReplayPolicy::default().with_freshness(freshness));
         let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.pass(11);
@@ -121,7 +121,7 @@ async fn a_channel_has_a_window_of_its_own() {
 #[tokio::test]
 async fn a_result_that_the_caller_brought_grows_stale_from_when_it_was_added() {
     every_case(async |case| {
-        let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+        let policy = replaying(ReplayPolicy::default().with_freshness(Freshness::default()));
         let script = vec![
             calls([("ask", "c1")]),
             Step::text("thanks"),
@@ -152,7 +152,7 @@ async fn a_result_that_the_caller_brought_grows_stale_from_when_it_was_added() {
 async fn an_imported_result_is_as_old_as_it_says_or_as_its_run() {
     every_case(async |case| {
         for (added_at, expected) in [(None, 0), (Some(at(900)), 1), (Some(at(600)), 0)] {
-            let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+            let policy = replaying(ReplayPolicy::default().with_freshness(Freshness::default()));
             let shop = shop(case, policy, vec![Step::text("hello")], "looked").await;
             // Made at the first millisecond of 1970.
             let mut run = [0; 16];
@@ -181,7 +181,7 @@ async fn an_imported_result_is_as_old_as_it_says_or_as_its_run() {
 #[tokio::test]
 async fn without_a_readable_record_results_are_as_old_as_their_messages() {
     every_case(async |case| {
-        let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+        let policy = replaying(ReplayPolicy::default().with_freshness(Freshness::default()));
         let shop = shop(case, policy, two_turns(), "looked").await;
         let unreadable = || tower_chat::store::StoreError::backend("read", true, "no");
         shop.ask("hi").await;
@@ -205,7 +205,9 @@ async fn what_is_off_reads_no_record() {
         shop.ask("and now?").await;
         assert_eq!(shop.store.queries(), 0);
         let omit = replaying(
-            ReplayPolicy::default().tool_history(ToolHistory::Omit).freshness(Freshness::default()),
+            ReplayPolicy::default()
+                .with_tool_history(ToolHistory::Omit)
+                .with_freshness(Freshness::default()),
         );
         let shop = super::replaying::shop(case, omit, two_turns(), "looked").await;
         shop.ask("hi").await;
@@ -219,7 +221,7 @@ async fn what_is_off_reads_no_record() {
 async fn calls_of_a_tool_that_is_gone_leave_the_replay() {
     every_case(async |case| {
         let policy = OutdatedCalls::keep().drop_unregistered();
-        let policy = replaying(ReplayPolicy::default().outdated_calls(policy));
+        let policy = replaying(ReplayPolicy::default().with_outdated_calls(policy));
         let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.ask("still there?").await;
@@ -235,7 +237,8 @@ async fn calls_of_a_tool_that_is_gone_leave_the_replay() {
 #[tokio::test]
 async fn a_window_shows_the_newest_turns_alone_and_all_of_the_run() {
     every_case(async |case| {
-        let policy = replaying(ReplayPolicy::default().window(Window::turns(1).low_water(1)));
+        let policy =
+            replaying(ReplayPolicy::default().with_window(Window::turns(1).with_low_water(1)));
         let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("one").await;
         shop.ask("two").await;
@@ -255,7 +258,7 @@ async fn a_window_shows_the_newest_turns_alone_and_all_of_the_run() {
 #[tokio::test]
 async fn a_long_result_is_stored_cut_and_seen_whole_by_its_own_run() {
     every_case(async |case| {
-        let policy = PersistencePolicy::default().truncate_results(Truncation::to(20));
+        let policy = PersistencePolicy::default().with_truncation(Truncation::to(20));
         let long = "é".repeat(100);
         let shop = shop(case, policy, two_turns(), &long).await;
         shop.ask("hi").await;
@@ -278,7 +281,7 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
             if when == CompactionTime::AtSave && case.is(PersistenceMode::PerServiceCall) {
                 continue; // refused, as the next test shows
             }
-            let policy = replaying(ReplayPolicy::default().citations(Citations::when(when)));
+            let policy = replaying(ReplayPolicy::default().with_citations(Citations::when(when)));
             let shop = shop(case, policy, script(), found).await;
             shop.ask("hi").await;
             let items = shop.stored().await.remove(0).matches("source_number").count();
@@ -297,7 +300,7 @@ async fn a_journaled_run_leaves_out_at_its_commit_what_it_had_not_cited_whoever_
     cases
         .check(async |case| {
             let citations = Citations::when(CompactionTime::AtSave);
-            let policy = replaying(ReplayPolicy::default().citations(citations));
+            let policy = replaying(ReplayPolicy::default().with_citations(citations));
             let script = vec![
                 calls([("look", "c1")]),
                 Step::error("overloaded"),
@@ -329,7 +332,7 @@ async fn citations_at_save_are_refused_where_results_are_stored_before_the_answe
     Cases::all().modes([PersistenceMode::PerServiceCall], "in the other modes they are compacted, as the tests above show").check(async |case| {
             let compacting = || {
                 let citations = Citations::when(CompactionTime::AtSave);
-                replaying(ReplayPolicy::default().citations(citations))
+                replaying(ReplayPolicy::default().with_citations(citations))
             };
             let builder = ChatPipeline::builder(ScriptedModel::new([]));
             let built =

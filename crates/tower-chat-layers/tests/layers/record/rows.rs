@@ -76,7 +76,7 @@ async fn calls_that_were_not_run_have_rows_that_say_why() {
             calls([("fail", "1"), ("nobody", "2"), ("weather", "3"), ("look", "4")]),
             Step::text("done"),
         ];
-        let agent = Agent::of(case, ToolLoop::new(tools).call_budget(Some(2)), script).await;
+        let agent = Agent::of(case, ToolLoop::new(tools).max_calls(Some(2)), script).await;
         agent.ask("hi").await.unwrap();
         let record = agent.record().await;
         let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
@@ -190,7 +190,7 @@ async fn replay_can_complete_dangling_calls_from_the_record() {
             Step::text("bye"),
         ]);
         let policy = tower_chat::PersistencePolicy::default()
-            .dangling_calls(tower_chat::replay::DanglingCalls::FromRecord);
+            .with_dangling_calls(tower_chat::replay::DanglingCalls::FromRecord);
         let mut client = ChatPipeline::builder(model.clone())
             .tools(stopping())
             .history(store.clone())

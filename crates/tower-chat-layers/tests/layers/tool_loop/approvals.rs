@@ -279,7 +279,7 @@ async fn what_runs_is_the_call_that_was_asked_for() {
 async fn rejections_are_no_failures_and_approved_calls_are_charged_to_the_budget() {
     let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
     let log = Log::default();
-    let tool_loop = tools(&log).max_failing_rounds(0).call_budget(Some(0));
+    let tool_loop = tools(&log).max_failing_rounds(0).max_calls(Some(0));
     let script = Script::new(["done"]);
     let mut messages = messages;
     messages.push(Arc::new(responses([requests[0].reject(""), requests[1].approve()])));

@@ -156,8 +156,7 @@ async fn calls_over_the_budget_get_an_error_result_and_are_not_run() {
             calls([("log", "4")]),
             Message::assistant("done"),
         ]);
-        let tool_loop =
-            over(log.tool(definition("log"))).call_budget(Some(2)).max_failing_rounds(0);
+        let tool_loop = over(log.tool(definition("log"))).max_calls(Some(2)).max_failing_rounds(0);
         let answer = ask(&tool_loop, &script, request).await.unwrap();
         assert_eq!(log.take(), ["1", "2"]);
         let results = results(&answer);

@@ -43,7 +43,7 @@ pub fn quoted(schema: &str) -> String {
 
 /// Options for a store in a schema of its own, with few connections.
 pub fn options() -> PostgresOptions {
-    PostgresStore::options().schema(schema()).connections(4)
+    PostgresStore::options().with_schema(schema()).with_max_connections(4)
 }
 
 pub async fn open(options: PostgresOptions) -> PostgresStore {

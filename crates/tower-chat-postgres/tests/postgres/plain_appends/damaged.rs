@@ -94,7 +94,7 @@ fn check<T: std::fmt::Debug>(
 async fn exercise(table: &str, change: &str, is_open: bool) {
     let what = format!("{table}: {change}, open: {is_open}");
     let schema = schema();
-    let store = open(options().schema(&schema)).await;
+    let store = open(options().with_schema(&schema)).await;
     let at = fill(&store, is_open).await;
     append(&store, write(&key("d"), Revision::ABSENT, &["untouched"])).await.unwrap();
     let client = raw(&server().address("postgres")).await;
@@ -157,7 +157,7 @@ async fn rows_out_of_range_are_damage_and_delete_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_discard_deletes_no_message_of_another_run() {
     let schema = schema();
-    let store = open(options().schema(&schema)).await;
+    let store = open(options().with_schema(&schema)).await;
     let at = fill(&store, true).await;
     let open = store.head(&key("c")).await.unwrap().open_run.unwrap();
     let client = raw(&server().address("postgres")).await;

@@ -42,7 +42,7 @@ pub fn prefix() -> String {
 
 /// Options for a store with a prefix of its own and few connections.
 pub fn options() -> RedisOptions {
-    RedisStore::options().prefix(prefix()).connections(2)
+    RedisStore::options().with_prefix(prefix()).with_max_connections(2)
 }
 
 pub async fn open(options: RedisOptions) -> RedisStore {

@@ -66,7 +66,7 @@ impl Fixture {
     /// Conversation `c` of six messages of three runs, of which one has a recorded call, and an open
     /// run where that is asked for; and `d`, which nothing happens to.
     async fn new(address: &str, prefix: &str, is_open: bool) -> Self {
-        let store = RedisStore::options().prefix(prefix).connect(address).await.unwrap();
+        let store = RedisStore::options().with_prefix(prefix).connect(address).await.unwrap();
         let connection = raw(address).await;
         append(&store, write(&key("d"), Revision::ABSENT, &["untouched"])).await.unwrap();
         let mut at = Revision::ABSENT;

@@ -17,7 +17,7 @@ fn result(id: &str) -> AggregateResult {
 }
 
 fn user(text: &str) -> AggregateRow {
-    AggregateRow::new(Role::User).text(text)
+    AggregateRow::new(Role::User).with_text(text)
 }
 
 fn row() -> AggregateRow {
@@ -59,7 +59,13 @@ fn whole<const N: usize>(rows: [AggregateRow; N]) -> String {
 /// B 3.1, 0.50
 #[test]
 fn a_row_becomes_call_result_and_text() {
-    let rows = || [user("q"), row().text("done").call(call("1")).result(result("1")), user("r")];
+    let rows = || {
+        [
+            user("q"),
+            row().with_text("done").with_call(call("1")).with_result(result("1")),
+            user("r"),
+        ]
+    };
     assert_eq!(valid(rows()), r#"u:"q" a:c(1) T:r(1) a:"done" u:"r""#);
     assert_eq!(whole(rows()), valid(rows()));
 }
@@ -67,15 +73,22 @@ fn a_row_becomes_call_result_and_text() {
 /// B 0.51
 #[test]
 fn the_calls_of_a_row_are_one_batch() {
-    let row = row().call(call("1")).call(call("2")).result(result("2")).result(result("1"));
-    assert_eq!(valid([row.text("done")]), r#"a:c(1)+c(2) T:r(1)+r(2) a:"done""#);
+    let row = row()
+        .with_call(call("1"))
+        .with_call(call("2"))
+        .with_result(result("2"))
+        .with_result(result("1"));
+    assert_eq!(valid([row.with_text("done")]), r#"a:c(1)+c(2) T:r(1)+r(2) a:"done""#);
 }
 
 /// B 3.2, 3.3, 0.54
 #[test]
 fn unanswered_calls_are_shown_to_nobody_and_kept() {
-    let asking = || row().call(call("1"));
-    assert_eq!(valid([user("q"), asking().text("done"), user("r")]), r#"u:"q" a:"done" u:"r""#);
+    let asking = || row().with_call(call("1"));
+    assert_eq!(
+        valid([user("q"), asking().with_text("done"), user("r")]),
+        r#"u:"q" a:"done" u:"r""#
+    );
     assert_eq!(valid([user("q"), asking()]), r#"u:"q""#);
     assert_eq!(whole([user("q"), asking()]), r#"u:"q" a:c(1)"#);
 }
@@ -83,7 +96,8 @@ fn unanswered_calls_are_shown_to_nobody_and_kept() {
 /// B 3.4, 0.55
 #[test]
 fn of_a_batch_that_was_partly_answered_the_answered_calls_stay() {
-    let row = row().text("done").call(call("1")).call(call("2")).result(result("2"));
+    let row =
+        row().with_text("done").with_call(call("1")).with_call(call("2")).with_result(result("2"));
     assert_eq!(valid([row]), r#"a:c(2) T:r(2) a:"done""#);
 }
 
@@ -92,8 +106,12 @@ fn of_a_batch_that_was_partly_answered_the_answered_calls_stay() {
 fn a_repeated_result_answers_once() {
     let mut other = result("1");
     other.content = "other".into();
-    let row = row().text("done").call(call("1")).result(result("1")).result(result("1"));
-    let row = row.result(other);
+    let row = row()
+        .with_text("done")
+        .with_call(call("1"))
+        .with_result(result("1"))
+        .with_result(result("1"));
+    let row = row.with_result(other);
     assert_eq!(valid([row.clone()]), r#"a:c(1) T:r(1) a:"done""#);
     assert_eq!(whole([row]), r#"a:c(1) T:r(1)+r(1) a:"done""#, "what differs is kept");
 }
@@ -101,7 +119,7 @@ fn a_repeated_result_answers_once() {
 /// B 3.6
 #[test]
 fn calls_without_ids_are_answered_by_place() {
-    let mut row = row().text("done");
+    let mut row = row().with_text("done");
     row.calls = vec![AggregateCall::without_id("a", "{}"), AggregateCall::without_id("b", "{}")];
     row.results = ["of a", "of b"]
         .map(|text| AggregateResult { call_id: None, ..AggregateResult::new("", text) })
@@ -116,7 +134,7 @@ fn calls_without_ids_are_answered_by_place() {
 /// B 3.7, 2.23
 #[test]
 fn leading_orphans_are_left_out() {
-    let rows = || [AggregateRow::new(Role::Tool).result(result("0")), row().text("done")];
+    let rows = || [AggregateRow::new(Role::Tool).with_result(result("0")), row().with_text("done")];
     assert_eq!(valid(rows()), r#"a:"done""#);
     assert_eq!(whole(rows()), r#"T:r(0) a:"done""#);
 }
@@ -126,22 +144,28 @@ fn leading_orphans_are_left_out() {
 fn a_result_on_a_later_row_stands_next_to_its_call() {
     let rows = [
         user("q"),
-        row().call(call("1")),
+        row().with_call(call("1")),
         user("yes, do it"),
-        row().text("done").result(result("1")),
+        row().with_text("done").with_result(result("1")),
     ];
     assert_eq!(valid(rows), r#"u:"q" a:c(1) T:r(1) u:"yes, do it" a:"done""#);
-    let rows =
-        [row().text("May I?").call(call("1")), AggregateRow::new(Role::Tool).result(result("1"))];
+    let rows = [
+        row().with_text("May I?").with_call(call("1")),
+        AggregateRow::new(Role::Tool).with_result(result("1")),
+    ];
     assert_eq!(valid(rows), r#"a:c(1) T:r(1) a:"May I?""#);
-    let rows = [row().call(call("1")), user("yes").result(result("1")), row().text("done")];
+    let rows =
+        [row().with_call(call("1")), user("yes").with_result(result("1")), row().with_text("done")];
     assert_eq!(valid(rows), r#"a:c(1) T:r(1) u:"yes" a:"done""#);
 }
 
 #[test]
 fn an_id_that_comes_back_in_a_later_row_keeps_its_own_result() {
     let turn = |text: &str| {
-        row().text(text).call(call("x")).result(AggregateResult::new("x", format!("of {text}")))
+        row()
+            .with_text(text)
+            .with_call(call("x"))
+            .with_result(AggregateResult::new("x", format!("of {text}")))
     };
     let messages =
         valid_messages_of_rows([turn("1"), user("u"), turn("2")], DanglingCalls::Drop).unwrap();
@@ -153,10 +177,10 @@ fn an_id_that_comes_back_in_a_later_row_keeps_its_own_result() {
 #[test]
 fn a_late_result_answers_the_call_that_has_none() {
     let rows = [
-        row().call(call("x")),
+        row().with_call(call("x")),
         user("u"),
-        row().call(call("x")).result(result("x")),
-        AggregateRow::new(Role::Tool).result(AggregateResult::new("x", "late")),
+        row().with_call(call("x")).with_result(result("x")),
+        AggregateRow::new(Role::Tool).with_result(AggregateResult::new("x", "late")),
     ];
     assert_eq!(valid(rows.clone()), r#"a:c(x) T:r(x) u:"u" a:c(x) T:r(x)"#);
     assert_eq!(messages_of_rows(rows).unwrap()[1].results().next().unwrap().text(), "late");
@@ -166,10 +190,10 @@ fn a_late_result_answers_the_call_that_has_none() {
 #[test]
 fn each_result_answers_the_call_of_its_own_step() {
     let row = row()
-        .text("done")
-        .step(AggregateStep::new("Let me look.", [call("x")], [result("x")]))
-        .step(AggregateStep::new("", [call("x")], [AggregateResult::new("x", "again")]))
-        .step(AggregateStep::new("done", [], []));
+        .with_text("done")
+        .with_step(AggregateStep::new("Let me look.", [call("x")], [result("x")]))
+        .with_step(AggregateStep::new("", [call("x")], [AggregateResult::new("x", "again")]))
+        .with_step(AggregateStep::new("done", [], []));
     let rows = [user("q"), row];
     assert_eq!(valid(rows.clone()), r#"u:"q" a:"Let me look."+c(x) T:r(x) a:c(x) T:r(x) a:"done""#);
     let messages = messages_of_rows(rows).unwrap();
@@ -182,9 +206,9 @@ fn each_result_answers_the_call_of_its_own_step() {
 #[test]
 fn the_calls_of_a_step_limited_tail_go_and_its_text_stays() {
     let row = row()
-        .text("Let me look further.")
-        .step(AggregateStep::new("Let me look.", [call("1")], [result("1")]))
-        .step(AggregateStep::new("Let me look further.", [call("2")], []));
+        .with_text("Let me look further.")
+        .with_step(AggregateStep::new("Let me look.", [call("1")], [result("1")]))
+        .with_step(AggregateStep::new("Let me look further.", [call("2")], []));
     assert_eq!(
         valid([row, user("r")]),
         r#"a:"Let me look."+c(1) T:r(1) a:"Let me look further." u:"r""#
@@ -195,39 +219,38 @@ fn the_calls_of_a_step_limited_tail_go_and_its_text_stays() {
 #[test]
 fn a_step_with_nothing_left_to_say_is_skipped() {
     let row = row()
-        .step(AggregateStep::new("", [call("1")], [result("1")]))
-        .step(AggregateStep::new("", [call("2")], []))
-        .step(AggregateStep::new("", [], []));
-    assert_eq!(valid([row.text("")]), "a:c(1) T:r(1)");
+        .with_step(AggregateStep::new("", [call("1")], [result("1")]))
+        .with_step(AggregateStep::new("", [call("2")], []))
+        .with_step(AggregateStep::new("", [], []));
+    assert_eq!(valid([row.with_text("")]), "a:c(1) T:r(1)");
 }
 
 #[test]
 fn the_text_of_a_row_is_said_once_and_never_lost() {
-    let steps =
-        || {
-            row()
-                .step(AggregateStep::new("one ", [call("1")], [result("1")]))
-                .step(AggregateStep::new("two", [], []))
-        };
+    let steps = || {
+        row()
+            .with_step(AggregateStep::new("one ", [call("1")], [result("1")]))
+            .with_step(AggregateStep::new("two", [], []))
+    };
     let expected = r#"a:"one "+c(1) T:r(1) a:"two""#;
     assert_eq!(valid([steps()]), expected);
-    assert_eq!(valid([steps().text("two\n")]), expected);
-    assert_eq!(valid([steps().text("one two")]), expected);
-    assert_eq!(valid([steps().text("three")]), format!(r#"{expected} a:"three""#));
+    assert_eq!(valid([steps().with_text("two\n")]), expected);
+    assert_eq!(valid([steps().with_text("one two")]), expected);
+    assert_eq!(valid([steps().with_text("three")]), format!(r#"{expected} a:"three""#));
 }
 
 #[test]
 fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
     let row = row()
-        .step(AggregateStep::new("", [call("1")], [result("1")]))
-        .step(AggregateStep::new("", [call("2")], []))
-        .call(call("1"))
-        .call(call("2"))
-        .call(call("3"))
-        .result(result("1"))
-        .result(result("2"))
-        .result(result("3"));
-    let row = row.text("done");
+        .with_step(AggregateStep::new("", [call("1")], [result("1")]))
+        .with_step(AggregateStep::new("", [call("2")], []))
+        .with_call(call("1"))
+        .with_call(call("2"))
+        .with_call(call("3"))
+        .with_result(result("1"))
+        .with_result(result("2"))
+        .with_result(result("3"));
+    let row = row.with_text("done");
     assert_eq!(whole([row.clone()]), r#"a:c(1) T:r(1) a:c(2) T:r(2) a:c(3) T:r(3) a:"done""#);
     assert_eq!(valid([row.clone()]), whole([row]));
 }
@@ -236,7 +259,8 @@ fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
 fn results_beside_the_steps_answer_them_in_their_order() {
     let step = || AggregateStep::new("", [call("x")], []);
     let answer = |text: &str| AggregateResult::new("x", text);
-    let row = row().step(step()).step(step()).result(answer("a")).result(answer("b"));
+    let row =
+        row().with_step(step()).with_step(step()).with_result(answer("a")).with_result(answer("b"));
     let messages = messages_of_rows([row]).unwrap();
     let results: Vec<String> =
         messages.iter().flat_map(Message::results).map(ToolResult::text).collect();
@@ -268,7 +292,7 @@ fn what_the_provider_sent_with_a_call_stays_with_it() {
     let native = Native::new("gemini", r#"{"thoughtSignature": "s"}"#.parse().unwrap());
     let mut asked = call("1");
     asked.native = Some(native.clone());
-    let mut row = row().text("done").call(asked).result(result("1"));
+    let mut row = row().with_text("done").with_call(asked).with_result(result("1"));
     row.reasoning = vec![Reasoning::new("hm")];
     let messages = valid_messages_of_rows([row], DanglingCalls::Drop).unwrap();
     let asking = messages.get(0).unwrap();

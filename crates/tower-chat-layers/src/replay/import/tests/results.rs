@@ -172,7 +172,7 @@ fn arguments_and_results_keep_their_text_byte_for_byte() {
 /// B 3.18
 #[test]
 fn the_policy_for_dangling_calls_decides() {
-    let rows = || [row().call(call("1")), user("q")];
+    let rows = || [row().with_call(call("1")), user("q")];
     let noted = valid_messages_of_rows(rows(), DanglingCalls::Interrupted).unwrap();
     assert_eq!(sketch(noted.iter().map(|message| &**message)), r#"a:c(1) T:r(1) u:"q""#);
     let failed = valid_messages_of_rows(rows(), DanglingCalls::Fail).unwrap_err();
@@ -182,13 +182,18 @@ fn the_policy_for_dangling_calls_decides() {
 /// B 3.19
 #[test]
 fn plain_turns_are_unchanged_and_in_order() {
-    let rows = [AggregateRow::new(Role::System).text("s"), user("a"), row().text("b"), user("c")];
+    let rows = [
+        AggregateRow::new(Role::System).with_text("s"),
+        user("a"),
+        row().with_text("b"),
+        user("c"),
+    ];
     assert_eq!(whole(rows), r#"s:"s" u:"a" a:"b" u:"c""#);
 }
 
 #[test]
 fn a_result_that_is_the_text_of_its_own_row_answers_the_call_before() {
-    let rows = [row().call(call("1")), AggregateRow::new(Role::Tool).text("found")];
+    let rows = [row().with_call(call("1")), AggregateRow::new(Role::Tool).with_text("found")];
     let messages = messages_of_rows(rows).unwrap();
     assert_eq!(messages[1].results().next().unwrap().text(), "found");
     assert_eq!(messages[1].results().next().unwrap().call_id, None);
@@ -206,7 +211,7 @@ fn rows_that_make_no_sense_are_refused() {
     ] {
         assert!(serde_json::from_value::<AggregateRow>(row.clone()).is_err(), "{row}");
     }
-    let error = messages_of_rows([user("q"), user("r").call(call("1"))]).unwrap_err();
+    let error = messages_of_rows([user("q"), user("r").with_call(call("1"))]).unwrap_err();
     assert_eq!(error, ImportError::NotOfTheModel { row: 1, role: Role::User });
 }
 
@@ -224,9 +229,9 @@ fn any_rows_become_valid_messages() {
             rows.push(match rng.below(5) {
                 0 => user(&text),
                 1 => AggregateRow { results, ..AggregateRow::new(Role::Tool) },
-                2 => row().step(AggregateStep::new(text, calls, results)),
+                2 => row().with_step(AggregateStep::new(text, calls, results)),
                 3 => AggregateRow { results, ..user(&text) },
-                _ => AggregateRow { calls, results, ..row().text(text) },
+                _ => AggregateRow { calls, results, ..row().with_text(text) },
             });
         }
         let texts_of = |messages: &[Message]| -> Vec<String> {
