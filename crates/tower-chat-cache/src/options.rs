@@ -9,6 +9,7 @@ use std::{
 /// When what is kept is compared with the store inside before it is used. The comparison reads a
 /// head and no messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Revalidation {
     /// Not at all: for a store that this process alone writes to, through this one cache. A warm
     /// run then reads nothing. What another process writes is noticed at the next conflict.

@@ -13,6 +13,7 @@
 /// Redis does not promise that a replica that has everything is the one that takes over, so a
 /// failover may lose what was acknowledged in every row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Durability {
     /// Where the server's own settings put it (`appendonly`, `appendfsync`).
     #[default]

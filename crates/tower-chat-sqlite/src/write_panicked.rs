@@ -11,6 +11,7 @@ use std::{
 /// not retryable. Under `panic = "abort"` there is no such error: the process ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a panic stopped the write, which was undone: {message}: report it as a bug")]
+#[non_exhaustive]
 pub struct WritePanicked {
     /// What the panic said.
     pub message: String,

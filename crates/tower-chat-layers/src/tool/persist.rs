@@ -29,6 +29,7 @@ pub struct StoredCall<'a> {
 
 /// Whether a call is stored at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Retention {
     /// As the hook left it.
     Keep,

@@ -86,7 +86,7 @@ impl SqliteStore {
         Backup::of(self).write(to).await
     }
 
-    /// A conversation row by row: unlike [`load`](HistoryStore::load), it does not stop at one
+    /// A conversation row by row: unlike [`load`](tower_chat_core::store::HistoryStore::load), it does not stop at one
     /// that cannot be read. `None`, if there is no such conversation.
     ///
     /// # Errors
