@@ -139,6 +139,11 @@ fn parameter(input: &mut FnArg) -> syn::Result<Parameter> {
             return Err(Error::new(reference.span(), message));
         }
         Type::Reference(reference) if ends_with(&reference.elem, &["ToolContext"]) => Kind::Context,
+        Type::Reference(reference) if is_text_or_list(&reference.elem) => {
+            let message = "an argument is owned, such as `String` or `Vec<T>`: a reference is state, \
+                           which is handed in where the tool is made";
+            return Err(Error::new(reference.span(), message));
+        }
         Type::Reference(reference) => Kind::State(reference.elem.clone()),
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
@@ -173,6 +178,11 @@ fn returned(output: &ReturnType, call: TokenStream, tower_chat: &TokenStream) ->
 /// `T` of a `Result<T, _>`, by whatever path.
 fn ok_type(of_type: &Type) -> Option<&Type> {
     first_parameter(of_type, "Result")
+}
+
+/// `str` and slices, by which nobody means state.
+fn is_text_or_list(of_type: &Type) -> bool {
+    matches!(of_type, Type::Slice(_)) || ends_with(of_type, &["str"])
 }
 
 fn is_vec_of_parts(of_type: &Type) -> bool {

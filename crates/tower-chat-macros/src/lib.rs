@@ -36,7 +36,8 @@ use self::{function::ToolFunction, settings::Settings};
 /// # Parameters
 ///
 /// An owned parameter is an argument. Its type implements `serde::Deserialize` and
-/// `schemars::JsonSchema`; its documentation is the description that the model sees, and attributes of
+/// `schemars::JsonSchema`, of the versions that `tower_chat::serde` and `tower_chat::schemars` are; its
+/// documentation is the description that the model sees, and attributes of
 /// `serde` and `schemars` on it are those of a field. Arguments that do not fit go back to the model
 /// as an error that names the field.
 ///
@@ -99,7 +100,8 @@ use self::{function::ToolFunction, settings::Settings};
 ///
 /// # What does not compile
 ///
-/// A function that is not async, has type parameters, or is a method; a setting that does not exist:
+/// A function that is not async, has type parameters, or is a method; an argument that is borrowed; a
+/// setting that does not exist:
 ///
 /// ```compile_fail
 /// #[tower_chat::tool]
@@ -108,6 +110,10 @@ use self::{function::ToolFunction, settings::Settings};
 /// ```compile_fail
 /// #[tower_chat::tool]
 /// async fn weather<C>(city: C) -> String { String::new() }
+/// ```
+/// ```compile_fail
+/// #[tower_chat::tool]
+/// async fn weather(city: &str) -> String { city.to_owned() }
 /// ```
 /// ```compile_fail
 /// #[tower_chat::tool(aproval)]

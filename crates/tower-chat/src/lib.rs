@@ -37,9 +37,10 @@
 //! | feature | module | for |
 //! |---|---|---|
 //! | `sqlite` (default) | `sqlite` | histories in one file |
-//! | `postgres`, `redis` | `postgres`, `redis` | histories for many machines |
+//! | `postgres`, `redis` | `postgres`, `redis` | histories for many machines; `redis-tls`, `redis-cluster` |
 //! | `cache`, `encrypted` | `cache`, `encrypted` | stores around another store |
 //! | `providers`, or `anthropic`, `bedrock`, `cohere`, `gemini`, `mistral`, `ollama`, `openai`, `vertex` | `providers` | model clients |
+//! | `gzip`, `async-openai` | `providers` | compressed answers; clients of async-openai in a stack |
 //! | `structured` | `providers::structured` | answers that are values of a type |
 //! | `sigv4` | `providers::auth` | AWS signatures for Bedrock |
 //! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
@@ -52,6 +53,11 @@
 pub mod prelude;
 
 pub use tower_chat_layers::*;
+
+/// For types of arguments and results, in the versions that tools take: `#[serde(crate =
+/// "tower_chat::serde")]`, or a dependency of the same version.
+#[doc(no_inline)]
+pub use tower_chat_layers::__macro::{schemars, serde};
 
 #[cfg(feature = "cache")]
 pub use tower_chat_cache as cache;

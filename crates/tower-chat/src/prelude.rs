@@ -3,8 +3,9 @@
 pub use tower::{Service, ServiceExt};
 pub use tower_chat_layers::{
     BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey,
-    MemoryStore, Message, PersistenceMode, Role, Tool, ToolContext, ToolDefinition, ToolError,
-    ToolOutput, Tools, TypedTool, store::HistoryStore, tool_fn,
+    Finish, MemoryStore, Message, Part, PersistenceMode, PersistencePolicy, Role, Tool, ToolCall,
+    ToolContext, ToolDefinition, ToolError, ToolOutput, ToolResult, Tools, TypedTool,
+    store::HistoryStore, tool_fn,
 };
 #[cfg(feature = "macros")]
 pub use tower_chat_macros::tool;

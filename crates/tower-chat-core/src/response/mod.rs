@@ -99,6 +99,24 @@ impl ChatResponse {
         }
     }
 
+    /// The next update; `None` after the end. A future that is dropped takes nothing out.
+    ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// use tower_chat_core::{ChatResponse, ChatUpdate, Finish, Message};
+    /// let mut response = ChatResponse::whole([Message::assistant("hello")], Finish::stop());
+    /// while let Some(update) = response.next().await {
+    ///     if let ChatUpdate::Message(message) = update? {
+    ///         println!("{}", message.text());
+    ///     }
+    /// }
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    pub async fn next(&mut self) -> Option<Result<ChatUpdate, BoxError>> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
     /// The whole answer, once it has come.
     ///
     /// # Errors
@@ -112,8 +130,7 @@ impl ChatResponse {
                 Fold::default()
             }
         };
-        while let Some(update) = std::future::poll_fn(|cx| Pin::new(&mut self).poll_next(cx)).await
-        {
+        while let Some(update) = self.next().await {
             fold.push(update?);
         }
         fold.finish().ok_or_else(|| TruncatedStream::default().into())
