@@ -13,7 +13,6 @@ mod scripted_provider;
 
 use std::env::var;
 
-use futures_util::StreamExt;
 use serde_json::json;
 use tower::{Service, ServiceExt};
 use tower_chat::{

@@ -12,7 +12,6 @@ mod scripted_provider;
 
 use std::env::var;
 
-use futures_util::StreamExt;
 use tower::{Service, ServiceExt};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatUpdate, ConversationKey, store::HistoryStore,

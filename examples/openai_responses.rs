@@ -14,7 +14,6 @@ mod scripted_server;
 
 use std::env::var;
 
-use futures_util::StreamExt;
 use serde_json::json;
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
-use futures_util::{StreamExt, future::poll_fn};
+use futures_util::future::poll_fn;
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{

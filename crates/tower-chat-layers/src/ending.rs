@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, future::Future, sync::Arc};
 
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, stream};
 use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate, Message, Role, TruncatedStream};
 
 use crate::PersistenceError;

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;

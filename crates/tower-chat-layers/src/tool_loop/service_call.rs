@@ -2,7 +2,6 @@
 
 use std::{future::poll_fn, sync::Arc};
 
-use futures_util::StreamExt;
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, Finish, Message,
     TruncatedStream,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_core::Stream;
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 use serde_json::{Map, Value, json};
 use tower_chat_layers::{
     Answer, BoxError, ChatOptions, ChatResponse, ChatUpdate, Finish, Message, Part, Role, RunId,

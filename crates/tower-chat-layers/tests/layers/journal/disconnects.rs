@@ -86,7 +86,6 @@ async fn the_record_of_a_run_that_is_committed_by_its_drop_says_what_became_of_i
 
 #[tokio::test]
 async fn the_text_of_a_dropped_answer_is_kept_where_that_is_asked_for() {
-    use futures_util::StreamExt;
     for choice in [OnDisconnect::LeaveOpen, OnDisconnect::Commit] {
         let store = store();
         let setup = Setup::new(&store).policy(on_disconnect(choice).with_partial_text(true));

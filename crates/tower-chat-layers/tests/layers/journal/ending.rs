@@ -1,7 +1,6 @@
 //! How open runs end that nobody goes on with, what is kept of an answer that was cut off, and
 //! what runs end by themselves.
 
-use futures_util::StreamExt;
 use tower_chat::{
     ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoop,
     recovery::{JournalPolicy, OnOpenRun, RunEnd, close, open_run},

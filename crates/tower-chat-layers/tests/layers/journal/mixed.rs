@@ -1,7 +1,6 @@
 //! Batches with calls that need approval, calls that the caller executes, and calls of neither
 //! kind: asked for, returned and waiting, alike in every mode.
 
-use futures_util::StreamExt;
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceMode,
     Role, ToolCall, ToolLoop, ToolLoopError, ToolResult, ToolStatus, Tools,

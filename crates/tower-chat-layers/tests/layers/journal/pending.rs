@@ -1,7 +1,6 @@
 //! Calls that wait for approval, and the `persist` hooks of their tools: what waits can run later
 //! as it was approved, or it is not offered and does not run.
 
-use futures_util::StreamExt;
 use tower_chat::{
     ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
     PersistenceMode, Role, ToolCall, ToolLoop, ToolLoopError, ToolStatus, Tools,

@@ -3,7 +3,6 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use futures_util::StreamExt;
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
     ChatRequest, ToolLoopError,

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 
-use futures_util::{StreamExt, poll};
+use futures_util::poll;
 use tower::Layer;
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, PerRunPersistence,

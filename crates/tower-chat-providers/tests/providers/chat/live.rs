@@ -1,6 +1,5 @@
 //! Deltas come as the service sends them, and a dropped response ends the connection.
 
-use futures_util::StreamExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tower_chat_core::{
     Answer, ChatOptions, ChatRequest, ChatUpdate, Message, Part, ToolChoice, ToolDefinition, format,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::StreamExt;
 use serde_json::Value;
 use tower_chat_core::{Answer, ChatRequest, ChatUpdate, format};
 use tower_chat_providers::{

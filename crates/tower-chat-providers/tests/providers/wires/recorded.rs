@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest, ChatUpdate, Message, Part};
 use tower_chat_providers::ProviderError;
