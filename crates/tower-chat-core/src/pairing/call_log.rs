@@ -10,9 +10,6 @@ use crate::{Message, Part, Role};
 
 /// The calls of messages that follow each other, and what answers them.
 ///
-/// A log can be kept while a conversation goes on: [`take_changed`](Self::take_changed) gives what is
-/// new since the last time.
-///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult, pairing::CallLog};
 /// let mut log = CallLog::default();
@@ -33,7 +30,6 @@ pub struct CallLog {
     open: Option<OpenRound>,
     /// The requests for approval that were answered since the model spoke last.
     decided: Vec<String>,
-    changed: BTreeSet<usize>,
 }
 
 /// A call of the model.
@@ -114,12 +110,6 @@ impl CallLog {
         &self.calls
     }
 
-    /// The indices of the calls that are new, or of which there is something new, since this was last
-    /// called.
-    pub fn take_changed(&mut self) -> BTreeSet<usize> {
-        std::mem::take(&mut self.changed)
-    }
-
     /// A message of the model, or an input. Either ends the open round, unless it belongs to the
     /// answer that opened it.
     fn push_asking(
@@ -167,7 +157,6 @@ impl CallLog {
                 is_approved: None,
                 result: None,
             });
-            self.changed.insert(new);
         }
     }
 
@@ -188,7 +177,6 @@ impl CallLog {
                 && let Some(call) = self.calls.get_mut(index)
             {
                 call.is_approved = Some(response.approved);
-                self.changed.insert(index);
             }
         }
     }
@@ -298,9 +286,8 @@ impl CallLog {
     }
 
     fn set_result(&mut self, index: usize, result: Option<LoggedResult>) {
-        let Some(call) = self.calls.get_mut(index) else { return };
-        if std::mem::replace(&mut call.result, result) != result {
-            self.changed.insert(index);
+        if let Some(call) = self.calls.get_mut(index) {
+            call.result = result;
         }
     }
 }

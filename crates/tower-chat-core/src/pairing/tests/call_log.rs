@@ -102,24 +102,6 @@ fn calls_of_one_round_have_different_ids() {
     }
 }
 
-#[test]
-fn what_has_changed_is_what_differs_from_before() {
-    for seed in 0..2000 {
-        let messages = history(&mut Rng::of(seed));
-        let mut log = CallLog::default();
-        let mut known: Vec<(Option<LoggedResult>, Option<bool>)> = Vec::new();
-        for (number, message) in (1..).zip(&messages) {
-            log.push(number, message);
-            let now: Vec<_> = log.calls().iter().map(|it| (it.result, it.is_approved)).collect();
-            let differs = |index: &usize| known.get(*index) != now.get(*index);
-            let differing: HashSet<usize> = (0..now.len()).filter(differs).collect();
-            let changed: HashSet<usize> = log.take_changed().into_iter().collect();
-            assert!(differing.is_subset(&changed), "seed {seed}: {differing:?} {changed:?}");
-            known = now;
-        }
-    }
-}
-
 /// The calls of an answer that stand in one message, or in one each.
 fn answer_of(calls: &[ToolCall], is_split: bool) -> Vec<Message> {
     match is_split {
