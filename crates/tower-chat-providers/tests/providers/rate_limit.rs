@@ -206,7 +206,7 @@ async fn a_wait_that_is_too_long_is_a_typed_error_at_once() {
     let found = error.downcast_ref::<RateLimitExceeded>().unwrap();
     let expected = RateLimitExceeded::new("requests", Duration::from_secs(23 * 60 * 60), max_wait);
     assert_eq!(*found, expected);
-    assert!(error.to_string().contains("with_max_wait"), "{error}");
+    assert!(error.to_string().contains("RateLimitLayer::max_wait"), "{error}");
     assert_eq!((began.elapsed(), upstream.received()), (Duration::ZERO, 1));
 }
 
