@@ -154,15 +154,22 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// What the spans of runs say: see [`telemetry`](crate::telemetry).
-    pub fn agent_telemetry(mut self, agent: Telemetry) -> Self {
-        self.agent = agent;
+    /// The name of the agent in the spans of its runs: see [`telemetry`](crate::telemetry).
+    pub fn agent_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.agent = self.agent.with_name(name);
         self
     }
 
-    /// What the spans of service calls say. A client that is used as it is has its own.
-    pub fn chat_telemetry(mut self, chat: Telemetry) -> Self {
-        self.chat = chat;
+    /// The name of the provider in the spans of service calls. A client that is used as it is makes
+    /// these spans itself.
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.chat = self.chat.with_name(name);
+        self
+    }
+
+    /// Whether spans have what users, models and tools write; by default they do not.
+    pub fn record_content(mut self, record: bool) -> Self {
+        self.agent = self.agent.with_content(record);
         self
     }
 

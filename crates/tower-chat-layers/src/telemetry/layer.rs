@@ -51,22 +51,11 @@ impl Telemetry {
         Self { operation, name: None, records_content: false }
     }
 
-    /// What runs are called, `gen_ai.agent.name`; a layer of service calls has no use for it.
+    /// The name of the agent, `gen_ai.agent.name`; for service calls that of the provider,
+    /// `gen_ai.provider.name`, such as `openai`, `anthropic`, `aws.bedrock` or `gcp.gemini`.
     #[must_use]
-    pub fn with_agent_name(mut self, name: impl Into<Arc<str>>) -> Self {
-        if matches!(self.operation, Operation::Agent) {
-            self.name = Some(name.into());
-        }
-        self
-    }
-
-    /// Who answers service calls, `gen_ai.provider.name`, such as `openai`, `anthropic`, `aws.bedrock`
-    /// or `gcp.gemini`; a layer of runs has no use for it.
-    #[must_use]
-    pub fn with_provider(mut self, name: impl Into<Arc<str>>) -> Self {
-        if matches!(self.operation, Operation::Chat) {
-            self.name = Some(name.into());
-        }
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 

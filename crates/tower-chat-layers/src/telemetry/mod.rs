@@ -8,7 +8,8 @@
 //! | `execute_tool` | a call of a tool | the tool loop |
 //! | `load`, `append`, ... | an operation of a store | [`TracedStore`] |
 //!
-//! [`ChatPipeline`](crate::ChatPipeline) has all four. A span of a streamed answer ends with the
+//! [`ChatPipeline`](crate::ChatPipeline) has all four; around a client that is used as it is, those of runs
+//! and of its store. A span of a streamed answer ends with the
 //! stream, and `tower_chat.outcome` says how: `completed`, `failed`, or `dropped` by its reader. Where
 //! no subscriber is interested nothing is recorded. `tracing-opentelemetry` sends the spans to a
 //! collector.
@@ -22,11 +23,11 @@
 //! # let model = tower_chat_testkit::ScriptedModel::new([]);
 //! let store = TracedStore::new(MemoryStore::new());
 //! let stack = ServiceBuilder::new()
-//!     .layer(Telemetry::agent().with_agent_name("wardrobe"))
+//!     .layer(Telemetry::agent().with_name("wardrobe"))
 //!     .layer(PerRunPersistence::new(store.clone()))
 //!     .layer(ToolLoop::new(Tools::new()))
 //!     .layer(PerServiceCallPersistence::new(store))
-//!     .layer(Telemetry::chat().with_provider("openai"))
+//!     .layer(Telemetry::chat().with_name("openai"))
 //!     .service(model);
 //! # let _ = stack;
 //! ```

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, Pruned, Revision,
-        StoreError, StoreWrapper,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        StoreError, StoreWrapper, ToolTotals,
         author::{Close, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -19,8 +19,9 @@ use super::{
 /// A store around another one: each operation is a span, which has how many messages were read or
 /// written, and whether it failed.
 ///
-/// The span of an `append` ends when its ticket says that the writes are durable; that of `reserve` is
-/// the wait for a slot in the store's queue.
+/// The span of an `append` ends when its ticket says that the writes are durable, and as `dropped` if
+/// the ticket is dropped before: the store writes all the same. The span of a `reserve` is the wait for
+/// a slot in the store's queue; a slot that is free at once has none.
 #[derive(Debug, Clone)]
 pub struct TracedStore<S> {
     inner: S,
@@ -137,6 +138,37 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         traced(self.span("prune", Some(key)), self.inner.prune(key, keep), |_| None).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        let operation = self.inner.open_runs(scope, after, limit);
+        traced(self.span("open_runs", None), operation, |_| None).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        traced(self.span("list", None), self.inner.list(scope, after, limit), |_| None).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        traced(self.span("tool_totals", None), self.inner.tool_totals(query), |_| None).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        traced(self.span("flush", None), self.inner.flush(), |()| None).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        traced(self.span("close", None), self.inner.close(), |()| None).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

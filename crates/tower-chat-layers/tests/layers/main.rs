@@ -10,4 +10,5 @@ mod journal;
 mod persistence;
 mod record;
 mod scenarios;
+mod telemetry;
 mod tool_loop;

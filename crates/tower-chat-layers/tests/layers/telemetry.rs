@@ -13,7 +13,7 @@ use tower::{Service, ServiceExt};
 use tower_chat::{
     Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ConversationKey,
     Finish, FinishReason, MemoryStore, Message, PersistenceMode, Role, ToolCall, ToolDefinition,
-    Tools, Usage, telemetry::Telemetry, tool_fn,
+    Tools, Usage, tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 use tracing::{
@@ -170,8 +170,9 @@ where
         .tools(tools())
         .history(MemoryStore::new())
         .persistence(mode)
-        .agent_telemetry(Telemetry::agent().with_agent_name("packer").with_content(has_content))
-        .chat_telemetry(Telemetry::chat().with_provider("openai"))
+        .agent_name("packer")
+        .provider_name("openai")
+        .record_content(has_content)
         .build()
         .unwrap()
 }
