@@ -72,7 +72,7 @@ impl ToolFunction {
         });
         let (argument_names, fields): (Vec<_>, Vec<_>) = arguments.unzip();
         let passed = self.parameters.iter().map(|Parameter { name, kind }| match kind {
-            Kind::Context => quote!(&context),
+            Kind::Context => quote!(&__context),
             Kind::State(_) => quote!(&*#name),
             Kind::Argument { .. } => quote!(#name),
         });
@@ -82,11 +82,11 @@ impl ToolFunction {
             #tower_chat::tool::TypedTool::new(
                 #name,
                 #description,
-                move |arguments: Arguments, context: #tower_chat::tool::ToolContext| {
+                move |__arguments: __Arguments, __context: #tower_chat::tool::ToolContext| {
                     #(let #state_names = ::std::sync::Arc::clone(&#state_names);)*
                     async move {
-                        let Arguments { #(#argument_names),* } = arguments;
-                        let _ = &context;
+                        let __Arguments { #(#argument_names),* } = __arguments;
+                        let _ = &__context;
                         #returned
                     }
                 },
@@ -100,6 +100,7 @@ impl ToolFunction {
         // The schemas and derives are found without a dependency on their crates.
         let serde = format!("{}::__macro::serde", path_text(&tower_chat));
         let schemars = format!("{}::__macro::schemars", path_text(&tower_chat));
+        // No parameter or type of a user's begins with two underscores.
         quote! {
             #(#attrs)*
             #vis fn #function(
@@ -108,7 +109,8 @@ impl ToolFunction {
                 #[derive(#tower_chat::__macro::serde::Deserialize, #tower_chat::__macro::schemars::JsonSchema)]
                 #[serde(crate = #serde)]
                 #[schemars(crate = #schemars)]
-                struct Arguments { #(#fields),* }
+                #[serde(expecting = "an object with the arguments")]
+                struct __Arguments { #(#fields),* }
 
                 #sig #block
 

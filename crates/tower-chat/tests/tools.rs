@@ -71,6 +71,18 @@ async fn add(numbers: HashMap<String, i64>) -> i64 {
     numbers.values().sum()
 }
 
+/// The names that the macro might use itself.
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Arguments {
+    tool: String,
+}
+
+/// Repeats.
+#[tool]
+async fn repeat(call: &ToolContext, context: String, arguments: Arguments, output: u8) -> String {
+    format!("{} {context} {} {output}", call.call_id(), arguments.tool)
+}
+
 struct Counters {
     calls: AtomicU32,
     failures: u32,
@@ -171,6 +183,7 @@ async fn wrong_arguments_go_back_with_the_field_that_is_wrong() {
         ),
         (r#"{"dishes": [], "guests": 300}"#, "`guests`: invalid value"),
         (r#"{"dishes": "#, "it is not JSON"),
+        ("7", "expected an object with the arguments"),
     ];
     for (arguments, expected) in cases {
         let (text, is_error) = told(order(), "order", arguments).await;
@@ -184,6 +197,12 @@ async fn arguments_that_may_be_missing_may_be_null() {
     let arguments = r#"{"dishes": [], "payment": null, "remark": null, "guests": 5}"#;
     let receipt = told(order(), "order", arguments).await;
     assert_eq!(receipt, (r#"{"dishes":5,"note":null}"#.to_owned(), false));
+}
+
+#[tokio::test]
+async fn parameters_may_have_any_name() {
+    let arguments = r#"{"context": "rain", "arguments": {"tool": "drill"}, "output": 6}"#;
+    assert_eq!(told(repeat(), "repeat", arguments).await.0, "call_9 rain drill 6");
 }
 
 #[tokio::test]
