@@ -1,10 +1,10 @@
-//! Errors of tools that say whom they concern.
+//! Errors that a tool shows to the model, or that fail the run.
 
 use std::error::Error;
 
 use tower_chat_core::BoxError;
 
-/// An error of a tool that says whom it concerns.
+/// An error of a tool that the model is shown in its own words, or that fails the run.
 ///
 /// Of any other error the model is told no more than that the tool failed, unless
 /// [`ToolLoop::include_error_details`](crate::ToolLoop::include_error_details) is set, and the run
@@ -30,7 +30,8 @@ pub enum ToolError {
     ForModel(String),
     /// The run fails with
     /// [`ToolLoopError::ToolFailedRun`](crate::ToolLoopError::ToolFailedRun). No further call of the
-    /// answer is started.
+    /// answer is started, except where the loop runs calls concurrently. A journaled run stays open: an
+    /// attempt that resumes it takes the error for the call's result, and runs the calls that are left.
     #[error("the tool failed the run")]
     FailRun(#[source] BoxError),
 }

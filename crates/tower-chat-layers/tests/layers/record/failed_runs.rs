@@ -57,6 +57,32 @@ async fn a_tool_that_fails_its_run_is_named_and_no_later_call_is_started() {
 }
 
 #[tokio::test]
+async fn the_conversation_goes_on_after_a_run_that_a_tool_has_failed() {
+    every_case(async |case| {
+        let agent = Agent::of(case, ToolLoop::new(tools()), script()).await;
+        agent.ask("send the first parcel").await.unwrap_err();
+        let answer = agent.ask("where is it now").await.unwrap();
+        // A journaled run is resumed first, and that answer is its own.
+        let is_resumed = case.mode == PersistenceMode::Journaled;
+        let expected = if is_resumed { "and later" } else { "what became of it" };
+        assert_eq!(answer.text(), expected, "{case:?}");
+        let sent = agent.model.requests()[1].messages.clone();
+        let results = sent.iter().flat_map(|message| message.results());
+        let results: Vec<_> = results
+            .filter(|result| result.call_id.as_deref() != Some("c3"))
+            .map(|result| (result.call_id.clone().unwrap(), result.text()))
+            .collect();
+        let pair = |id: &str, text: &str| (id.to_owned(), text.to_owned());
+        let expected = match case.mode {
+            PersistenceMode::PerRun => vec![],
+            _ => vec![pair("c1", "looked around"), pair("c2", "The tool failed.")],
+        };
+        assert_eq!(results, expected, "{case:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn calls_that_run_at_the_same_time_end_before_the_run_fails() {
     let tool_loop = ToolLoop::new(tools()).concurrent(true);
     let agent = Agent::new(PersistenceMode::PerServiceCall, tool_loop, script());
