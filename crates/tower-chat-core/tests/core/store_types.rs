@@ -119,7 +119,7 @@ async fn a_ticket_tells_the_outcome_or_that_the_store_is_gone() {
     assert_eq!(ticket.await.expect("done"), revision);
     let (sender, ticket) = Ticket::channel();
     drop(sender);
-    let error = ticket.await.expect_err("nobody is left");
+    let error = ticket.await.expect_err("the sender is dropped");
     assert!(matches!(error.source, StoreError::Closed));
     let inner = Ticket::done(Ok(revision));
     let watched = Ticket::watching(async { inner.await.map(|found| found.after(RunId::new(), 1)) });

@@ -2,7 +2,7 @@
 //!
 //! A codec says how their types and ours become each other. [`AdaptLayer`] turns a service of
 //! their types into a model client; [`ExposeLayer`] turns a whole stack back into a service of
-//! their types. With both, these layers go into the middle of somebody else's stack:
+//! their types. With both, these layers go into the middle of an existing stack of other types:
 //!
 //! ```text
 //! their layers

@@ -13,7 +13,7 @@
 //! Above the tool loop it would see the run as one service call and lose every round of a run
 //! that fails; the tool loop refuses to run there. Layers that call the model client several times
 //! (retry, hedge) belong below it: an attempt that failed is then never stored. A timeout below it
-//! is an error of the service; one above it is a caller who went away.
+//! is an error of the service; a timeout above it is a cancelled call.
 
 mod layer;
 mod service;

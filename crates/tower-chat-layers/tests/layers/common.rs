@@ -212,7 +212,7 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
 }
 
 /// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs
-/// approval, `ask` is run by nobody here, `fail` fails.
+/// approval, `ask` is returned to the caller, `fail` fails.
 pub(crate) fn tools(ran: &Ran) -> Tools {
     let run = |name: &'static str, ran: Ran| {
         move |context: ToolContext| {

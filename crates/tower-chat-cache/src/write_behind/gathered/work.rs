@@ -98,7 +98,7 @@ impl Gathered {
             );
             tell(mem::take(&mut waiting.waiters), &Err(error.clone()));
         }
-        // Who waits in the row is not kept waiting for a store that does not work.
+        // Submissions that wait in the row fail now, instead of waiting for a store that fails.
         for in_row in self.row.drain(..) {
             let error = AppendError { completed: 0, source: error.clone() };
             in_row.outcome.send(Err(error));
@@ -116,14 +116,14 @@ impl Gathered {
             "gathered writes cannot be stored and are lost",
         );
         let waiters = waiting.map_or_else(Vec::new, |waiting| waiting.waiters);
-        // Whoever waits is told; otherwise, whoever comes next.
+        // The callers that wait get the error; if there are none, the next caller does.
         if waiters.is_empty() {
             self.lost.insert(tried.key.clone(), error.clone());
         }
         tell(waiters, &Err(error));
     }
 
-    /// What waited in the row was submitted, and its outcomes were told.
+    /// The submissions that waited in the row were made, and their callers have the outcomes.
     pub(in crate::write_behind) fn row_is_over(&mut self) {
         self.is_row_submitted = false;
         if self.row.is_empty() {

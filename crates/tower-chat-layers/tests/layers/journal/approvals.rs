@@ -397,7 +397,7 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
             let outcome = send(&client, request.clone()).await;
             if failing == 2 {
                 assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
-                assert_eq!(ran.names(), ["pay"], "nobody knows of the claim");
+                assert_eq!(ran.names(), ["pay"], "the claim is not stored");
                 send(&client, request).await.unwrap();
             } else {
                 outcome.unwrap();

@@ -1,5 +1,5 @@
-//! How open runs end that nobody goes on with, what is kept of an answer that was cut off, and
-//! what runs end by themselves.
+//! How abandoned runs are ended, what is stored of an answer that was cut off, and which runs end by
+//! themselves.
 
 use tower_chat::{
     ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoop,
