@@ -51,7 +51,7 @@ pub use self::{
     pending_results::pending_results,
     per_run::{PerRunPersistence, PerRunPersistenceService},
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
-    pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded},
+    pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded, ModelClient},
     policy::{
         ConcurrentRuns, ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy,
         StoreFailure, UnansweredInputs,

@@ -10,7 +10,7 @@ use tower_chat_core::{BoxError, ChatRequest, ChatResponse, store::HistoryStore};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{BuildError, ChatPipeline, deadline::Deadline};
+use super::{BuildError, ChatPipeline, ModelClient, deadline::Deadline};
 use crate::{
     Clock, MissingPersister, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
     PersistencePolicy, ToolLoop, ToolSource, Tools,
@@ -181,12 +181,7 @@ impl<S> ChatPipelineBuilder<S> {
     }
 }
 
-impl<S> ChatPipelineBuilder<S>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+impl<S: ModelClient> ChatPipelineBuilder<S> {
     /// Builds the pipeline.
     ///
     /// A persister in the client that the pipeline adds again is found by the first call, which it
@@ -261,12 +256,7 @@ where
 
 type Boxed = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-fn maybe<S>(tool_loop: Option<ToolLoop>, inner: S) -> Boxed
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+fn maybe<S: ModelClient>(tool_loop: Option<ToolLoop>, inner: S) -> Boxed {
     match tool_loop {
         Some(tool_loop) => BoxCloneSyncService::new(tool_loop.layer(inner)),
         None => boxed(inner),
@@ -287,23 +277,13 @@ fn into_box(error: impl Into<BoxError>) -> BoxError {
     error.into()
 }
 
-fn boxed<S>(service: S) -> Boxed
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+fn boxed<S: ModelClient>(service: S) -> Boxed {
     BoxCloneSyncService::new(ServiceExt::map_err(service, into_box))
 }
 
 fn finish<S>(service: S, agent: &Telemetry, deadline: Option<Duration>) -> ChatPipeline
 where
-    S: Service<ChatRequest, Response = ChatResponse, Error = BoxError>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    S::Future: Send,
+    S: ModelClient + Service<ChatRequest, Error = BoxError>,
 {
     let service = match deadline {
         Some(after) => BoxCloneSyncService::new(Deadline::new(boxed(service), after)),

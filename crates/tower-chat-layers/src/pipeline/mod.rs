@@ -1,6 +1,7 @@
 //! The whole stack from one builder.
 
 mod builder;
+mod client;
 mod deadline;
 mod error;
 
@@ -13,7 +14,10 @@ use tower::util::BoxCloneSyncService;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
-pub use self::{builder::ChatPipelineBuilder, deadline::DeadlineExceeded, error::BuildError};
+pub use self::{
+    builder::ChatPipelineBuilder, client::ModelClient, deadline::DeadlineExceeded,
+    error::BuildError,
+};
 use crate::ResponseFuture;
 
 /// A client with its tool loop and its history, ready to be called.
@@ -42,7 +46,10 @@ pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 impl ChatPipeline {
     /// Builds a pipeline over a client: a model client, or a model client below ordinary tower
     /// layers (retry, timeout, cache).
-    pub fn builder<S>(client: S) -> ChatPipelineBuilder<S> {
+    pub fn builder<S>(client: S) -> ChatPipelineBuilder<S>
+    where
+        S: ModelClient + Service<ChatRequest, Response = ChatResponse>,
+    {
         ChatPipelineBuilder::new(client)
     }
 }

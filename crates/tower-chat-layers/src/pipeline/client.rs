@@ -1,0 +1,47 @@
+//! What a pipeline can be built over.
+
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_service::Service;
+
+/// A model client, or a stack over one, that a [`ChatPipeline`](super::ChatPipeline) can call.
+///
+/// Every service is one that fits the bounds: the pipeline clones it for each run, and is itself
+/// shared between threads. A boxed service has to be a `tower::util::BoxCloneSyncService`, since a
+/// `BoxService` cannot be cloned and a `BoxCloneService` cannot be shared.
+///
+/// ```
+/// use tower::{service_fn, util::BoxCloneSyncService};
+/// use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, Message};
+///
+/// let client = BoxCloneSyncService::new(service_fn(|_: ChatRequest| async {
+///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("Gladly.")], Finish::stop()))
+/// }));
+/// let pipeline = ChatPipeline::builder(client).build();
+/// # pipeline.unwrap();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the client of a `ChatPipeline`",
+    label = "not a `Service<ChatRequest>` that is `Clone + Send + Sync + 'static`",
+    note = "a boxed service has to be a `tower::util::BoxCloneSyncService`",
+    note = "a service of your own is `Clone`, all its fields are `Send + Sync`, its `Response` is \
+            `ChatResponse`, its `Error` becomes a `BoxError`, and its `Future` is `Send`"
+)]
+pub trait ModelClient:
+    Service<ChatRequest, Response = ChatResponse, Error: Into<BoxError>, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+// So that the compiler says what is written above, and not which bound failed first.
+#[diagnostic::do_not_recommend]
+impl<S> ModelClient for S where
+    S: Service<ChatRequest, Response = ChatResponse, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}

@@ -1,0 +1,99 @@
+//! What the compiler says of programs that users get wrong: the files of the folder
+//! `compile_errors`.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Each program, and what the errors of the compiler have to contain, in their order.
+const PROGRAMS: &[(&str, &[&[&str]])] = &[
+    (
+        "boxed_service",
+        &[&[
+            "error[E0277]: `BoxService<",
+            "cannot be the client of a `ChatPipeline`",
+            "`tower::util::BoxCloneSyncService`",
+        ]],
+    ),
+    (
+        "boxed_clone_service",
+        &[&[
+            "error[E0277]: `BoxCloneService<",
+            "cannot be the client of a `ChatPipeline`",
+            "`tower::util::BoxCloneSyncService`",
+        ]],
+    ),
+    ("other_answers", &[&["expected `ChatResponse`, found `String`"]]),
+];
+
+#[test]
+fn errors_say_what_to_do() {
+    let errors = errors_by_program();
+    for (program, expected) in PROGRAMS {
+        let errors = errors.get(*program).unwrap_or_else(|| panic!("{program} compiles"));
+        let all = errors.concat();
+        assert_eq!(errors.len(), expected.len(), "the errors of {program}:\n{all}");
+        for (error, parts) in errors.iter().zip(*expected) {
+            for part in *parts {
+                assert!(error.contains(part), "{program} does not say {part:?}:\n{error}");
+            }
+        }
+    }
+}
+
+/// Checks all programs in one run of cargo: they are the binaries of a package of their own, which
+/// depends on what a user's does.
+fn errors_by_program() -> BTreeMap<String, Vec<String>> {
+    let package = package();
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["check", "--offline", "--quiet", "--keep-going", "--bins"])
+        .args(["--message-format", "json", "--target-dir"])
+        .arg(package.join("target"))
+        .current_dir(&package)
+        .output()
+        .unwrap();
+    let mut errors = BTreeMap::<_, Vec<_>>::new();
+    for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line: Value = serde_json::from_slice(line).unwrap();
+        let message = &line["message"];
+        // An error without a place in the program counts the others.
+        let is_error = message["level"] == "error"
+            && message["spans"].as_array().is_some_and(|spans| !spans.is_empty());
+        if line["reason"] == "compiler-message" && is_error {
+            let program = line["target"]["name"].as_str().unwrap().to_owned();
+            errors
+                .entry(program)
+                .or_default()
+                .push(message["rendered"].as_str().unwrap().to_owned());
+        }
+    }
+    assert!(!errors.is_empty(), "cargo: {}", String::from_utf8_lossy(&output.stderr));
+    errors
+}
+
+/// Writes the package.
+fn package() -> PathBuf {
+    let facade = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile_errors");
+    fs::create_dir_all(&package).unwrap();
+    let mut manifest = format!(
+        "[package]\nname = \"compile-errors\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
+         tower = {{ version = \"0.5\", features = [\"util\"] }}\n\
+         tower-chat = {{ path = {facade:?}, default-features = false, features = [\"macros\"] }}\n"
+    );
+    for (program, _) in PROGRAMS {
+        let path = facade.join(format!("tests/compile_errors/{program}.rs"));
+        manifest += &format!("\n[[bin]]\nname = {program:?}\npath = {path:?}\n");
+    }
+    fs::write(package.join("Cargo.toml"), manifest).unwrap();
+    // The versions of the workspace, which are there without a network.
+    fs::copy(facade.join("../../Cargo.lock"), package.join("Cargo.lock")).unwrap();
+    package
+}

@@ -1,0 +1,10 @@
+//! A boxed service that is not `Sync` is given to a pipeline.
+
+use tower::util::BoxCloneService;
+use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatResponse};
+
+pub fn pipeline(client: BoxCloneService<ChatRequest, ChatResponse, BoxError>) {
+    let _ = ChatPipeline::builder(client);
+}
+
+fn main() {}
