@@ -151,7 +151,8 @@ pub(crate) fn content(
     let Some(open) = found.open else { return Ok(None) };
     let range = row_key::range_after(found.number, open.visible);
     let mut statement = snapshot.prepare_cached(read::MESSAGES)?;
-    let messages = read::messages(&mut statement, key, range, open.visible)?;
+    let mut bytes = 0;
+    let messages = read::messages(&mut statement, key, range, open.visible, &mut bytes)?;
     let messages = messages.collect::<Result<Vec<_>, _>>()?;
     let mut statement = snapshot.prepare_cached(&format!(
         "SELECT place, {} FROM tool_invocations

@@ -2,12 +2,12 @@
 
 use std::{
     collections::VecDeque,
-    fmt, mem,
+    mem,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
@@ -17,20 +17,18 @@ use tower_chat_core::{
         StoreError,
         author::{AppendError, Ticket},
     },
+    telemetry::Commit,
 };
 
 use crate::{
     caller,
     file::{NotSynced, PATIENCE},
+    group::{Due, Exclusive, Waiting, first},
     submission::{Append, Keys, Submission, Work},
+    telemetry::TELEMETRY,
     write_panicked::catch,
     writer::{Busy, Writer},
 };
-
-/// The most that one transaction takes from the queue, but at least one submission. A larger group
-/// would save few more syncs and delay all of its callers.
-const GROUP_BYTES: usize = 1 << 20;
-const GROUP_SUBMISSIONS: usize = 256;
 
 /// Submissions in order, and the writer that runs them.
 ///
@@ -65,21 +63,6 @@ struct State {
     closed: bool,
     /// The writer thread ends when nothing is left.
     retiring: bool,
-}
-
-#[derive(Debug)]
-enum Waiting {
-    Submission(Submission),
-    Exclusive(Exclusive),
-}
-
-/// Work that needs the file while the writer connection is idle, such as a checkpoint.
-struct Exclusive(Box<dyn FnOnce() + Send>);
-
-/// What a leader does.
-enum Due {
-    Group(Vec<Submission>),
-    Exclusive(Exclusive),
 }
 
 /// A caller that waits until this many submissions have finished.
@@ -277,8 +260,13 @@ impl WriteQueue {
         ticket
     }
 
-    fn write<W: Work>(&self, group: &mut [W], patience: Duration) -> Result<(), Busy> {
+    fn write<W>(&self, group: &mut [Submission<W>], patience: Duration) -> Result<(), Busy>
+    where
+        Submission<W>: Work,
+    {
         let mut writer = self.writer();
+        let began = TELEMETRY.is_listening().then(Instant::now);
+        group.iter_mut().for_each(Submission::begin);
         let outcome = catch(|| writer.write(group, patience)).unwrap_or_else(|panic| {
             writer.panicked(group, panic);
             Ok(())
@@ -286,38 +274,13 @@ impl WriteQueue {
         let stored: usize = group.iter().map(Work::stored).sum();
         self.commits.store(writer.commits(), Ordering::Relaxed);
         self.writes.fetch_add(stored as u64, Ordering::Relaxed);
-        outcome
-    }
-}
-
-/// Takes the next work: exclusive work, or as many submissions as one transaction may hold.
-fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
-    let mut group = Vec::new();
-    let mut bytes = 0;
-    while group.len() < GROUP_SUBMISSIONS {
-        match waiting.pop_front() {
-            Some(Waiting::Submission(next))
-                if bytes == 0 || bytes + next.bytes() <= GROUP_BYTES =>
-            {
-                bytes += next.bytes();
-                group.push(next);
-            }
-            Some(Waiting::Exclusive(work)) if group.is_empty() => {
-                return Some(Due::Exclusive(work));
-            }
-            Some(later @ (Waiting::Submission(_) | Waiting::Exclusive(_))) => {
-                waiting.push_front(later);
-                break;
-            }
-            None => break,
+        drop(writer);
+        if let Some(began) = began.filter(|_| stored > 0) {
+            let stored_ones = group.iter().filter(|submission| submission.stored() > 0);
+            let bytes = stored_ones.map(Submission::bytes).sum();
+            TELEMETRY.committed(Commit { writes: stored, bytes, duration: began.elapsed() });
         }
-    }
-    if group.is_empty() { None } else { Some(Due::Group(group)) }
-}
-
-impl fmt::Debug for Exclusive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exclusive").finish_non_exhaustive()
+        outcome
     }
 }
 

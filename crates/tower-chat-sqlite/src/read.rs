@@ -42,20 +42,25 @@ pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Hea
 }
 
 /// A conversation with all its messages that readers see, as it is at one moment.
-pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<History, NotRead> {
+/// Says how many bytes the messages have as they are stored.
+pub(crate) fn history(
+    connection: &Connection,
+    key: &ConversationKey,
+) -> Result<(History, usize), NotRead> {
     let snapshot = connection.unchecked_transaction()?;
     let Some(found) = conversation::find(&snapshot, key)? else {
-        return Ok(History::empty());
+        return Ok((History::empty(), 0));
     };
+    let mut bytes = 0;
     let range = row_key::range_to(found.number, found.visible());
     let mut statement = snapshot.prepare_cached(MESSAGES)?;
-    let messages = messages(&mut statement, key, range, found.pruned)?;
+    let messages = messages(&mut statement, key, range, found.pruned, &mut bytes)?;
     let history = History::collect(found.head(), messages)?;
     let last = found.pruned.saturating_add(history.messages.len() as u64);
     if last != found.visible() {
         return Err(missing(key, last.saturating_add(1)));
     }
-    Ok(history)
+    Ok((history, bytes))
 }
 
 /// What is read of messages: the statement for [`messages`].
@@ -63,19 +68,31 @@ pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body FROM messa
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
 /// The messages with these keys, which follow the first `before` of the conversation without a gap.
+/// What is read of them is added to `bytes`.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,
     (first, last): (i64, i64),
     before: u64,
+    bytes: &mut usize,
 ) -> Result<impl Iterator<Item = Result<Arc<Message>, NotRead>>, NotRead> {
     let mut rows = statement.query([first, last])?;
     let mut expected = before;
     Ok(std::iter::from_fn(move || {
         let row = rows.next().transpose()?;
         expected = expected.saturating_add(1);
-        Some(row.map_err(NotRead::from).and_then(|row| message_at(row, key, expected)))
+        Some(row.map_err(NotRead::from).and_then(|row| {
+            *bytes += body_bytes(row)?;
+            message_at(row, key, expected)
+        }))
     }))
+}
+
+fn body_bytes(row: &Row<'_>) -> rusqlite::Result<usize> {
+    Ok(match row.get_ref(3)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+    })
 }
 
 /// The message of a row, which has to have this number in its conversation.

@@ -30,6 +30,7 @@ use crate::{
     read::{self, NotRead},
     readers::Readers,
     submission::Submission,
+    telemetry::{SYSTEM, TELEMETRY},
     tool_totals,
     write_panicked::catch,
     writer::Writer,
@@ -121,7 +122,8 @@ impl SqliteStore {
         let handle = match options.exclusive {
             true => StoreHandle::exclusive(),
             false => StoreHandle::new(),
-        };
+        }
+        .with_system(SYSTEM);
         Ok(Self(Arc::new(Shared { handle, readers, writing })))
     }
 
@@ -203,9 +205,11 @@ impl HistoryStore for SqliteStore {
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.settle(Some(key)).await?;
-        let key = key.clone();
-        let history = move |connection: &_| read::history(connection, &key);
-        self.0.readers.read("load a conversation", history).await
+        let found = key.clone();
+        let read = move |connection: &_| read::history(connection, &found);
+        let (history, bytes) = self.0.readers.read("load a conversation", read).await?;
+        TELEMETRY.loaded(key, history.messages.len(), bytes);
+        Ok(history)
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {

@@ -10,6 +10,7 @@ use tower_chat_core::{
         Keep, Pruned, Revision, StoreError,
         author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
+    telemetry::Queued as Queuing,
 };
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     fork,
     head_cache::HeadCache,
     prune,
+    telemetry::TELEMETRY,
 };
 
 /// What is submitted, with its slot: an append that its caller may do itself, or an entry
@@ -28,6 +30,7 @@ pub(crate) struct Submission<W = Queued> {
     slot: Slot,
     /// Its part of the queue's byte budget; only appends use the budget.
     budget: Option<BudgetGuard>,
+    queued: Queuing,
     work: W,
 }
 
@@ -108,6 +111,11 @@ impl<W> Submission<W> {
     pub(crate) fn bytes(&self) -> usize {
         self.budget.as_ref().map_or(0, BudgetGuard::bytes)
     }
+
+    /// The transaction that does it begins.
+    pub(crate) fn begin(&mut self) {
+        self.queued.begin();
+    }
 }
 
 impl Submission<Append> {
@@ -115,8 +123,10 @@ impl Submission<Append> {
     pub(crate) fn append(slot: Slot, writes: Vec<Write>, budget: &Arc<ByteBudget>) -> Self {
         let writes: Vec<_> = writes.into_iter().map(EncodedWrite::new).collect();
         let budget = Some(budget.take(writes.iter().map(EncodedWrite::bytes).sum()));
+        let bytes = budget.as_ref().map(BudgetGuard::bytes);
+        let queued = TELEMETRY.queued(writes.len(), bytes);
         let work = Append { writes, stored: 0, outcome: Ok(Revision::ABSENT) };
-        Self { slot, budget, work }
+        Self { slot, budget, queued, work }
     }
 
     pub(crate) fn may_block(&self) -> bool {
@@ -130,13 +140,15 @@ impl Submission<Append> {
 
     /// Leaves it to the queue.
     pub(crate) fn queued(self) -> (Submission, Ticket) {
-        let Self { slot, budget, work } = self;
+        let Self { slot, budget, queued, work } = self;
         let (reply, ticket) = Ticket::channel();
-        (Submission { slot, budget, work: Queued::Append(work, reply) }, ticket)
+        (Submission { slot, budget, queued, work: Queued::Append(work, reply) }, ticket)
     }
 
     /// Releases its slot; the outcome of what its caller has done.
     pub(crate) fn done(self) -> Ticket {
+        self.work.tell_refusal();
+        self.queued.end();
         drop((self.slot, self.budget));
         Ticket::done(self.work.outcome)
     }
@@ -149,7 +161,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let delete = Delete { key, outcome: Ok(false), reply };
-        (Self { slot, budget: None, work: Queued::Delete(delete) }, outcome)
+        (Self::without_writes(slot, Queued::Delete(delete)), outcome)
     }
 
     pub(crate) fn fork(
@@ -159,7 +171,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
-        (Self { slot, budget: None, work: Queued::Fork(fork) }, outcome)
+        (Self::without_writes(slot, Queued::Fork(fork)), outcome)
     }
 
     pub(crate) fn prune(
@@ -169,7 +181,11 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Pruned, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let prune = Prune { key, keep, outcome: Ok(Pruned::default()), reply };
-        (Self { slot, budget: None, work: Queued::Prune(prune) }, outcome)
+        (Self::without_writes(slot, Queued::Prune(prune)), outcome)
+    }
+
+    fn without_writes(slot: Slot, work: Queued) -> Self {
+        Self { slot, budget: None, queued: TELEMETRY.queued(0, None), work }
     }
 
     /// The conversations it changes.
@@ -191,6 +207,10 @@ impl Submission {
 
     /// Releases its slot and wakes the task that waits for its ticket.
     pub(crate) fn resolve(self) {
+        if let Queued::Append(append, _) = &self.work {
+            append.tell_refusal();
+        }
+        self.queued.end();
         drop((self.slot, self.budget));
         // Nobody need be waiting.
         match self.work {
@@ -321,6 +341,12 @@ fn refused<T>(outcome: Result<T, NotStored>) -> rusqlite::Result<Result<T, Store
 }
 
 impl Append {
+    fn tell_refusal(&self) {
+        if let Err(error) = &self.outcome {
+            TELEMETRY.refused(&error.source);
+        }
+    }
+
     fn keys(&self) -> Keys {
         self.writes.iter().map(|write| write.key().clone()).collect()
     }

@@ -4,6 +4,7 @@
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command, or asks a test at every
 //!   operation what goes wrong with it;
 //! - [`cases!`] combines lists of cases, and names the one in which a test fails;
+//! - [`RecordedMetrics`] has every metric that was recorded on a thread or in a process;
 //! - [`Rng`] makes numbers that are the same at every run;
 //! - [`store_contract!`] tests everything that
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
@@ -16,6 +17,7 @@
 mod cases;
 mod faulty_store;
 mod gate;
+mod recorded_metrics;
 #[cfg(feature = "recordings")]
 pub mod recordings;
 mod rng;
@@ -28,6 +30,7 @@ pub use self::{
     cases::Cases,
     faulty_store::{Fault, FaultInjector, FaultyStore, Injection, Operation},
     gate::Gate,
+    recorded_metrics::RecordedMetrics,
     rng::Rng,
     scripted_model::{ScriptError, ScriptedModel, Step},
 };

@@ -18,7 +18,11 @@ use crate::{
         SequencePosition, StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
+    telemetry::StoreTelemetry,
 };
+
+/// What the store is, in spans and metrics.
+const SYSTEM: &str = "memory";
 
 /// A store that lives and dies with the process: for tests, and where nothing need survive.
 ///
@@ -52,7 +56,7 @@ struct State {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { handle: StoreHandle::exclusive(), state: Mutex::default() }
+        Self { handle: StoreHandle::exclusive().with_system(SYSTEM), state: Mutex::default() }
     }
 }
 
@@ -153,6 +157,9 @@ impl HistoryStore for MemoryStore {
             if outcome.is_err() {
                 break;
             }
+        }
+        if let Err(error) = &outcome {
+            StoreTelemetry::new(SYSTEM).refused(&error.source);
         }
         Ticket::done(outcome)
     }

@@ -10,7 +10,13 @@ use super::{
     author::Write,
     under_way::{ConversationBusy, RunUnderWay, RunsUnderWay},
 };
-use crate::{ConversationKey, RunId};
+use crate::{
+    ConversationKey, RunId,
+    telemetry::{
+        GaugeGuard,
+        metric::{self, label},
+    },
+};
 
 /// How many messages an outbox holds unless it is told otherwise.
 const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
@@ -28,7 +34,10 @@ const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
 /// assert!(!handle.is_same_store(&StoreHandle::new()));
 /// ```
 #[derive(Debug, Clone)]
-pub struct StoreHandle(Arc<Shared>);
+pub struct StoreHandle {
+    shared: Arc<Shared>,
+    system: Option<&'static str>,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -41,8 +50,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Outbox {
-    writes: HashMap<ConversationKey, Vec<Write>>,
+    unsaved: HashMap<ConversationKey, Unsaved>,
     messages: usize,
+}
+
+/// The unsaved writes of a conversation, oldest first.
+#[derive(Debug, Default)]
+struct Unsaved {
+    writes: Vec<Write>,
+    gauges: Vec<GaugeGuard>,
 }
 
 /// The outbox of unsaved writes has no room for more.
@@ -82,24 +98,43 @@ impl StoreHandle {
     }
 
     fn of(limit: usize, is_exclusive: bool) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             holder: RunId::new().random_half(),
             runs: RunsUnderWay::default(),
             limit,
             is_exclusive,
             outbox: Mutex::default(),
-        }))
+        });
+        Self { shared, system: None }
+    }
+
+    /// Says what the store is, in spans and metrics: `sqlite`, `postgresql`, `redis`, `memory`, or the
+    /// name of another. Handles that were cloned before do not know it.
+    ///
+    /// ```
+    /// use tower_chat_core::store::StoreHandle;
+    /// assert_eq!(StoreHandle::new().with_system("sqlite").system(), Some("sqlite"));
+    /// ```
+    #[must_use]
+    pub fn with_system(mut self, system: &'static str) -> Self {
+        self.system = Some(system);
+        self
+    }
+
+    /// What the store is.
+    pub fn system(&self) -> Option<&'static str> {
+        self.system
     }
 
     /// Whether one process at a time opens the store, so that leases are neither taken nor waited
     /// for.
     pub fn is_exclusive(&self) -> bool {
-        self.0.is_exclusive
+        self.shared.is_exclusive
     }
 
     /// The random number by which the [`Lease`](super::Lease)s taken through this store are known.
     pub fn holder(&self) -> u64 {
-        self.0.holder
+        self.shared.holder
     }
 
     /// Begins a run on a conversation, as the only one in this process. Where another is under way
@@ -116,12 +151,12 @@ impl StoreHandle {
         run: RunId,
         most: usize,
     ) -> Result<RunUnderWay, ConversationBusy> {
-        self.0.runs.begin(key, run, most).await
+        self.shared.runs.begin(key, run, most).await
     }
 
     /// The run under way on a conversation in this process.
     pub fn run_under_way(&self, key: &ConversationKey) -> Option<RunId> {
-        self.0.runs.find(key)
+        self.shared.runs.find(key)
     }
 
     /// Makes sure that no run is under way on a conversation in this process, and that nothing of
@@ -131,7 +166,7 @@ impl StoreHandle {
     ///
     /// [`StoreError::UnderWay`].
     pub fn at_rest(&self, key: &ConversationKey) -> Result<(), StoreError> {
-        let unsaved = || self.outbox().writes.get(key)?.first().map(Write::run);
+        let unsaved = || self.outbox().unsaved.get(key)?.writes.first().map(Write::run);
         match self.run_under_way(key).or_else(unsaved) {
             Some(run) => Err(StoreError::UnderWay { key: key.clone(), run }),
             None => Ok(()),
@@ -140,7 +175,7 @@ impl StoreHandle {
 
     /// Whether both belong to the same store.
     pub fn is_same_store(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Keeps writes that could not be stored, after those kept already for their conversation.
@@ -151,39 +186,44 @@ impl StoreHandle {
     pub fn keep_unsaved(&self, writes: &[Write]) -> Result<(), OutboxFull> {
         let mut outbox = self.outbox();
         let messages: usize = writes.iter().map(room).sum();
-        if outbox.messages + messages > self.0.limit {
-            return Err(OutboxFull { limit: self.0.limit });
+        if outbox.messages + messages > self.shared.limit {
+            return Err(OutboxFull { limit: self.shared.limit });
         }
         outbox.messages += messages;
         for write in writes {
-            outbox.writes.entry(write.key().clone()).or_default().push(write.clone());
+            let unsaved = outbox.unsaved.entry(write.key().clone()).or_default();
+            unsaved.writes.push(write.clone());
+            let labels = &[(label::SYSTEM, self.system)];
+            unsaved.gauges.extend(metric::OUTBOX_MESSAGES.hold(room(write) as u64, labels));
         }
         Ok(())
     }
 
     /// The unsaved writes of a conversation, oldest first; they stay in the outbox.
     pub fn unsaved(&self, key: &ConversationKey) -> Vec<Write> {
-        self.outbox().writes.get(key).cloned().unwrap_or_default()
+        let outbox = self.outbox();
+        outbox.unsaved.get(key).map(|unsaved| unsaved.writes.clone()).unwrap_or_default()
     }
 
     /// Takes the unsaved writes of a conversation out, to submit them again.
     pub fn take_unsaved(&self, key: &ConversationKey) -> Vec<Write> {
         let mut outbox = self.outbox();
-        if outbox.writes.is_empty() {
+        if outbox.unsaved.is_empty() {
             return Vec::new();
         }
-        let writes = outbox.writes.remove(key).unwrap_or_default();
+        let Unsaved { writes, gauges } = outbox.unsaved.remove(key).unwrap_or_default();
+        drop(gauges);
         outbox.messages -= writes.iter().map(room).sum::<usize>();
         writes
     }
 
     /// The conversations that have unsaved writes.
     pub fn unsaved_conversations(&self) -> Vec<ConversationKey> {
-        self.outbox().writes.keys().cloned().collect()
+        self.outbox().unsaved.keys().cloned().collect()
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.0.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::telemetry::StoreTelemetry;
+
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -27,13 +29,21 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
     patience: Duration,
+    telemetry: Option<StoreTelemetry>,
 }
 
 impl Retry {
     /// Repeats requests for this long. The time begins with the first failure, so a request that went
     /// unanswered for longer is repeated too.
     pub fn new(patience: Duration) -> Self {
-        Self { patience }
+        Self { patience, telemetry: None }
+    }
+
+    /// Records every repetition.
+    #[must_use]
+    pub fn with_telemetry(mut self, telemetry: StoreTelemetry) -> Self {
+        self.telemetry = Some(telemetry);
+        self
     }
 
     /// Makes attempts until one succeeds, one fails in a way that `may_repeat` refuses to repeat, or
@@ -52,6 +62,7 @@ impl Retry {
     {
         let mut first_failure = None;
         let mut pause = FIRST_PAUSE;
+        let mut repetitions = 0;
         loop {
             let failure = match attempt().await {
                 Ok(answer) => return Ok(answer),
@@ -60,6 +71,10 @@ impl Retry {
             let waited = first_failure.get_or_insert_with(Instant::now).elapsed();
             if waited.saturating_add(pause) > self.patience || !may_repeat(&failure) {
                 return Err(failure);
+            }
+            repetitions += 1;
+            if let Some(telemetry) = self.telemetry {
+                telemetry.retried(repetitions, pause);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -12,7 +12,7 @@ use super::{
     author::{AppendError, Slot, Ticket, Write},
     keyed_queue::KeyedQueue,
 };
-use crate::ConversationKey;
+use crate::{ConversationKey, telemetry::StoreTelemetry};
 
 /// Runs the changes of a store whose server is asked asynchronously.
 ///
@@ -40,6 +40,7 @@ pub struct TaskQueue {
     queue: KeyedQueue,
     slots: Arc<Semaphore>,
     runtime: Handle,
+    telemetry: Option<StoreTelemetry>,
 }
 
 impl TaskQueue {
@@ -53,7 +54,15 @@ impl TaskQueue {
             queue: KeyedQueue::default(),
             slots: Arc::new(Semaphore::new(capacity)),
             runtime: Handle::current(),
+            telemetry: None,
         }
+    }
+
+    /// Records the length of the queue, how long submissions wait, and conflicts.
+    #[must_use]
+    pub fn with_telemetry(mut self, telemetry: StoreTelemetry) -> Self {
+        self.telemetry = Some(telemetry);
+        self
     }
 
     /// Waits for a slot; see [`HistoryStore::reserve`](super::HistoryStore::reserve).
@@ -86,8 +95,13 @@ impl TaskQueue {
             return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
         };
         let (reply, ticket) = Ticket::channel();
+        let telemetry = self.telemetry;
+        let mut queued = telemetry.map(|telemetry| telemetry.queued(writes.len(), None));
         self.runtime.spawn(async move {
             guard.wait().await;
+            if let Some(queued) = &mut queued {
+                queued.begin();
+            }
             let mut outcome = Ok(Revision::ABSENT);
             for (completed, write) in writes.into_iter().enumerate() {
                 let stored = append(write).await;
@@ -95,6 +109,12 @@ impl TaskQueue {
                 if outcome.is_err() {
                     break;
                 }
+            }
+            if let (Some(telemetry), Err(error)) = (telemetry, &outcome) {
+                telemetry.refused(&error.source);
+            }
+            if let Some(queued) = queued {
+                queued.end();
             }
             drop(slot);
             reply.send(outcome);

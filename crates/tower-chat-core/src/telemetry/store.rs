@@ -1,0 +1,145 @@
+//! What a store tells of its queue, its transactions and its server.
+
+use std::time::{Duration, Instant};
+
+use tracing::{Level, Span};
+
+use super::{
+    GaugeGuard, is_recorded,
+    metric::{
+        COMMIT_BYTES, COMMIT_DURATION, COMMIT_WRITES, CONFLICTS, CONNECTIONS, QUEUE_BYTES,
+        QUEUE_DURATION, QUEUE_LENGTH, QUEUE_WRITES, READ_BYTES, RETRIES, label,
+    },
+};
+use crate::{
+    ConversationKey,
+    store::{Conflict, StoreError},
+};
+
+/// The target of the events.
+macro_rules! event {
+    ($($event:tt)*) => { tracing::debug!(target: "tower_chat::store", $($event)*) };
+}
+
+/// Records what happens in a store of some system, each thing as a metric and an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreTelemetry {
+    system: &'static str,
+}
+
+/// Writes that a store made durable together.
+#[derive(Debug, Clone, Copy)]
+pub struct Commit {
+    /// How many.
+    pub writes: usize,
+    /// The bytes of their messages and tool results, as they are stored.
+    pub bytes: usize,
+    /// From the beginning of the transaction until it is durable.
+    pub duration: Duration,
+}
+
+/// A submission in a store's queue. It counts as one until it is dropped.
+#[derive(Debug, Default)]
+pub struct Queued(Option<Box<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    system: &'static str,
+    since: Instant,
+    begun: Option<Instant>,
+    /// The span of the submission, in which the events are.
+    span: Span,
+    _gauges: [Option<GaugeGuard>; 3],
+}
+
+impl StoreTelemetry {
+    /// Of a store of this system: `sqlite`, `postgresql`, `redis`, `memory` or the name of another.
+    pub const fn new(system: &'static str) -> Self {
+        Self { system }
+    }
+
+    /// Whether anything is recorded.
+    pub fn is_listening(self) -> bool {
+        is_recorded() || tracing::enabled!(target: "tower_chat::store", Level::DEBUG)
+    }
+
+    /// A submission enters the queue, with the bytes of its writes if they are known already.
+    pub fn queued(self, writes: usize, bytes: Option<usize>) -> Queued {
+        if !self.is_listening() {
+            return Queued(None);
+        }
+        let labels = &[(label::SYSTEM, Some(self.system))];
+        Queued(Some(Box::new(Entry {
+            system: self.system,
+            since: Instant::now(),
+            begun: None,
+            span: Span::current(),
+            _gauges: [
+                QUEUE_LENGTH.hold(1, labels),
+                QUEUE_WRITES.hold(writes as u64, labels),
+                bytes.and_then(|bytes| QUEUE_BYTES.hold(bytes as u64, labels)),
+            ],
+        })))
+    }
+
+    /// Writes are durable.
+    pub fn committed(self, commit: Commit) {
+        let labels = &[(label::SYSTEM, Some(self.system))];
+        COMMIT_DURATION.record(commit.duration.as_secs_f64(), labels);
+        COMMIT_WRITES.record_count(commit.writes as u64, labels);
+        COMMIT_BYTES.record_count(commit.bytes as u64, labels);
+        let Commit { writes, bytes, duration } = commit;
+        event!(system = self.system, writes, bytes, ?duration, "writes were committed");
+    }
+
+    /// A conversation was loaded.
+    pub fn loaded(self, key: &ConversationKey, messages: usize, bytes: usize) {
+        READ_BYTES.record_count(bytes as u64, &[(label::SYSTEM, Some(self.system))]);
+        event!(system = self.system, conversation = %key, messages, bytes, "messages were read");
+    }
+
+    /// A write was refused, if this is a conflict.
+    pub fn refused(self, error: &StoreError) {
+        if let StoreError::Conflict(conflict) = error {
+            self.conflict(conflict);
+        }
+    }
+
+    fn conflict(self, conflict: &Conflict) {
+        CONFLICTS.add(1, &[(label::SYSTEM, Some(self.system))]);
+        let (expected, found) = (conflict.expected.sequence, conflict.found.sequence);
+        event!(system = self.system, conversation = %conflict.key, expected, found, "a write conflicts");
+    }
+
+    /// A request to the server failed and is sent again after a pause.
+    pub fn retried(self, attempt: u32, pause: Duration) {
+        RETRIES.add(1, &[(label::SYSTEM, Some(self.system))]);
+        event!(system = self.system, attempt, ?pause, "a request is sent again");
+    }
+
+    /// A connection was opened; it is closed when the guard is dropped.
+    pub fn connected(self) -> Option<GaugeGuard> {
+        event!(system = self.system, "a connection was opened");
+        CONNECTIONS.hold(1, &[(label::SYSTEM, Some(self.system))])
+    }
+}
+
+impl Queued {
+    /// Its turn has come. A later turn counts, if it had to wait again.
+    pub fn begin(&mut self) {
+        if let Some(entry) = &mut self.0 {
+            entry.begun = Some(Instant::now());
+        }
+    }
+
+    /// It has an outcome. To be called before its caller is told.
+    pub fn end(self) {
+        let Some(entry) = self.0 else { return };
+        let begun = entry.begun.unwrap_or_else(Instant::now);
+        let waited = begun.saturating_duration_since(entry.since);
+        let system = entry.system;
+        QUEUE_DURATION.record(waited.as_secs_f64(), &[(label::SYSTEM, Some(system))]);
+        let worked = begun.elapsed();
+        event!(parent: &entry.span, system, ?waited, ?worked, "a submission has its outcome");
+    }
+}

@@ -1,0 +1,56 @@
+//! What waits in the queue, and what of it is done together.
+
+use std::{collections::VecDeque, fmt};
+
+use crate::submission::Submission;
+
+/// The most that one transaction takes from the queue, but at least one submission. A larger group
+/// would save few more syncs and delay all of its callers.
+const GROUP_BYTES: usize = 1 << 20;
+const GROUP_SUBMISSIONS: usize = 256;
+
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Submission(Submission),
+    Exclusive(Exclusive),
+}
+
+/// Work that needs the file while the writer connection is idle, such as a checkpoint.
+pub(crate) struct Exclusive(pub(crate) Box<dyn FnOnce() + Send>);
+
+/// What a leader does.
+pub(crate) enum Due {
+    Group(Vec<Submission>),
+    Exclusive(Exclusive),
+}
+
+/// Takes the next work: exclusive work, or as many submissions as one transaction may hold.
+pub(crate) fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
+    let mut group = Vec::new();
+    let mut bytes = 0;
+    while group.len() < GROUP_SUBMISSIONS {
+        match waiting.pop_front() {
+            Some(Waiting::Submission(next))
+                if bytes == 0 || bytes + next.bytes() <= GROUP_BYTES =>
+            {
+                bytes += next.bytes();
+                group.push(next);
+            }
+            Some(Waiting::Exclusive(work)) if group.is_empty() => {
+                return Some(Due::Exclusive(work));
+            }
+            Some(later @ (Waiting::Submission(_) | Waiting::Exclusive(_))) => {
+                waiting.push_front(later);
+                break;
+            }
+            None => break,
+        }
+    }
+    if group.is_empty() { None } else { Some(Due::Group(group)) }
+}
+
+impl fmt::Debug for Exclusive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exclusive").finish_non_exhaustive()
+    }
+}

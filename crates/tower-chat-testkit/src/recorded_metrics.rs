@@ -1,0 +1,210 @@
+//! A recorder of metrics that tests ask what was recorded.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, LocalRecorderGuard,
+    Metadata, Recorder, SetRecorderError, SharedString, Unit,
+};
+
+/// Every metric that was recorded on a thread, or in the process.
+///
+/// ```
+/// use tower_chat_core::telemetry::metric::{RETRIES, label};
+/// use tower_chat_testkit::RecordedMetrics;
+///
+/// let metrics = RecordedMetrics::new();
+/// let _recording = metrics.record_this_thread();
+/// RETRIES.add(2, &[(label::SYSTEM, Some("redis"))]);
+/// assert_eq!(metrics.lines(), ["tower_chat.store.retries{db.system.name=redis} 2"]);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct RecordedMetrics(Arc<Mutex<Recorded>>);
+
+#[derive(Debug, Default)]
+struct Recorded {
+    metrics: BTreeMap<String, Values>,
+    described: BTreeMap<String, (Option<Unit>, String)>,
+}
+
+#[derive(Debug, Clone)]
+enum Values {
+    Counter(u64),
+    Gauge(f64),
+    Histogram(Vec<f64>),
+}
+
+impl RecordedMetrics {
+    /// Nothing recorded.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Records what happens on this thread until the guard is dropped.
+    pub fn record_this_thread(&self) -> LocalRecorderGuard<'_> {
+        metrics::set_default_local_recorder(self)
+    }
+
+    /// Records what happens in the process, for as long as it runs.
+    ///
+    /// # Errors
+    ///
+    /// If there is a recorder already.
+    pub fn record_process(&self) -> Result<(), SetRecorderError<Self>> {
+        metrics::set_global_recorder(self.clone())
+    }
+
+    /// One line for each metric and its labels, in their byte order: the sum of a counter, the number of
+    /// values of a histogram, and what a gauge is at present.
+    pub fn lines(&self) -> Vec<String> {
+        let recorded = self.recorded();
+        let line = |(key, values): (&String, &Values)| match values {
+            Values::Counter(sum) => format!("{key} {sum}"),
+            Values::Gauge(value) => format!("{key} = {value}"),
+            Values::Histogram(values) => format!("{key} {} values", values.len()),
+        };
+        recorded.metrics.iter().map(line).collect()
+    }
+
+    /// The lines of metrics whose names begin so.
+    pub fn lines_of(&self, prefix: &str) -> Vec<String> {
+        let mut lines = self.lines();
+        lines.retain(|line| line.starts_with(prefix));
+        lines
+    }
+
+    /// The values of a histogram under all its labels, in the order of the labels.
+    pub fn values(&self, name: &str) -> Vec<f64> {
+        let recorded = self.recorded();
+        let of_name =
+            recorded.metrics.iter().filter(|(key, _)| key.split('{').next() == Some(name));
+        let values = of_name.filter_map(|(_, values)| match values {
+            Values::Histogram(values) => Some(values.clone()),
+            Values::Counter(_) | Values::Gauge(_) => None,
+        });
+        values.flatten().collect()
+    }
+
+    /// Unit and description of a metric, if it was described.
+    pub fn described(&self, name: &str) -> Option<(Option<Unit>, String)> {
+        self.recorded().described.get(name).cloned()
+    }
+
+    /// Forgets what was recorded.
+    pub fn clear(&self) {
+        self.recorded().metrics.clear();
+    }
+
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn describe(&self, name: &KeyName, unit: Option<Unit>, description: &SharedString) {
+        let described = (unit, description.to_string());
+        self.recorded().described.insert(name.as_str().to_owned(), described);
+    }
+
+    fn handle(&self, key: &Key, empty: Values) -> Arc<Handle> {
+        let mut labels: Vec<_> =
+            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        labels.sort_unstable();
+        let key = match labels.is_empty() {
+            true => key.name().to_owned(),
+            false => format!("{}{{{}}}", key.name(), labels.join(",")),
+        };
+        Arc::new(Handle { recorded: self.clone(), key, empty })
+    }
+}
+
+/// A metric with its labels.
+struct Handle {
+    recorded: RecordedMetrics,
+    key: String,
+    empty: Values,
+}
+
+impl Handle {
+    fn change(&self, change: impl FnOnce(&mut Values)) {
+        let mut recorded = self.recorded.recorded();
+        change(recorded.metrics.entry(self.key.clone()).or_insert_with(|| self.empty.clone()));
+    }
+
+    fn change_gauge(&self, change: impl FnOnce(f64) -> f64) {
+        self.change(|values| {
+            if let Values::Gauge(value) = values {
+                *value = change(*value);
+            }
+        });
+    }
+
+    fn change_counter(&self, change: impl FnOnce(u64) -> u64) {
+        self.change(|values| {
+            if let Values::Counter(sum) = values {
+                *sum = change(*sum);
+            }
+        });
+    }
+}
+
+impl CounterFn for Handle {
+    fn increment(&self, value: u64) {
+        self.change_counter(|sum| sum.saturating_add(value));
+    }
+
+    fn absolute(&self, value: u64) {
+        self.change_counter(|sum| sum.max(value));
+    }
+}
+
+impl GaugeFn for Handle {
+    fn increment(&self, value: f64) {
+        self.change_gauge(|before| before + value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.change_gauge(|before| before - value);
+    }
+
+    fn set(&self, value: f64) {
+        self.change_gauge(|_| value);
+    }
+}
+
+impl HistogramFn for Handle {
+    fn record(&self, value: f64) {
+        self.change(|values| {
+            if let Values::Histogram(values) = values {
+                values.push(value);
+            }
+        });
+    }
+}
+
+impl Recorder for RecordedMetrics {
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&name, unit, &description);
+    }
+
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&name, unit, &description);
+    }
+
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&name, unit, &description);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.handle(key, Values::Counter(0)))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.handle(key, Values::Gauge(0.0)))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.handle(key, Values::Histogram(Vec::new())))
+    }
+}
