@@ -26,6 +26,9 @@ chapters! {
     stores = "stores.md",
     processes = "processes.md",
     providers = "providers.md",
+    structured = "structured.md",
+    mcp = "mcp.md",
+    endpoint = "endpoint.md",
     testing = "testing.md",
     migrating = "migrating.md",
     traces = "traces.md",
@@ -36,6 +39,11 @@ chapters! {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
+
+/// The program of the README of the crate `tower-chat`.
+#[cfg(doctest)]
+#[doc = include_str!("../../crates/tower-chat/README.md")]
+mod readme_of_the_crate {}
 
 #[cfg(test)]
 mod tests {
