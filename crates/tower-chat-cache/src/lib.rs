@@ -1,7 +1,7 @@
-//! A tower-chat history store that keeps conversations of another store in memory.
+//! For programs whose `tower-chat` store is slow to reach: [`CachingStore`] keeps the store's
+//! conversations in memory, [`WriteBehindStore`] gathers its writes.
 //!
-//! [`CachingStore`] is put around any [`HistoryStore`](tower_chat_core::store::HistoryStore), and
-//! is one itself:
+//! Each is put around any [`HistoryStore`](tower_chat_core::store::HistoryStore), and is one itself:
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

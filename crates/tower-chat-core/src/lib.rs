@@ -1,7 +1,43 @@
-//! The vocabulary of `tower-chat`: messages, requests, responses, and the [`HistoryStore`] trait.
+//! For authors of stores and model clients: the messages, requests and responses of `tower-chat`, and
+//! the trait [`HistoryStore`].
 //!
-//! Store authors and model client authors need only this crate. Everybody else uses `tower-chat`,
-//! which re-exports it.
+//! An application depends on `tower-chat`, which re-exports all of it.
+//!
+//! ```
+//! # futures_util::FutureExt::now_or_never(async {
+//! use tower_chat_core::{
+//!     ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message, MessageId,
+//!     store::{HistoryStore, Revision, author::Write},
+//! };
+//!
+//! // What a model client does: a request becomes a response. Around it is a `tower::Service`.
+//! fn echo(request: &ChatRequest) -> ChatResponse {
+//!     let last = request.messages.last().map(|message| message.text()).unwrap_or_default();
+//!     ChatResponse::whole([Message::assistant(format!("You wrote: {last}"))], Finish::stop())
+//! }
+//!
+//! let key = ConversationKey::new("alice", "support");
+//! let request = ChatRequest::user("Hello.").in_conversation(key.clone());
+//! let answer = echo(&request).collect().await?;
+//! assert_eq!(answer.text(), "You wrote: Hello.");
+//!
+//! // What a store does: it appends messages to a conversation, if that is at the revision expected.
+//! let store = MemoryStore::new();
+//! let run = request.conversation().ok_or("the request names no conversation")?.run;
+//! let messages = request.messages.iter().chain(&answer.messages).cloned();
+//! let first = MessageId { run, index: 0 };
+//! let write = Write::new(key.clone(), first, Revision::ABSENT, messages);
+//! store.append(store.reserve().await?, vec![write]).await?;
+//! assert_eq!(store.load(&key).await?.messages.len(), 2);
+//! # Ok::<(), tower_chat_core::BoxError>(())
+//! # }).unwrap().unwrap();
+//! ```
+//!
+//! - A model client: [`ChatRequest`], [`ChatResponse`], [`ChatUpdate`]; `tower-chat-wire` has the
+//!   formats of the providers.
+//! - A store: [`HistoryStore`], the module [`store::author`], and the contract in `tower-chat-testkit`
+//!   that tests it.
+//! - A layer: the crate `tower-chat-layers`, which has the run and the tools too.
 //!
 //! [`HistoryStore`]: store::HistoryStore
 

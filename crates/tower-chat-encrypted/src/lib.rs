@@ -1,4 +1,5 @@
-//! A tower-chat history store that encrypts what another one keeps.
+//! For programs whose database is read by people who must not read conversations: a `tower-chat`
+//! history store that encrypts what another one keeps.
 //!
 //! [`EncryptedStore`] is put around any [`HistoryStore`](tower_chat_core::store::HistoryStore), which
 //! need not know of it:

@@ -1,4 +1,4 @@
-//! A `tower-chat` stack as an HTTP endpoint that speaks OpenAI's Chat Completions.
+//! For servers whose clients speak OpenAI's Chat Completions: a `tower-chat` stack as an HTTP endpoint.
 //!
 //! Any OpenAI SDK talks to it, and its conversations are kept in the stack's store:
 //!

@@ -1,4 +1,56 @@
-//! Tower layers that make LLM conversations durable and always valid to replay.
+//! For authors of layers and integrations: the tower layers that make conversations with language
+//! models durable, and always valid to replay.
+//!
+//! An application depends on `tower-chat`, which re-exports all of it and has the stores and model
+//! clients too. The programs here are written with `tower_chat`, as applications are.
+//!
+//! ```
+//! use tower::{Service, ServiceBuilder, ServiceExt};
+//! use tower_chat::{
+//!     BoxError, ChatRequest, ConversationKey, MemoryStore, PerRunPersistence,
+//!     PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools, store::HistoryStore,
+//! };
+//! # use tower_chat_testkit::{ScriptedModel, Step};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), BoxError> {
+//! # let model = ScriptedModel::new([Step::text("Take a coat.")]);
+//!
+//! let store = MemoryStore::new();
+//! let mut stack = ServiceBuilder::new()
+//!     .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
+//!     .layer(ToolLoop::new(Tools::new()))
+//!     .layer(PerServiceCallPersistence::new(store.clone()))
+//!     .service(model);
+//!
+//! let key = ConversationKey::new("alice", "wardrobe");
+//! let request = ChatRequest::user("What should I wear?").in_conversation(key.clone());
+//! let answer = stack.ready().await?.call(request).await?.collect().await?;
+//! assert_eq!(answer.text(), "Take a coat.");
+//! assert_eq!(store.load(&key).await?.messages.len(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The stack
+//!
+//! ```text
+//! PerRunPersistence               opens and closes the run; in per-run mode it writes
+//!   ToolLoop                      calls the model, runs the tools, calls again
+//!     PerServiceCallPersistence   in per-service-call mode it writes, after every call
+//!       retry, timeout, cache     ordinary tower layers
+//!         model client            sends requests to a provider
+//! ```
+//!
+//! [`ChatPipeline`] is this stack, in one builder. Where to begin:
+//!
+//! | to | see |
+//! |---|---|
+//! | write a tool | [`tool`] |
+//! | choose when messages become durable | [`PersistenceMode`], [`PersistencePolicy`] |
+//! | choose what the model is sent of a stored history | [`replay`] |
+//! | end or resume runs that a crash has left | [`recovery`] |
+//! | put the stack around a client of other types | [`adapt`] |
+//! | write a layer between these | [`run`] |
 
 #![warn(clippy::too_many_lines)]
 

@@ -1,4 +1,22 @@
-//! The attribute `#[tool]`. Use it through `tower-chat`, with the feature `macros`.
+//! For users of `tower-chat` with the feature `macros`: the attribute `#[tool]`, which makes a tool of
+//! an async function.
+//!
+//! Nobody depends on this crate alone: what it writes names items of `tower-chat`.
+//!
+//! ```
+//! use tower_chat::prelude::*;
+//!
+//! /// The weather in a city.
+//! #[tool]
+//! async fn weather(city: String) -> String {
+//!     format!("Rain in {city}.")
+//! }
+//!
+//! let tools = Tools::new().with(weather());
+//! assert_eq!(&*tools.definitions()[0].name, "weather");
+//! ```
+//!
+//! [`macro@tool`] has the rules of parameters, results and settings.
 
 mod function;
 mod settings;

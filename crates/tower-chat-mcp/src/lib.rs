@@ -1,4 +1,4 @@
-//! The tools of an MCP server, as tools of a `tower-chat` tool loop.
+//! For agents whose tools are on MCP servers: the tools of a server as tools of a `tower-chat` tool loop.
 //!
 //! [`rmcp`] makes the connection: to a child process, over HTTP, or to anything else it has a
 //! transport for. [`McpTools`] asks the server for its tools and gives them to the loop.

@@ -1,4 +1,4 @@
-//! A tower-chat history store in PostgreSQL.
+//! For programs on many machines that have PostgreSQL: a `tower-chat` history store in its tables.
 //!
 //! [`PostgresStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
 //! clone it freely.

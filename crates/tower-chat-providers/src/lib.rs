@@ -1,5 +1,5 @@
-//! OpenAI, Anthropic, Gemini, Vertex AI, Bedrock, Cohere, Ollama, Mistral and compatible services as
-//! model clients of a `tower-chat` stack, over any HTTP transport.
+//! For programs without a model client of their own: OpenAI, Anthropic, Gemini, Vertex AI, Bedrock,
+//! Cohere, Ollama, Mistral and compatible services as model clients of a `tower-chat` stack.
 //!
 //! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s over a
 //! transport: any service of HTTP requests that answers with streaming bodies. [`ReqwestTransport`] is

@@ -1,4 +1,5 @@
-//! A tower-chat history store in Redis or Valkey.
+//! For programs on many machines that have Redis or Valkey: a `tower-chat` history store there, with a
+//! time to live where that is wanted.
 //!
 //! [`RedisStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
 //! clone it freely.

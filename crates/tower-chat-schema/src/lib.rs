@@ -1,4 +1,5 @@
-//! JSON Schemas of Rust types in the form that every provider of language models takes.
+//! For those who describe arguments of tools or answers of models by Rust types: JSON Schemas in the
+//! form that every provider takes.
 //!
 //! ```
 //! use serde_json::json;

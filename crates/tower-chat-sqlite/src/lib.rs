@@ -1,4 +1,4 @@
-//! A tower-chat history store in one SQLite file.
+//! For programs on one machine: a `tower-chat` history store in one SQLite file.
 //!
 //! [`SqliteStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
 //! clone it freely.

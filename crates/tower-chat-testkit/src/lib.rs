@@ -1,4 +1,34 @@
-//! Test doubles for tower-chat.
+//! For tests of agents and of stores: a model that answers from a script, stores that fail on command,
+//! and everything that a store promises as one test macro.
+//!
+//! ```
+//! # futures_util::FutureExt::now_or_never(async {
+//! use std::future::poll_fn;
+//! use tower_chat_core::{
+//!     ChatRequest, ConversationKey, MemoryStore,
+//!     store::{HistoryStore, StoreError},
+//! };
+//! use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
+//! use tower_service::Service;
+//!
+//! // A model with two prepared answers. A stack of layers around it is called in the same way.
+//! let mut model = ScriptedModel::new([Step::text("Rain."), Step::error("the model is overloaded")]);
+//! poll_fn(|cx| model.poll_ready(cx)).await?;
+//! let answer = model.call(ChatRequest::user("Paris?")).await?.collect().await?;
+//! assert_eq!(answer.text(), "Rain.");
+//! assert_eq!(model.requests()[0].messages.len(), 1);
+//! poll_fn(|cx| model.poll_ready(cx)).await?;
+//! assert!(model.call(ChatRequest::user("Rome?")).await.is_err());
+//!
+//! // A store whose next load fails, and the one after it does not.
+//! let store = FaultyStore::new(MemoryStore::new());
+//! store.fail_next_load(StoreError::backend("read", true, "the disk is away"));
+//! let key = ConversationKey::new("alice", "weather");
+//! assert!(store.load(&key).await.is_err());
+//! assert!(store.load(&key).await?.messages.is_empty());
+//! # Ok::<(), tower_chat_core::BoxError>(())
+//! # }).unwrap().unwrap();
+//! ```
 //!
 //! - [`ScriptedModel`] is a model that answers from a script and remembers what it was sent;
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command, or asks a test at every

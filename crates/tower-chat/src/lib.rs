@@ -1,8 +1,9 @@
-//! Durable conversations for language models behind tower services.
+//! For programs that call language models through tower and need their conversations to survive:
+//! durable histories, a tool loop, stores and model clients.
 //!
 //! An agent calls the model, runs tools and calls again, many times for one question. These layers
-//! store every answer and every result as it comes, and keep what is stored valid for every provider,
-//! wherever the process stops.
+//! store every answer that was paid for, and keep what is stored valid for every provider, wherever the
+//! process stops.
 //!
 //! ```
 //! # fn main() -> Result<(), tower_chat::BoxError> {
