@@ -10,7 +10,8 @@ use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
     BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition, ToolLoop, Tools, tool_fn,
+    PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition, ToolLoop, Tools,
+    idle_timeout::IdleTimeout, tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -31,7 +32,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
         .layer(ToolLoop::new(Tools::new().with(order)))
         .layer(PerServiceCallPersistence::new(store))
-        .timeout(Duration::from_secs(60)) // below the persister: an error of the service
+        .layer(IdleTimeout::new(Duration::from_secs(60))) // a stalled call is one that failed
         .service(model);
 
     let request = ChatRequest::user("Where is order 7?")

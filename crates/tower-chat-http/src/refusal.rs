@@ -7,8 +7,8 @@ use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tower::{load_shed::error::Overloaded, timeout::error::Elapsed};
 use tower_chat_layers::{
-    BoxError, DeadlineExceeded, PersistenceError, ToolLoopError, store::StoreError,
-    validate::InvalidRequest,
+    BoxError, DeadlineExceeded, PersistenceError, ToolLoopError, idle_timeout::IdleTimeoutExceeded,
+    store::StoreError, validate::InvalidRequest,
 };
 use tower_chat_wire::body::BodyError;
 
@@ -161,7 +161,10 @@ impl Refusal {
             }
             Some(_) | None => {}
         }
-        if error.is::<DeadlineExceeded>() || error.is::<Elapsed>() {
+        if error.is::<DeadlineExceeded>()
+            || error.is::<IdleTimeoutExceeded>()
+            || error.is::<Elapsed>()
+        {
             let message = "the answer took too long";
             return Some(Self::new(StatusCode::GATEWAY_TIMEOUT, message).with_code("timeout"));
         }

@@ -60,6 +60,7 @@ mod clock;
 mod ending;
 mod error;
 mod future;
+pub mod idle_timeout;
 mod layers_below;
 mod next_step;
 mod pending_results;

@@ -42,7 +42,11 @@
 //!   [`ProviderError::retry_after`].
 //! - It is ready when its transport is.
 //! - Dropping the future or the response of a call hangs up. A stream is read as fast as its reader
-//!   asks for it, and not ahead of it. It has no timeout: that is a layer's work.
+//!   asks for it, and not ahead of it.
+//! - It has no timeout: that is a layer's work. `tower_chat_layers::idle_timeout::IdleTimeout` over a
+//!   client bounds the time to the head of an answer and between its updates; tower-http's
+//!   `ResponseBodyTimeoutLayer` beneath it, as above, the time between two pieces of the body.
+//!   `tower::timeout` ends with the head, and does not bound a stream that stalls.
 //! - A streamed call that is refused fails before there is a response, even if the refusal is the
 //!   first event of an answer with the status 200.
 //! - A streamed answer is complete when its end was received, with the reason for it. Anything else

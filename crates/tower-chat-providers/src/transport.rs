@@ -20,7 +20,8 @@ use crate::error::{Errors, ProviderError};
 /// A clone shares the connections. It decompresses nothing, unless `with_gzip` (feature `gzip`)
 /// asks for it: limits on answers would otherwise count compressed bytes of layers above it. It
 /// follows a redirect only to the same scheme, host and port, and only one that repeats the request
-/// as it was (307, 308): a key is never sent elsewhere. It has no timeout; put a layer above it.
+/// as it was (307, 308): a key is never sent elsewhere. It has no timeout:
+/// the front page says which layers bound an answer, and a stream that stalls.
 ///
 /// ```
 /// use tower_chat_providers::ReqwestTransport;

@@ -23,7 +23,8 @@ pub struct DeadlineExceeded {
     pub after: Duration,
 }
 
-/// Bounds a whole answer. tower's own timeout bounds a streamed one only up to its head.
+/// Bounds a whole answer. tower's own timeout bounds a streamed one only up to its head, and
+/// `IdleTimeout` one service call.
 #[derive(Debug, Clone)]
 pub(super) struct Deadline<S> {
     inner: S,

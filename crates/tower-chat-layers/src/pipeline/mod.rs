@@ -45,7 +45,7 @@ pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 
 impl ChatPipeline {
     /// Builds a pipeline over a client: a model client, or a model client below ordinary tower
-    /// layers (retry, timeout, cache).
+    /// layers (retry, [`IdleTimeout`](crate::idle_timeout::IdleTimeout), cache).
     pub fn builder<S>(client: S) -> ChatPipelineBuilder<S>
     where
         S: ModelClient + Service<ChatRequest, Response = ChatResponse>,

@@ -15,7 +15,10 @@ use tracing::{
     info_span,
 };
 
-use crate::{DeadlineExceeded, PersistenceError, ToolLoopError, tool::PendingCall};
+use crate::{
+    DeadlineExceeded, PersistenceError, ToolLoopError, idle_timeout::IdleTimeoutExceeded,
+    tool::PendingCall,
+};
 
 /// A run.
 pub(super) fn agent(request: &ChatRequest, name: Option<&str>) -> Span {
@@ -217,7 +220,7 @@ fn error_type(error: &BoxError) -> &'static str {
         "tool_loop"
     } else if error.is::<PersistenceError>() {
         "persistence"
-    } else if error.is::<DeadlineExceeded>() {
+    } else if error.is::<DeadlineExceeded>() || error.is::<IdleTimeoutExceeded>() {
         "timeout"
     } else if error.is::<TruncatedStream>() {
         "truncated_stream"

@@ -6,7 +6,7 @@
 //! PerRunPersistence           above: opens and closes the run
 //!   ToolLoop
 //!     PerServiceCallPersistence    below: sees every service call
-//!       retry, timeout, cache, ...      below: bound one service call each
+//!       retry, idle timeout, cache      below: bound one service call each
 //!         model
 //! ```
 //!
@@ -24,7 +24,8 @@
 //! - A retry above the loop runs the tools again that have run already. Put it below, around each
 //!   service call; above, only a request with a conversation resumes instead of repeating.
 //! - tower's `Timeout` above the loop bounds a whole run up to the head of its answer, tools
-//!   included; below, it bounds one service call.
+//!   included; below, it bounds a service call up to the head of its answer. A stream that stalls is
+//!   found by an [`IdleTimeout`](crate::idle_timeout::IdleTimeout) below.
 //! - A second loop below the loop runs the calls first; the outer one finds them answered.
 //!
 //! A layer between the loop and the model client that is bounded (`ConcurrencyLimit`, `Buffer`)

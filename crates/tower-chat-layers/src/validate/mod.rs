@@ -11,7 +11,7 @@
 //! PerRunPersistence
 //!   ToolLoop
 //!     PerServiceCallPersistence
-//!       retry, timeout, cache
+//!       retry, idle timeout, cache
 //!         ValidateTranscript    right: sees what the model would send
 //!           model
 //! ```

@@ -8,6 +8,7 @@ mod concurrency;
 mod conflicts;
 mod conflicts_mid_run;
 mod full_queue;
+mod idle_timeout;
 mod large_requests;
 mod logs;
 mod matrix;

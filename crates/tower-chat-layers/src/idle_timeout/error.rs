@@ -1,0 +1,30 @@
+//! What a caller of a stalled model client gets.
+
+use std::time::Duration;
+
+use tower_chat_core::Retryability;
+
+/// A model client sent nothing for too long.
+///
+/// The same request may succeed: [`is_retryable`](crate::is_retryable) says so, and what is stored is
+/// what the persistence mode states for a service call that fails.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} for {after:?}: the call was given up, and can be sent again",
+    if *.has_begun { "the answer of the model stalled, with no update" }
+    else { "the model client has not begun to answer" }
+)]
+#[non_exhaustive]
+pub struct IdleTimeoutExceeded {
+    /// How long nothing arrived.
+    pub after: Duration,
+    /// Whether the answer had begun. A whole answer begins when it is complete.
+    pub has_begun: bool,
+    source: Retryability,
+}
+
+impl IdleTimeoutExceeded {
+    pub(super) fn new(after: Duration, has_begun: bool) -> Self {
+        Self { after, has_begun, source: Retryability::Retryable }
+    }
+}

@@ -1,0 +1,68 @@
+//! The service.
+
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::stream;
+use tokio::time::timeout;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_service::Service;
+
+use super::{IdleTimeout, IdleTimeoutExceeded};
+use crate::ResponseFuture;
+
+/// The service that [`IdleTimeout`] makes. The wait until it is ready is not bounded.
+#[derive(Debug, Clone)]
+pub struct IdleTimeoutService<S> {
+    inner: S,
+    layer: IdleTimeout,
+}
+
+impl<S> IdleTimeoutService<S> {
+    pub(super) fn new(inner: S, layer: IdleTimeout) -> Self {
+        Self { inner, layer }
+    }
+}
+
+impl<S> Service<ChatRequest> for IdleTimeoutService<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
+        let IdleTimeout { before_head, between_updates } = self.layer;
+        let head = self.inner.call(request);
+        ResponseFuture::new(async move {
+            let response = timeout(before_head, head)
+                .await
+                .map_err(|_| IdleTimeoutExceeded::new(before_head, false))?
+                .map_err(Into::into)?;
+            match response.try_into_answer() {
+                Ok(answer) => Ok(answer.into()),
+                Err(response) => Ok(bounded(response, between_updates)),
+            }
+        })
+    }
+}
+
+/// The response, dropped when an update takes too long.
+fn bounded(response: ChatResponse, limit: Duration) -> ChatResponse {
+    ChatResponse::forward(stream::unfold(Some(response), move |response| async move {
+        let mut response = response?;
+        match timeout(limit, response.next()).await {
+            Ok(update) => update.map(|update| (update, Some(response))),
+            Err(_) => Some((Err(IdleTimeoutExceeded::new(limit, true).into()), None)),
+        }
+    }))
+}

@@ -1,0 +1,151 @@
+//! A model client that stalls, before its answer or within it, is a service call that fails.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, service_fn};
+use tower_chat::{
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish,
+    idle_timeout::{IdleTimeout, IdleTimeoutExceeded},
+    is_retryable,
+};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
+
+use crate::common::*;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A client that sends these texts, each after its time.
+fn paced(texts: &'static [(&'static str, u64)]) -> Client {
+    let answer = move |_: ChatRequest| async move {
+        let texts = stream::iter(texts).then(|(text, seconds)| async move {
+            sleep(Duration::from_secs(*seconds)).await;
+            Ok::<_, BoxError>(ChatUpdate::TextDelta((*text).into()))
+        });
+        let finish = stream::iter([Ok(ChatUpdate::Finish(Finish::stop().into()))]);
+        Ok::<_, BoxError>(ChatResponse::stream(texts.chain(finish)))
+    };
+    boxed(IdleTimeout::new(LIMIT).layer(service_fn(answer)))
+}
+
+fn exceeded(error: &BoxError) -> (Duration, bool) {
+    let error = error.downcast_ref::<IdleTimeoutExceeded>();
+    let error = error.unwrap_or_else(|| panic!("another error: {error:?}"));
+    (error.after, error.has_begun)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_take_long_while_more_of_it_arrives() {
+    let client = paced(&[("slow", 29), ("er", 30), (" and", 1), (" slower", 29)]);
+    let begun = Instant::now();
+    let answer = send(&client, ask("go", true)).await.unwrap();
+    assert_eq!((answer.text(), begun.elapsed().as_secs()), ("slower and slower".into(), 89));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_stalls_ends_with_the_error_after_its_last_update() {
+    let client = paced(&[("one", 5), (" two", 29), (" never", 31)]);
+    let begun = Instant::now();
+    let mut response = head(&client, ask("count", true)).await.unwrap();
+    for expected in ["one", " two"] {
+        let update = response.next().await.unwrap().unwrap();
+        assert_eq!(update, ChatUpdate::TextDelta(expected.into()));
+    }
+    let error = response.next().await.unwrap().unwrap_err();
+    assert_eq!((exceeded(&error), begun.elapsed().as_secs()), ((LIMIT, true), 64));
+    assert_eq!(is_retryable(&*error), Some(true));
+    assert_eq!(
+        error.to_string(),
+        "the answer of the model stalled, with no update for 30s: the call was given up, and can be \
+         sent again"
+    );
+    assert!(response.next().await.is_none(), "nothing follows the error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_has_a_limit_of_its_own_where_that_is_set() {
+    let wait = Duration::from_secs(600);
+    for (layer, after) in
+        [(IdleTimeout::new(LIMIT), LIMIT), (IdleTimeout::new(LIMIT).before_head(wait), wait)]
+    {
+        let begun = Instant::now();
+        let client = boxed(layer.layer(ScriptedModel::new([Step::hang()])));
+        let error = head(&client, ask("anybody?", false)).await.unwrap_err();
+        assert_eq!((exceeded(&error), begun.elapsed()), ((after, false), after));
+        assert_eq!(is_retryable(&*error), Some(true));
+    }
+    let stalls = ScriptedModel::new([Step::text("well").hangs_after(1)]);
+    let client = boxed(IdleTimeout::new(LIMIT).before_head(wait).layer(stalls));
+    let error = send(&client, ask("well?", true)).await.unwrap_err();
+    assert_eq!(exceeded(&error), (LIMIT, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_reads_slowly_is_not_a_model_that_stalls() {
+    let client = paced(&[("patience", 20), (" pays", 20)]);
+    let mut response = head(&client, ask("read", true)).await.unwrap();
+    let mut updates = Vec::new();
+    while let Some(update) = response.next().await {
+        updates.push(update.unwrap());
+        sleep(10 * LIMIT).await;
+    }
+    assert!(matches!(updates.last(), Some(ChatUpdate::Finish(_))), "{updates:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_answer_is_stored_as_a_call_that_failed_and_can_be_sent_again() {
+    let before_head = || Step::hang();
+    let mid_stream = || Step::text("never complete").hangs_after(1);
+    Cases::all()
+        .with_a_stopped_clock()
+        .check(async |case| {
+            for (stalls, calls_before) in cases!([before_head as fn() -> Step, mid_stream], [0, 1])
+            {
+                let store = case.store().await;
+                let failed = case.store().await;
+                for (store, last) in [(&store, stalls()), (&failed, Step::error("down"))] {
+                    let mut steps = vec![last, Step::text("there")];
+                    if calls_before == 1 {
+                        steps.insert(0, case.calls([("look", "c1")]));
+                    }
+                    let model = IdleTimeout::new(LIMIT).layer(ScriptedModel::new(steps));
+                    let client = case.stack(model, store, policy(), tools(&Ran::default()));
+                    let request = case.ask("where?");
+                    send(&client, request.clone()).await.expect_err("the call fails");
+                    let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+                    let kept = match (case.mode, calls_before) {
+                        (PerRun, _) | (PerServiceCall, 0) => 0,
+                        (Journaled, 0) => 1,
+                        _ => 3,
+                    };
+                    assert_eq!(durable(store).await, all[..kept], "{case}, {calls_before}");
+
+                    let answer = send(&client, request).await.unwrap();
+                    assert_eq!(answer.text(), "there", "{case}");
+                }
+                assert_eq!(stored(&store).await, stored(&failed).await, "{case}");
+            }
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_stalled_stream_is_kept_where_that_is_asked_for() {
+    Cases::all()
+        .modes([PerServiceCall], "the text is stored when the run ends")
+        .streamed("text of a stream")
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let store = case.store().await;
+            let delta = ChatUpdate::TextDelta("A coat, and".into());
+            let model = ScriptedModel::new([Step::updates([delta]).hangs_after(1)]);
+            let model = IdleTimeout::new(LIMIT).layer(model);
+            let policy = policy().with_partial_text(true);
+            let client = case.stack(model, &store, policy, tools(&Ran::default()));
+            let error = send(&client, case.ask("what to wear?")).await.unwrap_err();
+            assert_eq!(exceeded(&error), (LIMIT, true));
+            assert_eq!(stored(&store).await, ["user what to wear?", "assistant A coat, and"]);
+        })
+        .await;
+}
