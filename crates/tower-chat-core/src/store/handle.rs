@@ -190,6 +190,9 @@ impl StoreHandle {
             return Err(OutboxFull { limit: self.shared.limit });
         }
         outbox.messages += messages;
+        if !writes.is_empty() {
+            metric::OUTBOX_FAILURES.add(1, &[(label::SYSTEM, self.system)]);
+        }
         for write in writes {
             let unsaved = outbox.unsaved.entry(write.key().clone()).or_default();
             unsaved.writes.push(write.clone());

@@ -26,6 +26,7 @@ use crate::{
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
     run::{Caller, LeaveCause, Run, ServiceCall, Settings, strip_sentinel},
+    telemetry::report_mode,
     tool::RunAncestry,
     tool_loop::check_approvals,
     yielding::yield_if_large,
@@ -81,6 +82,7 @@ where
     S::Future: Send,
 {
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
+    report_mode(&request, mode);
     let conversation = check(&request, &layer.settings, &below, mode)?;
     let admitted = pin!(admit(&layer.settings, conversation));
     let Admitted { conversation, turn, branch } = giving_way(&mut service, admitted).await?;

@@ -5,12 +5,17 @@ use std::{
     task::{Context, Poll},
 };
 
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse, telemetry::is_recorded};
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use super::{open_span::OpenSpan, spans, updates::TracedUpdates};
+use super::{
+    measured::{Measured, RunMode},
+    open_span::OpenSpan,
+    spans,
+    updates::TracedUpdates,
+};
 use crate::ResponseFuture;
 
 /// Puts a span around every answer: see the [module](super).
@@ -107,7 +112,7 @@ where
 
     fn call(&mut self, mut request: ChatRequest) -> ResponseFuture {
         let span = self.layer.span(&request);
-        if span.is_disabled() {
+        if span.is_disabled() && !is_recorded() {
             let response = self.inner.call(request);
             return ResponseFuture::new(async { response.await.map_err(Into::into) });
         }
@@ -118,8 +123,18 @@ where
         if records_content {
             spans::record_input(&span, request.messages.iter().map(|message| &**message));
         }
+        let name = self.layer.name.as_ref();
+        let open = match self.layer.operation {
+            Operation::Agent => {
+                let mode = RunMode::default();
+                request.extensions.insert(mode.clone());
+                let measured = Measured::run(&request, name, &mode);
+                OpenSpan::new(span.clone(), measured).with_mode(mode)
+            }
+            Operation::Chat => OpenSpan::new(span.clone(), Measured::service_call(&request, name)),
+        };
+        let open = open.with_content(records_content);
         let response = span.in_scope(|| self.inner.call(request));
-        let open = OpenSpan::recording_content(span.clone(), records_content);
         let response = async { response.await.map_err(Into::into) };
         ResponseFuture::new(traced(response, open).instrument(span))
     }

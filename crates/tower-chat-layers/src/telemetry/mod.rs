@@ -33,13 +33,22 @@
 //! ```
 
 mod layer;
+mod measured;
 mod open_span;
+mod run_events;
 mod spans;
 mod store;
 mod updates;
 
-pub(crate) use self::{layer::records_content, open_span::OpenSpan, spans::tool};
+pub(crate) use self::{
+    layer::records_content,
+    measured::{Measured, report_mode},
+    open_span::OpenSpan,
+    run_events::{lease_renewed, repaired, taken_over},
+    spans::tool,
+};
 pub use self::{
     layer::{Telemetry, TelemetryService},
     store::TracedStore,
 };
+pub use tower_chat_core::telemetry::{describe, metric};

@@ -5,25 +5,44 @@ use std::sync::Arc;
 use tower_chat_core::{BoxError, Finish, Message};
 use tracing::Span;
 
-use super::spans::{
-    Outcome, record_error, record_finish, record_outcome, record_output, record_result,
+use super::{
+    measured::{Measured, RunMode},
+    spans::{
+        Outcome, TOOL_ERROR, error_type, record_error, record_finish, record_mode, record_outcome,
+        record_output, record_result,
+    },
 };
 
-/// A span that says how its operation ended. An operation that is dropped before its end ends here.
+/// A span that says how its operation ended, and the metrics of the operation. One that is dropped
+/// before its end ends here.
 pub(crate) struct OpenSpan {
     span: Span,
+    measured: Option<Box<Measured>>,
+    /// Of a run.
+    mode: Option<RunMode>,
     is_ended: bool,
     /// What was answered so far, where content is recorded.
     content: Option<Vec<Arc<Message>>>,
 }
 
 impl OpenSpan {
-    pub(crate) fn new(span: Span) -> Self {
-        Self::recording_content(span, false)
+    pub(crate) fn new(span: Span, measured: Option<Box<Measured>>) -> Self {
+        Self { span, measured, mode: None, is_ended: false, content: None }
     }
 
-    pub(super) fn recording_content(span: Span, records_content: bool) -> Self {
-        Self { span, is_ended: false, content: records_content.then(Vec::new) }
+    pub(super) fn with_mode(mut self, mode: RunMode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    pub(super) fn with_content(mut self, records_content: bool) -> Self {
+        self.content = records_content.then(Vec::new);
+        self
+    }
+
+    /// Whether anybody listens.
+    pub(super) fn is_recorded(&self) -> bool {
+        !self.span.is_disabled() || self.measured.is_some()
     }
 
     pub(super) fn span(&self) -> &Span {
@@ -36,9 +55,19 @@ impl OpenSpan {
         }
     }
 
+    /// A part of a streamed answer.
+    pub(super) fn chunk(&mut self) {
+        if let Some(measured) = &mut self.measured {
+            measured.chunk();
+        }
+    }
+
     /// The answer is complete.
     pub(super) fn finished(&mut self, finish: &Finish) {
         record_finish(&self.span, finish);
+        if let Some(measured) = &mut self.measured {
+            measured.finished(finish);
+        }
         if let Some(content) = self.content.take() {
             record_output(&self.span, content.iter().map(|message| &**message));
         }
@@ -46,34 +75,44 @@ impl OpenSpan {
     }
 
     pub(super) fn completed(&mut self) {
-        self.end(Outcome::Completed);
+        self.end(Outcome::Completed, None);
     }
 
     pub(super) fn failed(&mut self, error: &BoxError) {
-        record_error(&self.span, error);
-        self.end(Outcome::Failed);
+        self.failed_by(error_type(error));
     }
 
-    /// The same, where the error was recorded already.
-    pub(super) fn ended_in_error(&mut self) {
-        self.end(Outcome::Failed);
+    /// Failed with an error of this type.
+    pub(super) fn failed_by(&mut self, error: &'static str) {
+        record_error(&self.span, error);
+        self.end(Outcome::Failed, Some(error));
     }
 
     /// A tool answered with a text, where content is recorded, or with an error.
     pub(crate) fn tool_answered(&mut self, text: Option<&str>, is_error: bool) {
-        record_result(&self.span, text, is_error);
-        self.end(if is_error { Outcome::Failed } else { Outcome::Completed });
+        record_result(&self.span, text);
+        match is_error {
+            true => self.failed_by(TOOL_ERROR),
+            false => self.completed(),
+        }
     }
 
-    fn end(&mut self, outcome: Outcome) {
-        if !std::mem::replace(&mut self.is_ended, true) {
-            record_outcome(&self.span, outcome);
+    fn end(&mut self, outcome: Outcome, error: Option<&'static str>) {
+        if std::mem::replace(&mut self.is_ended, true) {
+            return;
+        }
+        record_outcome(&self.span, outcome);
+        if let Some(mode) = self.mode.as_ref().and_then(RunMode::name) {
+            record_mode(&self.span, mode);
+        }
+        if let Some(measured) = &self.measured {
+            measured.end(outcome, error);
         }
     }
 }
 
 impl Drop for OpenSpan {
     fn drop(&mut self) {
-        self.end(Outcome::Dropped);
+        self.end(Outcome::Dropped, None);
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn agent(request: &ChatRequest, name: Option<&str>) -> Span {
         "gen_ai.output.messages" = Empty,
         "error.type" = Empty,
         "tower_chat.scope" = key.map(|key| key.scope()),
+        "tower_chat.mode" = Empty,
         "tower_chat.streamed" = request.options.stream,
         "tower_chat.ended_by" = Empty,
         "tower_chat.outcome" = Empty,
@@ -130,12 +131,17 @@ pub(super) enum Outcome {
 }
 
 pub(super) fn record_outcome(span: &Span, outcome: Outcome) {
-    let text = match outcome {
-        Outcome::Completed => "completed",
-        Outcome::Failed => "failed",
-        Outcome::Dropped => "dropped",
-    };
-    span.record("tower_chat.outcome", text);
+    span.record("tower_chat.outcome", outcome.name());
+}
+
+impl Outcome {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Dropped => "dropped",
+        }
+    }
 }
 
 /// What the end of an answer says.
@@ -158,20 +164,14 @@ pub(super) fn record_finish(span: &Span, finish: &Finish) {
 }
 
 /// The type of an error, and not what it says, which may be content.
-pub(super) fn record_error(span: &Span, error: &BoxError) {
-    span.record("error.type", error_type(error));
+pub(super) fn record_error(span: &Span, error: &'static str) {
+    span.record("error.type", error);
     span.record("otel.status_code", "ERROR");
 }
 
-pub(super) fn record_store_error(span: &Span, error: &StoreError) {
-    let kind = match error {
-        StoreError::Conflict(_) => "conflict",
-        StoreError::Closed => "closed",
-        StoreError::Corrupt { .. } | StoreError::Undecodable { .. } => "corrupt",
-        _ => OTHER,
-    };
-    span.record("error.type", kind);
-    span.record("otel.status_code", "ERROR");
+/// The mode in which a run is stored.
+pub(super) fn record_mode(span: &Span, mode: &'static str) {
+    span.record("tower_chat.mode", mode);
 }
 
 pub(super) fn record_input<'m>(span: &Span, messages: impl Iterator<Item = &'m Message>) {
@@ -182,14 +182,10 @@ pub(super) fn record_output<'m>(span: &Span, messages: impl Iterator<Item = &'m 
     span.record("gen_ai.output.messages", display(content(messages)));
 }
 
-/// What a tool answered, where content is recorded, and whether that is an error.
-pub(super) fn record_result(span: &Span, text: Option<&str>, is_error: bool) {
+/// What a tool answered, where content is recorded.
+pub(super) fn record_result(span: &Span, text: Option<&str>) {
     if let Some(text) = text {
         span.record("gen_ai.tool.call.result", text);
-    }
-    if is_error {
-        span.record("error.type", "tool_error");
-        span.record("otel.status_code", "ERROR");
     }
 }
 
@@ -215,7 +211,25 @@ pub(super) enum Count {
 /// The value for an error that has no name of its own, by the conventions for errors.
 const OTHER: &str = "_OTHER";
 
-fn error_type(error: &BoxError) -> &'static str {
+/// The type of error of a tool that answered with one, or failed.
+pub(super) const TOOL_ERROR: &str = "tool_error";
+
+pub(super) fn store_error_type(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Conflict(_) => "conflict",
+        StoreError::Claimed { .. } => "claimed",
+        StoreError::Exists { .. } => "exists",
+        StoreError::UnderWay { .. } => "under_way",
+        StoreError::Closed => "closed",
+        StoreError::ReadOnly => "read_only",
+        StoreError::StorageFull { .. } => "storage_full",
+        StoreError::Corrupt { .. } | StoreError::Undecodable { .. } => "corrupt",
+        StoreError::Backend { retryable: true, .. } => "unavailable",
+        _ => OTHER,
+    }
+}
+
+pub(super) fn error_type(error: &BoxError) -> &'static str {
     if error.is::<ToolLoopError>() {
         "tool_loop"
     } else if error.is::<PersistenceError>() {

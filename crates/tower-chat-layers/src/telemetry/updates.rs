@@ -24,6 +24,9 @@ impl Stream for TracedUpdates {
         let span = open.span().clone();
         let _entered = span.enter();
         let update = ready!(Pin::new(response).poll_next(cx));
+        if let Some(Ok(_)) = &update {
+            open.chunk();
+        }
         match &update {
             Some(Ok(ChatUpdate::Message(message))) => open.message(message),
             Some(Ok(ChatUpdate::Finish(finish))) => open.finished(finish),

@@ -16,7 +16,7 @@ use crate::{
     Clock, PersistenceError,
     next_step::{Action, PlannedCall},
     run::Run,
-    telemetry::{self, OpenSpan, records_content},
+    telemetry::{self, Measured, OpenSpan, records_content},
     tool::{
         CallOfRun, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext, ToolError,
         ToolOutcome, ToolOutput, ToolReport,
@@ -249,10 +249,11 @@ impl Executor<'_> {
     ) -> Result<ToolOutput, BoxError> {
         let has_content = records_content(&self.context.extensions);
         let span = telemetry::tool(call, self.context.conversation(), has_content);
-        if span.is_disabled() {
+        let measured = Measured::tool(call.name());
+        if span.is_disabled() && measured.is_none() {
             return running.await;
         }
-        let mut open = OpenSpan::new(span.clone());
+        let mut open = OpenSpan::new(span.clone(), measured);
         let answer = running.instrument(span).await;
         match &answer {
             Ok(output) => {

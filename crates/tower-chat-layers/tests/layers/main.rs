@@ -7,6 +7,7 @@ mod adapt;
 mod case;
 mod common;
 mod journal;
+mod metrics;
 mod persistence;
 mod record;
 mod scenarios;

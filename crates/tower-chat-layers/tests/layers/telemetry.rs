@@ -241,6 +241,7 @@ async fn spans_say_what_the_conventions_ask_for() {
         ("gen_ai.usage.input_tokens", "30"),
         ("gen_ai.usage.output_tokens", "7"),
         ("tower_chat.scope", "ana"),
+        ("tower_chat.mode", "per_service_call"),
         ("tower_chat.streamed", "false"),
     ] {
         assert_eq!(agent.field(field), value, "{field}");
@@ -254,6 +255,9 @@ async fn spans_say_what_the_conventions_ask_for() {
         assert_eq!(chat.field("gen_ai.response.model"), "small-2026");
         assert_eq!(chat.field("gen_ai.response.finish_reasons"), reason);
         assert_eq!(chat.field("gen_ai.usage.input_tokens"), tokens);
+    }
+    for store in found("store") {
+        assert_eq!(store.field("db.system.name"), "memory");
     }
     let tool = found("execute_tool").next().unwrap();
     assert_eq!(tool.field("otel.name"), "execute_tool forecast");

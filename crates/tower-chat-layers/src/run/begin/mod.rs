@@ -289,7 +289,8 @@ impl Beginning<'_> {
         };
         let tool_calls = tool_calls_before(store, key, &history, added.get(..visible));
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
-        if is_read {
+        // The calls of a run that is resumed are run, or answered, by its tool loop.
+        if is_read && opened.resumed.is_none() {
             warn_of_dangling(key, &replay, &own);
         }
         let indexes = added.iter().filter_map(|message| message.id);

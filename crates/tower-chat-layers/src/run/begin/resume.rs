@@ -3,7 +3,7 @@
 use tower_chat_core::store::{Head, History, StoreError, author::OpenRunContent};
 
 use super::records::prior_attempts;
-use crate::{PersistenceError, run::Run};
+use crate::{PersistenceError, run::Run, telemetry};
 
 impl Run {
     /// Takes the run over from the attempt that has left it, and reads again what that one may have
@@ -14,13 +14,8 @@ impl Run {
         approves: bool,
     ) -> Result<(), PersistenceError> {
         let taken = self.take_over().await?;
-        tracing::warn!(
-            conversation = %self.key(),
-            attempt = content.open.lease.attempt.saturating_add(1),
-            left_by = content.open.lease.holder,
-            "open run {} is taken over, and goes on where it stopped",
-            self.id()
-        );
+        let store = self.store().as_ref();
+        telemetry::taken_over(store, self.key(), self.id(), &content.open.lease);
         match self.read_calls_again(approves).await {
             Ok(()) => {
                 taken.go_on();

@@ -11,6 +11,7 @@ use super::{Journal, Journaled};
 use crate::{
     PersistenceError, StoreFailure,
     run::{LeaveCause, Run, Shared, State, Submission, submission::FailedSubmission},
+    telemetry,
 };
 
 impl Journaled<'_> {
@@ -70,7 +71,10 @@ impl Run {
                 // A conflict means that another process took the run over: stop renewing. Any other
                 // failure is retried at the next interval.
                 let renewed = Journaled(&run).stage_lease(None, |_| {}).outcome().await;
-                if let Err(FailedSubmission { source: StoreError::Conflict(_), .. }) = renewed {
+                let failure = renewed.err().map(|FailedSubmission { source, .. }| source);
+                let store = run.store().as_ref();
+                telemetry::lease_renewed(store, run.key(), run.id(), failure.as_ref());
+                if let Some(StoreError::Conflict(_)) = failure {
                     return;
                 }
             }

@@ -7,7 +7,7 @@ use tower_chat::{
     recovery::{JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownCalls, recover},
     store::{HistoryStore, StoreHandle},
 };
-use tower_chat_testkit::{FaultyStore, Gate, cases};
+use tower_chat_testkit::{FaultyStore, Gate, RecordedMetrics, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -238,4 +238,25 @@ async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
         assert_eq!(answer.finish.recovered.unwrap().answer.text(), "booked");
         drop(run);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn takeovers_and_renewals_of_leases_are_counted() {
+    let metrics = RecordedMetrics::new();
+    let _recording = metrics.record_this_thread();
+    let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+    clock_of_tokio(&clock);
+    let setup = Setup::new(&store).clock(&clock).policy(queueing());
+    let booking_tools = BookingTools::default();
+    left_by_a_dead_process(&setup, &booking_tools, false);
+    let tools = booking_tools.reopened().with_gate_before("c2", &gate).tools();
+    let client = setup.stack(&booking_model(), tools);
+    let run = tokio::spawn(async move { send(&client, ask("and then?", false)).await });
+    gate.reached(1).await;
+    // A lease is renewed after a third of its length.
+    tokio::time::sleep(Duration::from_secs(LEASE / 3 * 2 + 1)).await;
+    let lines = ["tower_chat.run.lease_renewals 2", "tower_chat.run.takeovers 1"];
+    assert_eq!(metrics.lines_of("tower_chat.run"), lines);
+    gate.open();
+    run.await.unwrap().unwrap();
 }

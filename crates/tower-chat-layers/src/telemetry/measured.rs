@@ -1,0 +1,164 @@
+//! The metrics of an operation that is under way.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use tower_chat_core::{
+    ChatRequest, Finish, Usage,
+    telemetry::{
+        Histogram, Labels, is_recorded,
+        metric::{
+            CACHED_TOKENS, ERRORS, REASONING_TOKENS, RUN_DURATION, SERVICE_CALL_DURATION,
+            STORE_OPERATION_DURATION, TIME_TO_FIRST_CHUNK, TOKENS, TOOL_DURATION, label,
+        },
+    },
+};
+
+use super::spans::Outcome;
+use crate::PersistenceMode;
+
+/// What is recorded of an operation besides its span. There is none without a recorder.
+pub(crate) struct Measured {
+    since: Instant,
+    operation: Operation,
+    has_chunk: bool,
+}
+
+enum Operation {
+    Run { agent: Option<Arc<str>>, model: Option<String>, mode: RunMode },
+    ServiceCall { provider: Option<Arc<str>>, model: Option<String>, answering: Option<String> },
+    Tool { name: String },
+    Store { operation: &'static str, system: Option<&'static str> },
+}
+
+/// The persistence mode of a run, which a layer below the telemetry decides.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunMode(Arc<OnceLock<&'static str>>);
+
+/// Tells the telemetry above in which mode a run is stored.
+pub(crate) fn report_mode(request: &ChatRequest, mode: PersistenceMode) {
+    if let Some(RunMode(name)) = request.extensions.get() {
+        name.get_or_init(|| match mode {
+            PersistenceMode::PerRun => "per_run",
+            PersistenceMode::PerServiceCall => "per_service_call",
+            PersistenceMode::Journaled => "journaled",
+        });
+    }
+}
+
+impl RunMode {
+    pub(super) fn name(&self) -> Option<&'static str> {
+        self.0.get().copied()
+    }
+}
+
+impl Measured {
+    pub(super) fn run(
+        request: &ChatRequest,
+        agent: Option<&Arc<str>>,
+        mode: &RunMode,
+    ) -> Option<Box<Self>> {
+        let model = || request.options.model.clone();
+        Self::of(|| Operation::Run { agent: agent.cloned(), model: model(), mode: mode.clone() })
+    }
+
+    pub(super) fn service_call(
+        request: &ChatRequest,
+        provider: Option<&Arc<str>>,
+    ) -> Option<Box<Self>> {
+        let model = || request.options.model.clone();
+        Self::of(|| {
+            let (provider, model) = (provider.cloned(), model());
+            Operation::ServiceCall { provider, model, answering: None }
+        })
+    }
+
+    pub(crate) fn tool(name: &str) -> Option<Box<Self>> {
+        Self::of(|| Operation::Tool { name: name.to_owned() })
+    }
+
+    pub(super) fn store(
+        operation: &'static str,
+        system: Option<&'static str>,
+    ) -> Option<Box<Self>> {
+        Self::of(|| Operation::Store { operation, system })
+    }
+
+    fn of(operation: impl FnOnce() -> Operation) -> Option<Box<Self>> {
+        is_recorded().then(|| {
+            Box::new(Self { since: Instant::now(), operation: operation(), has_chunk: false })
+        })
+    }
+
+    /// A part of a streamed answer.
+    pub(super) fn chunk(&mut self) {
+        if !std::mem::replace(&mut self.has_chunk, true)
+            && let Operation::ServiceCall { .. } = self.operation
+        {
+            self.record(TIME_TO_FIRST_CHUNK, self.since.elapsed().as_secs_f64(), &[]);
+        }
+    }
+
+    /// The answer is complete.
+    pub(super) fn finished(&mut self, finish: &Finish) {
+        let Operation::ServiceCall { answering, .. } = &mut self.operation else { return };
+        *answering = finish.model.clone();
+        let Usage { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, .. } =
+            finish.usage;
+        for (metric, kind, tokens) in [
+            (TOKENS, Some("input"), input_tokens),
+            (TOKENS, Some("output"), output_tokens),
+            (CACHED_TOKENS, None, cached_input_tokens),
+            (REASONING_TOKENS, None, reasoning_tokens),
+        ] {
+            if tokens > 0 {
+                #[expect(clippy::cast_precision_loss, reason = "of so many tokens none matters")]
+                self.record(metric, tokens as f64, &[(label::TOKEN_TYPE, kind)]);
+            }
+        }
+    }
+
+    pub(super) fn end(&self, outcome: Outcome, error: Option<&'static str>) {
+        let metric = match self.operation {
+            Operation::Run { .. } => RUN_DURATION,
+            Operation::ServiceCall { .. } => SERVICE_CALL_DURATION,
+            Operation::Tool { .. } => TOOL_DURATION,
+            Operation::Store { .. } => STORE_OPERATION_DURATION,
+        };
+        let labels = [(label::OUTCOME, Some(outcome.name())), (label::ERROR, error)];
+        self.record(metric, self.since.elapsed().as_secs_f64(), &labels);
+        if let Some(error) = error {
+            let operation = match &self.operation {
+                Operation::Run { .. } => (label::OPERATION, Some("invoke_agent")),
+                Operation::ServiceCall { .. } => (label::OPERATION, Some("chat")),
+                Operation::Tool { .. } => (label::OPERATION, Some("execute_tool")),
+                Operation::Store { operation, .. } => (label::STORE_OPERATION, Some(*operation)),
+            };
+            ERRORS.add(1, &[operation, (label::ERROR, Some(error))]);
+        }
+    }
+
+    /// Records a value under the labels of the operation and some more.
+    fn record(&self, metric: Histogram, value: f64, more: Labels<'_>) {
+        let own: &[_] = match &self.operation {
+            Operation::Run { agent, model, mode } => &[
+                (label::AGENT, agent.as_deref()),
+                (label::REQUEST_MODEL, model.as_deref()),
+                (label::MODE, mode.name()),
+            ],
+            Operation::ServiceCall { provider, model, answering } => &[
+                (label::OPERATION, Some("chat")),
+                (label::PROVIDER, provider.as_deref()),
+                (label::REQUEST_MODEL, model.as_deref()),
+                (label::RESPONSE_MODEL, answering.as_deref()),
+            ],
+            Operation::Tool { name } => &[(label::TOOL, Some(name))],
+            Operation::Store { operation, system } => {
+                &[(label::STORE_OPERATION, Some(*operation)), (label::SYSTEM, *system)]
+            }
+        };
+        metric.record(value, &[own, more].concat());
+    }
+}

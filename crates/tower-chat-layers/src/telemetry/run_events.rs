@@ -1,0 +1,68 @@
+//! What happens to runs, each thing as a metric and an event.
+
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{HistoryStore, Lease, StoreError},
+    telemetry::metric::{LEASE_RENEWALS, REPAIRED_CALLS, TAKEOVERS, label},
+};
+
+use super::spans::store_error_type;
+use crate::replay::DanglingCall;
+
+/// An open run goes on under another attempt than that which had this lease.
+pub(crate) fn taken_over(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    run: RunId,
+    before: &Lease,
+) {
+    TAKEOVERS.add(1, &[(label::SYSTEM, store.handle().system())]);
+    tracing::warn!(
+        conversation = %key,
+        attempt = before.attempt.saturating_add(1),
+        left_by = before.holder,
+        "open run {run} is taken over, and goes on where it stopped"
+    );
+}
+
+/// The lease of an open run was renewed, or was to be.
+pub(crate) fn lease_renewed(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    run: RunId,
+    failure: Option<&StoreError>,
+) {
+    let error = failure.map(store_error_type);
+    let labels = &[(label::SYSTEM, store.handle().system()), (label::ERROR, error)];
+    LEASE_RENEWALS.add(1, labels);
+    tracing::debug!(
+        target: "tower_chat::run",
+        conversation = %key,
+        error,
+        "the lease of open run {run} was to be renewed"
+    );
+}
+
+/// Stored calls have no result: of some the model is told so, the others it is not shown.
+pub(crate) fn repaired(key: &ConversationKey, visible: &[DanglingCall], left_out: &[DanglingCall]) {
+    REPAIRED_CALLS.add((visible.len() + left_out.len()) as u64, &[]);
+    let names = |calls: &[DanglingCall]| {
+        let names = calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    if !visible.is_empty() {
+        tracing::warn!(
+            conversation = %key,
+            calls = names(visible),
+            "stored tool calls have no result, since their runs were interrupted: the model is \
+             told that they may or may not have taken effect"
+        );
+    }
+    if !left_out.is_empty() {
+        tracing::warn!(
+            conversation = %key,
+            calls = names(left_out),
+            "stored tool calls have no result, and are not shown to the model"
+        );
+    }
+}
