@@ -62,6 +62,13 @@ impl ExactNumbers {
         self.0.is_empty()
     }
 
+    /// All digits with their paths, in the order of the names.
+    pub(crate) fn digits(&self) -> Vec<(Vec<&str>, &str)> {
+        let mut digits = Vec::new();
+        collect_digits(&self.0, &mut Vec::new(), &mut digits);
+        digits
+    }
+
     /// Puts the digits back into the fields of a document.
     pub fn restore(&self, fields: &mut BTreeMap<String, RawJson>) {
         for (name, exact) in &self.0 {
@@ -107,6 +114,21 @@ impl Exact {
         let Some(restored) = restored else { return false };
         *json = restored;
         true
+    }
+}
+
+fn collect_digits<'n>(
+    numbers: &'n BTreeMap<String, Exact>,
+    path: &mut Vec<&'n str>,
+    digits: &mut Vec<(Vec<&'n str>, &'n str)>,
+) {
+    for (name, exact) in numbers {
+        path.push(name);
+        match exact {
+            Exact::Digits(json) => digits.push((path.clone(), json.get())),
+            Exact::Within(numbers) => collect_digits(numbers, path, digits),
+        }
+        path.pop();
     }
 }
 

@@ -41,6 +41,7 @@
 //!
 //! [`HistoryStore`]: store::HistoryStore
 
+mod cache_key;
 mod conversation_id;
 mod exact_numbers;
 pub mod format;
@@ -68,6 +69,7 @@ mod well_formed;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use self::{
+    cache_key::CacheKey,
     conversation_id::ConversationId,
     exact_numbers::ExactNumbers,
     key::{CallPosition, Conversation, ConversationKey, MessageId, ParseIdError, RunId},

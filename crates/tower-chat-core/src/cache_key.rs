@@ -1,0 +1,344 @@
+//! The key of a response cache: what a request asks the model, and nothing else.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    ApprovalRequest, ApprovalResponse, ChatOptions, ChatRequest, ConversationId, ErrorPart, Media,
+    MediaSource, Message, Native, Part, RawJson, Reasoning, Role, Text, ToolCall, ToolChoice,
+    ToolDefinition, ToolResult,
+};
+
+/// The key under which a response cache finds the answer to a request:
+/// [`ChatRequest::cache_key`].
+///
+/// It is a SHA-256 hash, written in hexadecimal digits. It is the same in every process and on every
+/// machine; a release that computes it otherwise says so in the changelog.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CacheKey([u8; 32]);
+
+impl CacheKey {
+    /// The bytes of the hash.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for CacheKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for CacheKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CacheKey({self})")
+    }
+}
+
+impl ChatRequest {
+    /// The key of a response cache: two requests have the same key if a model is asked the same.
+    ///
+    /// | in the key | not in it |
+    /// |---|---|
+    /// | of a message: role, author, parts with all that a provider is sent of them, the ids of tool calls and the providers' items included | [`id`](Message::id), [`added_at`](Message::added_at), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
+    /// | of the options: model, instructions, tool choice, temperature, `top_p`, the limit of tokens, `extra`, exact numbers, background and continuation | [`stream`](ChatOptions::stream): the answer is the same, whole or streamed |
+    /// | of a tool: name, description, parameters, the provider's item, `strict` | whether it needs approval, is safe to retry, or accepts stored arguments |
+    /// | the id under which the service keeps the history | [`new_from`](Self::new_from), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |
+    ///
+    /// The order of messages, parts and tools counts; that of the fields of a JSON object does not, and
+    /// neither does white space between them, whatever features `serde_json` has. The text of a call's
+    /// arguments counts byte for byte. What the client adds by itself, such as a model of its own or
+    /// an account, is not known here: a cache over several clients puts their names before the key.
+    ///
+    /// A cache belongs right over the model client, below the persister, so that an answer from it is
+    /// stored like any other. It takes time in proportion to the request, history included.
+    ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// use std::{collections::HashMap, sync::{Arc, Mutex}};
+    /// use tower_chat_core::{Answer, BoxError, CacheKey, ChatRequest, ChatResponse};
+    /// # use tower_chat_core::{Finish, Message};
+    /// # let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    /// # let ask_model = { let asked = asked.clone(); move |_: ChatRequest| {
+    /// #     asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    /// #     std::future::ready(Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("42")], Finish::stop())))
+    /// # } };
+    ///
+    /// let cache = Arc::new(Mutex::new(HashMap::<CacheKey, Answer>::new()));
+    /// let model = async |request: ChatRequest| {
+    ///     let key = request.cache_key();
+    ///     if let Some(answer) = cache.lock().unwrap().get(&key) {
+    ///         return Ok(answer.clone());
+    ///     }
+    ///     let answer = ask_model(request).await?.collect().await?;
+    ///     cache.lock().unwrap().insert(key, answer.clone());
+    ///     Ok::<_, BoxError>(answer)
+    /// };
+    /// for _ in 0..2 {
+    ///     assert_eq!(model(ChatRequest::user("6 times 7?")).await?.text(), "42");
+    /// }
+    /// # assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
+    /// # Ok::<(), BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    pub fn cache_key(&self) -> CacheKey {
+        let Self { messages, new_from: _, options, conversation_id, extensions: _ } = self;
+        let mut hash = Canonical(Sha256::new());
+        hash.text("tower-chat cache key, version 1");
+        hash.options(options);
+        hash.optional(conversation_id.as_ref(), |hash, id| match id {
+            ConversationId::LocalHistory => hash.tag(0),
+            ConversationId::Service(id) => {
+                hash.tag(1);
+                hash.text(id);
+            }
+        });
+        hash.list(messages.iter(), |hash, message| hash.message(message));
+        CacheKey(hash.0.finalize().into())
+    }
+}
+
+/// Hashes values so that different values are different bytes: each text and list has its length
+/// before it, and each choice its number.
+struct Canonical(Sha256);
+
+/// What is nested deeper is hashed as text.
+const MAX_DEPTH: usize = 128;
+
+impl Canonical {
+    fn tag(&mut self, tag: u8) {
+        self.0.update([tag]);
+    }
+
+    fn number(&mut self, number: u64) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.update(text);
+    }
+
+    fn float(&mut self, number: f64) {
+        // There are two zeros.
+        self.number((number + 0.0).to_bits());
+    }
+
+    fn optional<T>(&mut self, value: Option<T>, hash: impl FnOnce(&mut Self, T)) {
+        self.tag(value.is_some().into());
+        if let Some(value) = value {
+            hash(self, value);
+        }
+    }
+
+    fn optional_text(&mut self, text: Option<&String>) {
+        self.optional(text, |hash, text| hash.text(text));
+    }
+
+    fn list<T>(
+        &mut self,
+        items: impl ExactSizeIterator<Item = T>,
+        mut hash: impl FnMut(&mut Self, T),
+    ) {
+        self.number(items.len() as u64);
+        items.for_each(|item| hash(self, item));
+    }
+
+    fn options(&mut self, options: &ChatOptions) {
+        let ChatOptions {
+            model,
+            instructions,
+            tools,
+            tool_choice,
+            temperature,
+            top_p,
+            max_output_tokens,
+            stream: _,
+            background,
+            continuation,
+            extra,
+            exact_numbers,
+        } = options;
+        self.optional_text(model.as_ref());
+        self.optional_text(instructions.as_ref());
+        self.list(tools.iter(), Self::tool);
+        self.optional(tool_choice.as_ref(), |hash, choice| match choice {
+            ToolChoice::Auto => hash.tag(0),
+            ToolChoice::None => hash.tag(1),
+            ToolChoice::Required => hash.tag(2),
+            ToolChoice::Tool(name) => {
+                hash.tag(3);
+                hash.text(name);
+            }
+        });
+        self.optional(*temperature, Self::float);
+        self.optional(*top_p, Self::float);
+        self.optional(*max_output_tokens, Self::number);
+        self.tag((*background).into());
+        self.optional_text(continuation.as_ref());
+        self.value(extra);
+        self.list(exact_numbers.digits().into_iter(), |hash, (path, digits)| {
+            hash.list(path.into_iter(), Self::text);
+            hash.text(digits);
+        });
+    }
+
+    fn tool(&mut self, tool: &ToolDefinition) {
+        let ToolDefinition {
+            name,
+            description,
+            parameters,
+            needs_approval: _,
+            native,
+            safe_to_retry: _,
+            accepts_stored_arguments: _,
+            strict,
+        } = tool;
+        self.text(name);
+        self.text(description);
+        self.value(parameters);
+        self.native(native.as_ref());
+        self.tag((*strict).into());
+    }
+
+    fn message(&mut self, message: &Message) {
+        let Message { role, parts, author, id: _, added_at: _, metadata: _ } = message;
+        self.tag(match role {
+            Role::System => 0,
+            Role::Developer => 1,
+            Role::User => 2,
+            Role::Assistant => 3,
+            Role::Tool => 4,
+        });
+        self.optional_text(author.as_ref());
+        self.list(parts.iter(), Self::part);
+    }
+
+    fn part(&mut self, part: &Part) {
+        match part {
+            Part::Text(Text { text, native }) => {
+                self.tag(0);
+                self.text(text);
+                self.native(native.as_ref());
+            }
+            Part::Reasoning(Reasoning { text, native }) => {
+                self.tag(1);
+                self.text(text);
+                self.native(native.as_ref());
+            }
+            Part::ToolCall(call) => {
+                self.tag(2);
+                self.call(call);
+            }
+            Part::ToolResult(result) => {
+                self.tag(3);
+                self.result(result);
+            }
+            Part::ApprovalRequest(ApprovalRequest { id, call, required }) => {
+                self.tag(4);
+                self.text(id);
+                self.call(call);
+                self.tag((*required).into());
+            }
+            Part::ApprovalResponse(ApprovalResponse { request_id, approved, reason }) => {
+                self.tag(5);
+                self.text(request_id);
+                self.tag((*approved).into());
+                self.optional_text(reason.as_ref());
+            }
+            Part::Media(media) => {
+                self.tag(6);
+                self.media(media);
+            }
+            Part::Error(ErrorPart { message, code }) => {
+                self.tag(7);
+                self.text(message);
+                self.optional_text(code.as_ref());
+            }
+            Part::Native(native) => {
+                self.tag(8);
+                self.native(Some(native));
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall) {
+        let ToolCall { id, name, arguments, provider_executed, native } = call;
+        self.optional_text(id.as_ref());
+        self.text(name);
+        self.text(arguments);
+        self.tag((*provider_executed).into());
+        self.native(native.as_ref());
+    }
+
+    fn result(&mut self, result: &ToolResult) {
+        let ToolResult { call_id, name, content, is_error, call: _, native, ends_run: _ } = result;
+        self.optional_text(call_id.as_ref());
+        self.optional_text(name.as_ref());
+        self.list(content.iter(), Self::part);
+        self.tag((*is_error).into());
+        self.native(native.as_ref());
+    }
+
+    fn media(&mut self, media: &Media) {
+        let Media { media_type, source, native } = media;
+        self.text(media_type);
+        let (tag, source) = match source {
+            MediaSource::Url(url) => (0, url),
+            MediaSource::Base64(bytes) => (1, bytes),
+            MediaSource::File(id) => (2, id),
+        };
+        self.tag(tag);
+        self.text(source);
+        self.native(native.as_ref());
+    }
+
+    fn native(&mut self, native: Option<&Native>) {
+        self.optional(native, |hash, Native { wire, item }| {
+            hash.text(wire);
+            hash.raw(item.get(), 0);
+        });
+    }
+
+    fn value(&mut self, value: &impl Serialize) {
+        match RawJson::from_value(value) {
+            Ok(json) => self.raw(json.get(), 0),
+            // A value whose keys are texts has a JSON form.
+            Err(_) => self.tag(u8::MAX),
+        }
+    }
+
+    /// JSON with all digits of its numbers, whatever the order of its fields. Of a name that comes
+    /// twice in an object the last counts, as for most readers.
+    fn raw(&mut self, json: &str, depth: usize) {
+        let json = json.trim();
+        if depth < MAX_DEPTH {
+            if let Some(fields) = parse::<BTreeMap<String, &RawValue>>(json) {
+                self.tag(0);
+                return self.list(fields.into_iter(), |hash, (name, value)| {
+                    hash.text(&name);
+                    hash.raw(value.get(), depth + 1);
+                });
+            }
+            if let Some(items) = parse::<Vec<&RawValue>>(json) {
+                self.tag(1);
+                return self.list(items.into_iter(), |hash, item| hash.raw(item.get(), depth + 1));
+            }
+            if let Some(text) = parse::<String>(json) {
+                self.tag(2);
+                return self.text(&text);
+            }
+        }
+        // A number, `true`, `false` or `null`.
+        self.tag(3);
+        self.text(json);
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Option<T> {
+    serde_json::from_str(json).ok()
+}
