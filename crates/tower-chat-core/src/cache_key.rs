@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    ApprovalRequest, ApprovalResponse, ChatOptions, ChatRequest, ConversationId, ErrorPart, Media,
+    ApprovalRequest, ApprovalResponse, ChatOptions, ChatRequest, ErrorPart, HistoryOwner, Media,
     MediaSource, Message, Native, Part, RawJson, Reasoning, Role, Text, ToolCall, ToolChoice,
     ToolDefinition, ToolResult,
 };
@@ -86,13 +86,13 @@ impl ChatRequest {
     /// # }).unwrap().unwrap();
     /// ```
     pub fn cache_key(&self) -> CacheKey {
-        let Self { messages, new_from: _, options, conversation_id, extensions: _ } = self;
+        let Self { messages, new_from: _, options, history_owner, extensions: _ } = self;
         let mut hash = Canonical(Sha256::new());
         hash.text("tower-chat cache key, version 1");
         hash.options(options);
-        hash.optional(conversation_id.as_ref(), |hash, id| match id {
-            ConversationId::LocalHistory => hash.tag(0),
-            ConversationId::Service(id) => {
+        hash.optional(history_owner.as_ref(), |hash, id| match id {
+            HistoryOwner::Local => hash.tag(0),
+            HistoryOwner::Service(id) => {
                 hash.tag(1);
                 hash.text(id);
             }

@@ -42,9 +42,10 @@
 //! [`HistoryStore`]: store::HistoryStore
 
 mod cache_key;
-mod conversation_id;
+
 mod exact_numbers;
 pub mod format;
+mod history_owner;
 mod key;
 mod memory_store;
 mod message;
@@ -70,8 +71,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use self::{
     cache_key::CacheKey,
-    conversation_id::ConversationId,
     exact_numbers::ExactNumbers,
+    history_owner::HistoryOwner,
     key::{CallPosition, Conversation, ConversationKey, MessageId, ParseIdError, RunId},
     memory_store::MemoryStore,
     message::{Message, Role},

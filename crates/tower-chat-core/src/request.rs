@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    ChatOptions, Conversation, ConversationId, ConversationKey, Message, Messages, RunHandle, RunId,
+    ChatOptions, Conversation, ConversationKey, HistoryOwner, Message, Messages, RunHandle, RunId,
 };
 
 /// One request to a chat model, and to every layer above it.
@@ -27,7 +27,7 @@ pub struct ChatRequest {
     /// How the model is asked.
     pub options: Arc<ChatOptions>,
     /// Who keeps the history; `None` where nobody below does.
-    pub conversation_id: Option<ConversationId>,
+    pub history_owner: Option<HistoryOwner>,
     /// What layers say to each other: the conversation, the run, and whatever users add.
     pub extensions: http::Extensions,
 }
@@ -100,7 +100,7 @@ impl ChatRequest {
     /// Continues a conversation whose history the service keeps under this id.
     #[must_use]
     pub fn with_service_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.conversation_id = Some(ConversationId::Service(id.into()));
+        self.history_owner = Some(HistoryOwner::Service(id.into()));
         self
     }
 
@@ -135,18 +135,18 @@ impl ChatRequest {
         self.new_from += history.len();
     }
 
-    /// The service's conversation id, for a model client to send.
+    /// The service id, for a model client to send.
     ///
     /// # Errors
     ///
-    /// If the request carries the sentinel [`ConversationId::LocalHistory`]: the stack promises a
+    /// If the request carries the sentinel [`HistoryOwner::Local`]: the stack promises a
     /// local history, but no layer between the tool loop and the model client keeps one. Every
     /// model client calls this before it sends anything.
     pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtClient> {
-        match &self.conversation_id {
+        match &self.history_owner {
             None => Ok(None),
-            Some(ConversationId::Service(id)) => Ok(Some(id)),
-            Some(ConversationId::LocalHistory) => Err(SentinelAtClient),
+            Some(HistoryOwner::Service(id)) => Ok(Some(id)),
+            Some(HistoryOwner::Local) => Err(SentinelAtClient),
         }
     }
 }
@@ -157,7 +157,7 @@ impl Default for ChatRequest {
             messages: Messages::new(),
             new_from: 0,
             options: Arc::default(),
-            conversation_id: None,
+            history_owner: None,
             extensions: http::Extensions::new(),
         }
     }

@@ -89,8 +89,8 @@ pub mod __macro {
 
 pub use tower_chat_core::{
     Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, ChatOptions,
-    ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationId, ConversationKey, EndedBy,
-    ErrorPart, ExactNumbers, Finish, FinishReason, Media, MediaSource, MemoryStore, Message,
+    ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey, EndedBy, ErrorPart,
+    ExactNumbers, Finish, FinishReason, HistoryOwner, Media, MediaSource, MemoryStore, Message,
     MessageId, Messages, Native, ParseIdError, ParseToolStatusError, Part, RawJson, Reasoning,
     RecoveredRun, Retryability, Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text,
     ToolCall, ToolCallDelta, ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus,

@@ -35,7 +35,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Chat Completions stores no conversations: a request with a service conversation id, and one for a
+/// Chat Completions stores no conversations: a request with a service id, and one for a
 /// background answer, is refused before anything is sent. An answer of several choices (`n`) is
 /// refused too: a conversation goes on with one.
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;

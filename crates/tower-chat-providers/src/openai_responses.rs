@@ -58,7 +58,7 @@ pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
 /// Where the history of a conversation that begins at an [`OpenAiResponses`] is stored.
 ///
-/// It decides about requests without a service conversation id. A request that has one goes on where
+/// It decides about requests without a service id. A request that has one goes on where
 /// the history is, whatever the setting of the client: an id that begins with `conv_` is a conversation
 /// of the Conversations API, any other that of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl<T> OpenAiResponses<T> {
         Self::with_provider(api, &url, transport)
     }
 
-    /// Where the history of requests without a service conversation id is stored.
+    /// Where the history of requests without a service id is stored.
     #[must_use]
     pub fn with_history_storage(self, storage: HistoryStorage) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { storage, ..api })

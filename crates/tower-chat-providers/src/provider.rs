@@ -147,7 +147,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If the request has a service conversation id, or asks for a background answer.
+    /// If the request has a service id, or asks for a background answer.
     pub fn refuse_stored(&self, request: &ChatRequest) -> Result<(), ProviderError> {
         let sentinel = |error| self.errors.make(ProviderErrorKind::Sentinel(error));
         if request.service_id().map_err(sentinel)?.is_some() {

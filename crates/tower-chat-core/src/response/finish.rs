@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Answer;
-use crate::{ConversationId, ConversationKey, ExactNumbers, RunId};
+use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 
 /// The end of an answer: why it ended, what it cost, and what became of it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,8 +15,8 @@ pub struct Finish {
     pub reason: Option<FinishReason>,
     /// What the answer cost; summed over the service calls of a run.
     pub usage: Usage,
-    /// Who keeps the history.
-    pub conversation_id: Option<ConversationId>,
+    /// Who keeps the history; `None` where nobody below does.
+    pub history_owner: Option<HistoryOwner>,
     /// The token by which a background answer goes on.
     pub continuation: Option<String>,
     /// The model that answered.
@@ -57,7 +57,7 @@ impl Finish {
     /// Adds the id under which the service keeps the history.
     #[must_use]
     pub fn with_service_id(mut self, id: impl Into<std::sync::Arc<str>>) -> Self {
-        self.conversation_id = Some(ConversationId::Service(id.into()));
+        self.history_owner = Some(HistoryOwner::Service(id.into()));
         self
     }
 }

@@ -8,9 +8,9 @@ use std::{
 
 use serde_json::{Value, json};
 use tower_chat_core::{
-    ApprovalRequest, CacheKey, CallPosition, ChatOptions, ChatRequest, ConversationId,
-    ConversationKey, ErrorPart, ExactNumbers, Media, MediaSource, Message, MessageId, Messages,
-    Native, Part, Reasoning, Role, RunId, Text, ToolCall, ToolChoice, ToolDefinition, ToolResult,
+    ApprovalRequest, CacheKey, CallPosition, ChatOptions, ChatRequest, ConversationKey, ErrorPart,
+    ExactNumbers, HistoryOwner, Media, MediaSource, Message, MessageId, Messages, Native, Part,
+    Reasoning, Role, RunId, Text, ToolCall, ToolChoice, ToolDefinition, ToolResult,
 };
 
 fn native(item: &str) -> Native {
@@ -133,7 +133,7 @@ fn what_the_model_is_asked_is_in_the_key() {
         ("tool strict", with_tool(|it| it.strict = false)),
         ("service", key_after(|it| *it = it.clone().with_service_id("conv_1"))),
         ("other service", key_after(|it| *it = it.clone().with_service_id("conv_2"))),
-        ("sentinel", key_after(|it| it.conversation_id = Some(ConversationId::LocalHistory))),
+        ("sentinel", key_after(|it| it.history_owner = Some(HistoryOwner::Local))),
         ("fewer messages", key_after(|it| it.messages = it.messages.take(5))),
         ("order", key_after(|it| it.messages = it.messages.iter().rev().cloned().collect())),
         ("role", with_message(0, |it| it.role = Role::System)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ChatOptions, ChatRequest, ConversationId, ConversationKey, Message, MessageId, Messages, RunId,
+    ChatOptions, ChatRequest, ConversationKey, HistoryOwner, Message, MessageId, Messages, RunId,
     SentinelAtClient,
 };
 
@@ -15,7 +15,7 @@ fn history(length: usize) -> Messages {
 fn the_sentinel_is_refused_at_a_model() {
     let mut request = ChatRequest::user("hi");
     assert_eq!(request.service_id(), Ok(None));
-    request.conversation_id = Some(ConversationId::LocalHistory);
+    request.history_owner = Some(HistoryOwner::Local);
     assert_eq!(request.service_id(), Err(SentinelAtClient));
     let request = request.with_service_id("conv_1");
     assert_eq!(request.service_id().map(|id| id.map(|id| &**id)), Ok(Some("conv_1")));

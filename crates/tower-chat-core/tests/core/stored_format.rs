@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use serde_json::{Value, json};
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, ConversationId, ErrorPart, FinishReason, Media, MediaSource,
+    ApprovalRequest, CallPosition, ErrorPart, FinishReason, HistoryOwner, Media, MediaSource,
     Message, MessageId, Native, Part, RawJson, Reasoning, Role, Text, ToolCall, ToolChoice,
     ToolDefinition, ToolResult, Usage,
     format::{FormatError, decode, encode},
@@ -118,7 +118,7 @@ fn every_other_stored_type_looks_as_it_always_did() {
             FinishReason::Other("pause".to_owned()),
         ]),
         json!(Usage::new(10, 20)),
-        json!([ConversationId::LocalHistory, ConversationId::Service("conv_1".into())]),
+        json!([HistoryOwner::Local, HistoryOwner::Service("conv_1".into())]),
     ];
     insta::assert_snapshot!(lines.map(|line| sorted(line).to_string()).join("\n"));
 }

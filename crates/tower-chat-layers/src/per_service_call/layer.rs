@@ -22,7 +22,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 ///
 /// Earlier service calls of the run stay in every case.
 ///
-/// The sentinel ([`ConversationId::LocalHistory`](crate::ConversationId::LocalHistory))
+/// The sentinel ([`HistoryOwner::Local`](crate::HistoryOwner::Local))
 /// tells the tool loop to send only what is new. A loop that sends the whole run again is
 /// recognised by the ids of its messages.
 ///

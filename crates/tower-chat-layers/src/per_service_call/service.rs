@@ -6,7 +6,7 @@ use std::{
 };
 
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationId, Message,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, HistoryOwner, Message,
 };
 use tower_service::Service;
 
@@ -83,8 +83,8 @@ where
     }
     run.report_persister();
     if run.is_written_at_end() {
-        if request.conversation_id == Some(ConversationId::LocalHistory) {
-            request.conversation_id = None;
+        if request.history_owner == Some(HistoryOwner::Local) {
+            request.history_owner = None;
         }
         request.extensions.insert(PersisterAbove);
         let response = service.call(request).await.map_err(Into::into);
@@ -149,7 +149,7 @@ async fn begin_alone(
 
 /// The end of a service call.
 enum CallEnding {
-    /// The run is written at its end, above: this layer only compares conversation ids.
+    /// The run is written at its end, above: this layer only compares service ids.
     WrittenAtEnd(Run),
     Stored(Box<OpenCall>),
 }

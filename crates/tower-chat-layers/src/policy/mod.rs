@@ -43,7 +43,7 @@ pub enum PersistenceMode {
     Journaled,
 }
 
-/// What happens when a service returns a conversation id of its own although a history store is
+/// What happens when a service keeps the history itself, under a service id, although a history store is
 /// configured: everything would be kept twice.
 ///
 /// All three are on by default and looked at in this order. With `throw` off and `clear` off the

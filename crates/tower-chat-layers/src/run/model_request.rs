@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ChatRequest, ConversationId, Message, Messages};
+use tower_chat_core::{ChatRequest, HistoryOwner, Message, Messages};
 
 use super::{PersisterAbove, State};
 use crate::replay::Replay;
@@ -27,7 +27,7 @@ impl State {
             view
         };
         request.messages = joined(prefix, messages);
-        request.conversation_id = self.conversation.service_id.clone().map(ConversationId::Service);
+        request.history_owner = self.conversation.service_id.clone().map(HistoryOwner::Service);
         request.extensions.insert(PersisterAbove);
     }
 }

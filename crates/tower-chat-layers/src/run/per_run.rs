@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationId, EndedBy, Message,
+    Answer, EndedBy, HistoryOwner, Message,
     store::{StoreError, author::Slot},
 };
 
@@ -58,7 +58,7 @@ impl PerRun<'_> {
     ///
     /// # Errors
     ///
-    /// If the answer's conversation id does not fit, by policy, with nothing written; or
+    /// If the answer's service id does not fit, by policy, with nothing written; or
     /// [`PersistenceError::NotStored`]. Both carry the answer.
     pub(super) async fn finish(
         &self,
@@ -122,7 +122,7 @@ impl PerRun<'_> {
     fn adopt(&self, state: &mut State, answer: &Answer) -> Result<Adopted, PersistenceError> {
         let recording = state.conversation.recording;
         let is_compared = state.of_mode.buffer_mut().is_some_and(|it| it.checks_each_answer);
-        let returned = answer.finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+        let returned = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
         match (&state.conversation.service_id, returned) {
             (Some(service_id), None) if is_compared => {
                 Ok(Adopted::named(service_id.clone(), recording))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatOptions, ChatUpdate, ConversationId, ConversationKey, Message, MessageId,
+    Answer, ChatOptions, ChatUpdate, ConversationKey, HistoryOwner, Message, MessageId,
     store::{StoreError, author::Slot},
 };
 
@@ -56,7 +56,7 @@ pub(super) struct Unanswered {
     pub(super) text: Option<Arc<str>>,
 }
 
-/// A service call whose answer cannot be stored: it names a conversation id that does not fit, or
+/// A service call whose answer cannot be stored: it names a service id that does not fit, or
 /// asks for a call that could not wait for approval.
 pub(crate) struct RefusedCall {
     error: PersistenceError,
@@ -145,7 +145,7 @@ impl OpenCall {
     ///
     /// # Errors
     ///
-    /// If the answer's conversation id does not fit, by policy, nothing of the answer is written,
+    /// If the answer's service id does not fit, by policy, nothing of the answer is written,
     /// and of the inputs the results of tools that have run go into the record. If a hook keeps
     /// nothing of a call that would wait for approval, the inputs are kept as of a call that failed.
     pub(crate) fn complete(
@@ -185,7 +185,7 @@ impl OpenCall {
             return Err(Box::new(RefusedCall { error, submission }));
         }
         if adopted.service_id.is_none() && !self.options.is_background() {
-            answer.finish.conversation_id = Some(ConversationId::LocalHistory);
+            answer.finish.history_owner = Some(HistoryOwner::Local);
         }
         let mut write = RunWrite { adopted: Some(adopted), ..RunWrite::messages(inputs) };
         write.messages.extend(answer.messages.iter().cloned());

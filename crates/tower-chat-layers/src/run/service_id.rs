@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationId, ConversationKey, Finish, Message, Part, Role, store::ServiceIdChange,
+    Answer, ConversationKey, Finish, HistoryOwner, Message, Part, Role, store::ServiceIdChange,
 };
 
 use super::Run;
@@ -120,7 +120,7 @@ impl Run {
         answer: impl FnOnce() -> Answer,
     ) -> Result<Adopted, PersistenceError> {
         let policy = self.policy().conflict;
-        let returned = finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+        let returned = finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
         let (service_id, recording) = match (current, returned) {
             (None, None) => return Ok(Adopted { recording, service_id: None, change: None }),
             (Some(current), None) => {

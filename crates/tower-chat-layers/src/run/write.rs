@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tower_chat_core::{
-    Answer, ConversationId, Message, MessageId,
+    Answer, HistoryOwner, Message, MessageId,
     store::{
         ServiceIdChange, StoreError,
         author::{Claim, Close, Slot, Write},
@@ -212,7 +212,7 @@ impl State {
 
 /// The sentinel is for the tool loop alone.
 pub(crate) fn strip_sentinel(answer: &mut Answer) {
-    if answer.finish.conversation_id == Some(ConversationId::LocalHistory) {
-        answer.finish.conversation_id = None;
+    if answer.finish.history_owner == Some(HistoryOwner::Local) {
+        answer.finish.history_owner = None;
     }
 }

@@ -34,10 +34,10 @@
 //!
 //! # What the loop sends
 //!
-//! Without persistence below, each service call carries the whole history. Once a response carries
-//! a [`ConversationId`](tower_chat_core::ConversationId), somebody below keeps the history, and the
-//! next call carries only what is new: the results, and what was queued. If a later response
-//! carries none, the whole history is sent again. The sentinel `LocalHistory` goes no further
+//! Without persistence below, each service call carries the whole history. Once a response names
+//! a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service keeps the history,
+//! and the next call carries only what is new: the results, and what was queued. If a later response
+//! names none, the whole history is sent again. The sentinel `HistoryOwner::Local` goes no further
 //! than the loop, in either direction.
 //!
 //! # What it returns

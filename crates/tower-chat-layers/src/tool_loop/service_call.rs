@@ -137,7 +137,7 @@ impl<S> Rounds<S> {
         } else {
             self.options.with_tools(&self.tools)
         };
-        let Outgoing { messages, new_from, conversation_id } = self.transcript.outgoing();
+        let Outgoing { messages, new_from, history_owner } = self.transcript.outgoing();
         self.in_flight.has_results = std::mem::take(&mut self.has_unsent_results)
             && self.submits_results()
             && self.run.as_ref().is_some_and(Run::keeps_results_of_failed_call);
@@ -146,7 +146,7 @@ impl<S> Rounds<S> {
         }
         let mut request = ChatRequest::new(messages).with_options(options);
         request.new_from = new_from;
-        request.conversation_id = conversation_id;
+        request.history_owner = history_owner;
         if let Some(call) = self.extensions.get_mut::<ServiceCall>() {
             call.ordinal = self.counters.service_calls;
         }
@@ -201,8 +201,8 @@ impl<S> Rounds<S> {
         self.in_flight = InFlight::default();
         self.counters.usage += finish.usage;
         finish.usage = self.counters.usage;
-        self.transcript.answered(finish.conversation_id.clone());
-        finish.conversation_id = without_sentinel(finish.conversation_id);
+        self.transcript.answered(finish.history_owner.clone());
+        finish.history_owner = without_sentinel(finish.history_owner);
         if self.is_last_call() {
             finish.ended_by = Some(EndedBy::RoundLimit);
             tracing::warn!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ChatRequest, ConversationId, Message, MessageId, Messages, RunId};
+use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Messages, RunId};
 
 use crate::{
     Clock,
@@ -19,7 +19,7 @@ pub(super) struct Transcript {
     /// Where the run's own messages begin in `unsent`.
     unsent_from: usize,
     only_unsent: bool,
-    conversation_id: Option<ConversationId>,
+    history_owner: Option<HistoryOwner>,
 }
 
 /// Everything, for a service that keeps no history itself.
@@ -33,7 +33,7 @@ struct WholeHistory {
 pub(super) struct Outgoing {
     pub(super) messages: Messages,
     pub(super) new_from: usize,
-    pub(super) conversation_id: Option<ConversationId>,
+    pub(super) history_owner: Option<HistoryOwner>,
 }
 
 impl Transcript {
@@ -61,7 +61,7 @@ impl Transcript {
             unsent: request.messages.clone(),
             unsent_from: request.new_from,
             only_unsent: true,
-            conversation_id: without_sentinel(request.conversation_id.clone()),
+            history_owner: without_sentinel(request.history_owner.clone()),
         }
     }
 
@@ -136,21 +136,21 @@ impl Transcript {
     }
 
     /// Takes note of who keeps the history, as a response says.
-    pub(super) fn answered(&mut self, conversation_id: Option<ConversationId>) {
-        self.only_unsent = self.is_kept_below() || conversation_id.is_some();
-        self.conversation_id = without_sentinel(conversation_id);
+    pub(super) fn answered(&mut self, history_owner: Option<HistoryOwner>) {
+        self.only_unsent = self.is_kept_below() || history_owner.is_some();
+        self.history_owner = without_sentinel(history_owner);
     }
 
     /// What the next service call carries.
     pub(super) fn outgoing(&mut self) -> Outgoing {
         let unsent = std::mem::take(&mut self.unsent);
         let unsent_from = std::mem::take(&mut self.unsent_from);
-        let conversation_id = self.conversation_id.clone();
+        let history_owner = self.history_owner.clone();
         match &self.history {
             Some(WholeHistory { prefix, replay }) if !self.only_unsent => {
-                Outgoing { messages: replay.view(), new_from: *prefix, conversation_id }
+                Outgoing { messages: replay.view(), new_from: *prefix, history_owner }
             }
-            Some(_) | None => Outgoing { messages: unsent, new_from: unsent_from, conversation_id },
+            Some(_) | None => Outgoing { messages: unsent, new_from: unsent_from, history_owner },
         }
     }
 }
@@ -168,6 +168,6 @@ fn next_index(request: &ChatRequest, run: RunId, taken: impl FnOnce() -> usize) 
 }
 
 /// The sentinel is for the loop alone.
-pub(super) fn without_sentinel(id: Option<ConversationId>) -> Option<ConversationId> {
+pub(super) fn without_sentinel(id: Option<HistoryOwner>) -> Option<HistoryOwner> {
     id.filter(|id| id.service_id().is_some())
 }

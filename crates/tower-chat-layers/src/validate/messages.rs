@@ -3,7 +3,7 @@
 use std::{cell::LazyCell, collections::HashSet};
 
 use tower_chat_core::{
-    ChatRequest, ConversationId, Message, Part, Role, ToolCall, ToolResult,
+    ChatRequest, HistoryOwner, Message, Part, Role, ToolCall, ToolResult,
     pairing::{Answers, Candidate, Ids, Matcher, Target},
 };
 
@@ -40,14 +40,13 @@ pub fn validate_messages<'a>(
 
 /// Checks the messages of a request.
 ///
-/// One that carries a service's conversation id may begin with results: the service holds their
-/// calls.
+/// One that carries a service id may begin with results: the service holds their calls.
 ///
 /// # Errors
 ///
 /// As [`validate_messages`].
 pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
-    let held_by_service = matches!(request.conversation_id, Some(ConversationId::Service(_)));
+    let held_by_service = matches!(request.history_owner, Some(HistoryOwner::Service(_)));
     let check = Check::new(held_by_service);
     check.run(request.messages.iter().map(|message| &**message))
 }

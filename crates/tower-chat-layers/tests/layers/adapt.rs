@@ -9,7 +9,7 @@ use futures_core::future::BoxFuture;
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Finish, MemoryStore,
+    BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryOwner, MemoryStore,
     Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, SentinelAtClient,
     ToolCall, ToolDefinition, ToolLoop, Tools,
     adapt::{AdaptLayer, ClientCodec, ExposeLayer, ServerCodec},
@@ -122,7 +122,7 @@ async fn the_sentinel_never_reaches_an_adapted_client() {
     let asked = Arc::default();
     let mut model = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(client(&asked));
     let mut request = ChatRequest::user("hi");
-    request.conversation_id = Some(ConversationId::LocalHistory);
+    request.history_owner = Some(HistoryOwner::Local);
     let error = model.ready().await.unwrap().call(request).await.unwrap_err();
     assert!(error.is::<SentinelAtClient>());
     assert!(asked.lock().unwrap().is_empty());

@@ -4,7 +4,7 @@ use std::{future::poll_fn, task::Poll};
 
 use futures_util::{FutureExt, StreamExt};
 use tower_chat_core::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Finish, FinishReason, Message,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, FinishReason, HistoryOwner, Message,
     Part, Reasoning, Role, SentinelAtClient, ToolCall, ToolResult, TruncatedStream,
 };
 use tower_chat_testkit::{Gate, ScriptError, ScriptedModel, Step};
@@ -168,7 +168,7 @@ async fn a_step_can_decide_by_the_request() {
 async fn a_request_with_the_sentinel_is_refused_and_takes_no_step() {
     let model = ScriptedModel::new([Step::text("a")]);
     let mut request = ChatRequest::user("hi");
-    request.conversation_id = Some(ConversationId::LocalHistory);
+    request.history_owner = Some(HistoryOwner::Local);
     let error = call(&model, request).await.unwrap_err();
     assert!(error.is::<SentinelAtClient>());
     assert_eq!((model.remaining(), model.requests().len()), (1, 1));

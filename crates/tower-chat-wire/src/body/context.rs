@@ -8,7 +8,7 @@ use crate::openai_responses::HistoryLocation;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
-    /// Where the history of the request is. It decides which service conversation id the answer
+    /// Where the history of the request is. It decides which service id the answer
     /// has; where it is not known, the fields of the answer do.
     pub history: Option<HistoryLocation>,
     /// Whether a background answer was asked for, which may still be in progress. It is read as an

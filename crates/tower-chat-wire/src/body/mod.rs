@@ -55,7 +55,7 @@ pub enum BodyWire {
     /// OpenAI Chat Completions, and what is compatible with it. The limit of tokens is written as
     /// `max_completion_tokens`; a body with `max_tokens` is read too.
     OpenAiChat,
-    /// OpenAI Responses. `previous_response_id` and `conversation` are the service conversation id.
+    /// OpenAI Responses. `previous_response_id` and `conversation` are the service id.
     OpenAiResponses,
     /// Anthropic Messages. It demands `max_tokens`: where none are asked for, 4096 are written.
     Anthropic,

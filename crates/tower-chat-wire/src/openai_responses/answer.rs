@@ -73,20 +73,20 @@ fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerEr
     let id = text(&response, "id").ok_or_else(|| {
         AnswerError::malformed("it is to come later but has no id", raw(&response).get())
     })?;
-    let conversation_id = match &context.history {
+    let history_owner = match &context.history {
         Some(location) => location.before(&response),
         None => None,
     };
     let mut finish = finish(response, &[], context);
     finish.reason = None;
-    finish.conversation_id = conversation_id;
+    finish.history_owner = history_owner;
     finish.continuation = Some(id);
     Ok(Answer::new(Vec::new(), finish))
 }
 
 fn finish(mut response: Object, messages: &[Message], context: &AnswerContext) -> Finish {
     let mut finish = Finish::new(reason(&response, messages));
-    finish.conversation_id = match &context.history {
+    finish.history_owner = match &context.history {
         Some(location) => location.after(&response),
         None => history::named_by(&response),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::ConversationId;
+use tower_chat_core::HistoryOwner;
 
 use crate::{
     AnswerError,
@@ -12,7 +12,7 @@ use crate::{
 /// Where the history before one request is: in the request, or at the service.
 ///
 /// It decides the fields `store`, `previous_response_id` and `conversation` of the request, and the
-/// service conversation id of its answer.
+/// service id of its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryLocation {
@@ -31,7 +31,7 @@ pub enum HistoryLocation {
 }
 
 impl HistoryLocation {
-    /// The location that a service conversation id names: an id that begins with `conv_` is that of
+    /// The location that a service id names: an id that begins with `conv_` is that of
     /// a conversation of the Conversations API, any other that of a response.
     ///
     /// ```
@@ -45,7 +45,7 @@ impl HistoryLocation {
 
     /// The id under which the service stores the history up to a response, by the response's fields;
     /// `None` if it stores nothing, such as where an organisation forbids it.
-    pub(super) fn after(&self, response: &Object) -> Option<ConversationId> {
+    pub(super) fn after(&self, response: &Object) -> Option<HistoryOwner> {
         let id = match self {
             Self::Request => return None,
             Self::InConversation(id) => id.clone(),
@@ -53,13 +53,13 @@ impl HistoryLocation {
                 stored_under(response)?.into()
             }
         };
-        Some(ConversationId::Service(id))
+        Some(HistoryOwner::Service(id))
     }
 
     /// The id while a response is not done: nothing can go on from it yet.
-    pub(super) fn before(&self, response: &Object) -> Option<ConversationId> {
+    pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
-            Self::AfterResponse(id) => Some(ConversationId::Service(id.clone())),
+            Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),
             Self::Request | Self::NewResponse | Self::NewConversation | Self::InConversation(_) => {
                 self.after(response)
             }
@@ -75,10 +75,10 @@ fn stored_under(response: &Object) -> Option<String> {
 
 /// The id that a response's own fields name, where nothing is known of its request: its conversation,
 /// or its own where it goes on from another response.
-pub(super) fn named_by(response: &Object) -> Option<ConversationId> {
+pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     let goes_on = || text(response, "previous_response_id").is_some();
     let id = conversation(response).or_else(|| stored_under(response).filter(|_| goes_on()))?;
-    Some(ConversationId::Service(id.into()))
+    Some(HistoryOwner::Service(id.into()))
 }
 
 /// The conversation that a response belongs to.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tower_chat_core::{
-    ChatOptions, ChatRequest, ConversationId, FinishReason, Message, ToolCall, ToolChoice,
+    ChatOptions, ChatRequest, FinishReason, HistoryOwner, Message, ToolCall, ToolChoice,
     ToolDefinition, Usage,
 };
 use tower_chat_testkit::recordings::Recordings;
@@ -240,7 +240,7 @@ fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
             }
         }
         let answer = json!({"id": "resp_2", "previous_response_id": "resp_1", "output": []});
-        let id = wire.parse_answer(&answer.to_string()).unwrap().finish.conversation_id;
-        assert_eq!(id, Some(ConversationId::Service("resp_2".into())), "{name}");
+        let id = wire.parse_answer(&answer.to_string()).unwrap().finish.history_owner;
+        assert_eq!(id, Some(HistoryOwner::Service("resp_2".into())), "{name}");
     }
 }

@@ -12,7 +12,7 @@ mod stored_answer;
 use std::sync::{Arc, Mutex};
 
 use tower_chat_core::{
-    ChatRequest, Conversation, ConversationId, Message, MessageId, Messages,
+    ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages,
     store::{
         Conflict, Head, History, Revision, ServiceIdChange, StoreError,
         author::{OpenRunContent, ToolRecord},
@@ -183,7 +183,7 @@ impl Beginning<'_> {
             Some(content) => content.head.clone().with_service_id(service_id_within(content)),
             None => head,
         };
-        let requested = request.conversation_id.as_ref().and_then(ConversationId::service_id);
+        let requested = request.history_owner.as_ref().and_then(HistoryOwner::service_id);
         let service_id = agreed_service_id(key, head.service_id.clone(), requested)?;
         Ok(OpenedHead { head, service_id, resumed })
     }

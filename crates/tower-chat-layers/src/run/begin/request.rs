@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tower_chat_core::{ChatRequest, ConversationId, Message, MessageId, Role, RunId};
+use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Role, RunId};
 
 use crate::{
     PersistenceError,
@@ -31,8 +31,7 @@ impl Run {
         let stored: HashSet<_> = state.conversation.added.iter().map(|added| added.id).collect();
         let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
         own.drain(..own.iter().take_while(is_stored).count());
-        request.conversation_id =
-            state.conversation.service_id.clone().map(ConversationId::Service);
+        request.history_owner = state.conversation.service_id.clone().map(HistoryOwner::Service);
         if self.is_written_at_end() {
             self.put_history_before(&mut state, &mut request, &own)?;
         } else {
@@ -111,7 +110,7 @@ fn put_unanswered_before(state: &mut State, request: &mut ChatRequest, own: &[Ar
     state.calls.above = prefix.clone();
     let has_service_id = state.conversation.service_id.is_some();
     if !has_service_id && answers_approvals(unanswered.iter().chain(own)) {
-        request.conversation_id = Some(ConversationId::LocalHistory);
+        request.history_owner = Some(HistoryOwner::Local);
     }
     let mut sent = match has_service_id {
         true => state.unanswered_by_service().to_vec(),

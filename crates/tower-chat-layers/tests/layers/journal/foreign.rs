@@ -75,7 +75,7 @@ async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
                 let mut next = request.clone();
                 next.messages = Message::tool_results([ToolResult::new("c1", "looked c1")]).into();
                 next.new_from = 0;
-                next.conversation_id = answer.finish.conversation_id.clone();
+                next.history_owner = answer.finish.history_owner.clone();
                 let answer = send(&below, next).await?;
                 Ok::<_, BoxError>(ChatResponse::from(answer))
             }

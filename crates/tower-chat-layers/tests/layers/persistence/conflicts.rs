@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ChatRequest, ConflictPolicy, ConversationId, Finish, Message, MessageId, PersistenceError,
+    ChatRequest, ConflictPolicy, Finish, HistoryOwner, Message, MessageId, PersistenceError,
     PersistenceMode, RunId, StoreFailure,
     store::{
         HistoryStore, Revision,
@@ -28,7 +28,7 @@ fn with_conflict(
 }
 
 fn sent_id(model: &ScriptedModel, call: usize) -> Option<String> {
-    let id = model.requests()[call].conversation_id.clone()?;
+    let id = model.requests()[call].history_owner.clone()?;
     id.service_id().map(ToString::to_string)
 }
 
@@ -57,8 +57,8 @@ async fn every_combination_of_the_policy_in_every_mode() {
                 assert_eq!(stored(&store).await, old);
             } else {
                 let answer = result.unwrap();
-                let id = ConversationId::Service("s1".into());
-                assert_eq!(answer.finish.conversation_id, Some(id));
+                let id = HistoryOwner::Service("s1".into());
+                assert_eq!(answer.finish.history_owner, Some(id));
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
                 let all = [old[0], old[1], "user where?", "assistant there"];
                 // A journaled run has its input staged before the service says so.
@@ -270,7 +270,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
         let (loads, appends) = (store.loads(), store.appends());
         send(&client, background("where?", case.streamed)).await.unwrap();
         assert_eq!(seen(&model, 1), ["user where?"], "no history goes before it");
-        assert!(model.requests().iter().all(|request| request.conversation_id.is_none()));
+        assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
         // It is read once, since the run may be there already.
         assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];

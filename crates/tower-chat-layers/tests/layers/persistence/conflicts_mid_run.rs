@@ -124,14 +124,14 @@ fn foreign_loop(below: Client, ran: &Ran) -> Client {
                 });
                 let results: std::sync::Arc<_> = Message::tool_results(results).into();
                 added.push(results.clone());
-                if answer.finish.conversation_id.is_some() {
+                if answer.finish.history_owner.is_some() {
                     next.messages = [Message::clone(&results)].into();
                     next.new_from = 0;
                 } else {
                     answer.messages.iter().for_each(|message| next.messages.push(message.clone()));
                     next.messages.push(results);
                 }
-                next.conversation_id = answer.finish.conversation_id;
+                next.history_owner = answer.finish.history_owner;
             }
         }
     }))

@@ -251,7 +251,7 @@ async fn without_a_tool_loop_calls_go_back_to_the_caller_and_are_stored() {
         let client = pipeline(builder.history(store.clone()).persistence(case.mode));
         let answer = send(&client, case.ask("where?")).await.unwrap();
         assert_eq!(answer.tool_calls().count(), 1);
-        assert_eq!(answer.finish.conversation_id, None);
+        assert_eq!(answer.finish.history_owner, None);
         assert_eq!(stored(&store).await, WHOLE_RUN[..2]);
     })
     .await;

@@ -12,7 +12,7 @@ use std::{
 use futures_util::{StreamExt, future::poll_immediate};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Message, MessageId,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, HistoryOwner, Message, MessageId,
     PerRunPersistence, PerServiceCallPersistence, ToolLoop, UnansweredInputs, store::HistoryStore,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
@@ -123,17 +123,17 @@ async fn messages_queued_during_the_run_are_stored_with_the_call_that_carries_th
     .await;
 }
 
-/// A layer that keeps what passes it: conversation ids of requests going down, of answers coming
+/// A layer that keeps what passes it: history owners of requests going down, of answers coming
 /// up.
 #[derive(Clone, Default)]
-struct Ids(Arc<Mutex<Vec<Option<ConversationId>>>>);
+struct Ids(Arc<Mutex<Vec<Option<HistoryOwner>>>>);
 
 impl Ids {
-    fn note(&self, id: &Option<ConversationId>) {
+    fn note(&self, id: &Option<HistoryOwner>) {
         self.0.lock().unwrap().push(id.clone());
     }
 
-    fn seen(&self) -> Vec<Option<ConversationId>> {
+    fn seen(&self) -> Vec<Option<HistoryOwner>> {
         self.0.lock().unwrap().clone()
     }
 
@@ -145,7 +145,7 @@ impl Ids {
                 let response = head(&client, request).await?;
                 let updates = response.map(move |update| {
                     if let Ok(ChatUpdate::Finish(finish)) = &update {
-                        ids.note(&finish.conversation_id);
+                        ids.note(&finish.history_owner);
                     }
                     update
                 });
@@ -169,10 +169,10 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
             let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(looped));
             let answer = send(&client, case.ask("where?")).await.unwrap();
 
-            let sentinel = Some(ConversationId::LocalHistory);
+            let sentinel = Some(HistoryOwner::Local);
             assert_eq!(ids.seen(), [sentinel.clone(), sentinel], "it is set on every response");
-            assert!(model.requests().iter().all(|request| request.conversation_id.is_none()));
-            assert_eq!(answer.finish.conversation_id, None, "the caller never sees it");
+            assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
+            assert_eq!(answer.finish.history_owner, None, "the caller never sees it");
             assert_eq!(service_id(&store).await, None, "it is never stored");
         })
         .await;
@@ -191,7 +191,7 @@ async fn per_run_mode_has_no_sentinel_at_all() {
             let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
             let answer = send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(ids.seen(), [None, None]);
-            assert_eq!(answer.finish.conversation_id, None);
+            assert_eq!(answer.finish.history_owner, None);
         })
         .await;
 }
@@ -202,7 +202,7 @@ async fn a_caller_who_puts_the_sentinel_on_its_request_gets_an_ordinary_run() {
         let (_, model, client) = case.begin([Step::text("hello"), Step::text("there")]).await;
         send(&client, case.ask("hi")).await.unwrap();
         let mut request = case.ask("where?");
-        request.conversation_id = Some(ConversationId::LocalHistory);
+        request.history_owner = Some(HistoryOwner::Local);
         send(&client, request).await.unwrap();
         assert_eq!(seen(&model, 1), ["user hi", "assistant hello", "user where?"]);
     })

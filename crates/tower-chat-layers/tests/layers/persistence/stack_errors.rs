@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tower::Layer;
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Message,
-    MessageId, PerRunPersistence, PerServiceCallPersistence, PersistenceError, SentinelAtClient,
-    ToolLoop, ToolLoopError, ToolResult, Tools,
+    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryOwner, Message, MessageId,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, SentinelAtClient, ToolLoop,
+    ToolLoopError, ToolResult, Tools,
     tool::{NestedInAncestor, ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
@@ -103,7 +103,7 @@ async fn a_lone_persister_refuses_per_run_mode() {
 async fn the_sentinel_at_a_model_is_an_error() {
     let model = one_round();
     let mut request = ask("hi", false);
-    request.conversation_id = Some(ConversationId::LocalHistory);
+    request.history_owner = Some(HistoryOwner::Local);
     let error = send(&boxed(model), request).await.unwrap_err();
     assert!(error.downcast_ref::<SentinelAtClient>().is_some());
 }
@@ -128,7 +128,7 @@ fn result() -> Arc<Message> {
 fn only_what_is_new(request: &ChatRequest, first: &Answer) -> ChatRequest {
     let mut next = request.clone();
     next.messages = Message::clone(&result()).into();
-    next.conversation_id = first.finish.conversation_id.clone();
+    next.history_owner = first.finish.history_owner.clone();
     next
 }
 
@@ -172,11 +172,11 @@ async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
             }));
             let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
             let answer = send(&boxed(above.layer(looping)), request).await.unwrap();
-            assert_eq!(answer.finish.conversation_id, None);
+            assert_eq!(answer.finish.history_owner, None);
             assert_eq!(store.loads(), 0);
         } else {
             let answer = foreign_loop(&below, request, resend).await.unwrap();
-            assert_eq!(answer.finish.conversation_id, Some(ConversationId::LocalHistory));
+            assert_eq!(answer.finish.history_owner, Some(HistoryOwner::Local));
         }
         assert_eq!(stored(&store).await, all);
         assert_eq!(seen(&model, 1), all[..3]);
@@ -204,7 +204,7 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
             ScriptedModel::new([calls([("look", "c1")]), Step::text("there"), Step::text("bye")]);
         let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(persister(&model, &store)));
         let answer = send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(answer.finish.conversation_id, None, "the loop keeps the sentinel to itself");
+        assert_eq!(answer.finish.history_owner, None, "the loop keeps the sentinel to itself");
         send(&client, ask("ok", streamed)).await.unwrap();
         let all = [
             "user where?",

@@ -121,7 +121,7 @@ async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
             let answer = error.answer().expect("the model was paid").clone();
             assert_eq!(answer.text(), "hello");
             assert_eq!(answer.finish.usage.input_tokens, 7);
-            assert_eq!(answer.finish.conversation_id, None, "no sentinel in it");
+            assert_eq!(answer.finish.history_owner, None, "no sentinel in it");
             let PersistenceError::NotStored(not_stored) = error else { panic!("{error:?}") };
             assert_eq!(shorts(&not_stored.unsaved), ["user hi", "assistant hello"]);
             assert_eq!(not_stored.key, key());

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ChatRequest, ConversationId, ConversationKey, Message, MessageId, Messages, Role, RunId,
-    ToolCall,
+    ChatRequest, ConversationKey, HistoryOwner, Message, MessageId, Messages, Role, RunId, ToolCall,
 };
 
 use super::script::*;
@@ -16,7 +15,7 @@ fn history_and(own: &str) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn without_a_conversation_id_every_call_carries_everything() {
+async fn without_a_history_owner_every_call_carries_everything() {
     for request in both(&history_and("hi")) {
         let script =
             Script::new([calls([("echo", "1")]), calls([("echo", "2")]), Message::assistant("x")]);
@@ -31,7 +30,7 @@ async fn without_a_conversation_id_every_call_carries_everything() {
 #[tokio::test]
 async fn after_the_sentinel_only_what_is_new_is_sent_and_the_sentinel_goes_no_further() {
     let mut request = ChatRequest::user("hi");
-    request.conversation_id = Some(ConversationId::LocalHistory);
+    request.history_owner = Some(HistoryOwner::Local);
     for request in both(&request) {
         let script = Script::new([
             Reply::from(calls([("echo", "1")])).local_history(),
@@ -43,9 +42,9 @@ async fn after_the_sentinel_only_what_is_new_is_sent_and_the_sentinel_goes_no_fu
             (script.texts(1), script.texts(2)),
             (vec!["=1".to_owned()], vec!["=2".to_owned()])
         );
-        assert!(script.requests().iter().all(|request| request.conversation_id.is_none()));
+        assert!(script.requests().iter().all(|request| request.history_owner.is_none()));
         assert_eq!(script.requests()[1].new_from, 0);
-        assert_eq!(answer.finish.conversation_id, None);
+        assert_eq!(answer.finish.history_owner, None);
         assert_eq!(answer.messages.len(), 5);
     }
 }
@@ -59,11 +58,11 @@ async fn a_service_id_goes_with_the_next_call_and_with_the_answer() {
             Reply::from("done").service_id("conv_2"),
         ]);
         let answer = ask(&over(echo()), &script, request).await.unwrap();
-        let id = |id: &str| Some(ConversationId::Service(id.into()));
-        let ids: Vec<_> = script.requests().into_iter().map(|r| r.conversation_id).collect();
+        let id = |id: &str| Some(HistoryOwner::Service(id.into()));
+        let ids: Vec<_> = script.requests().into_iter().map(|r| r.history_owner).collect();
         assert_eq!(ids, [id("conv_0"), id("conv_1")]);
         assert_eq!(script.texts(1), ["=1"]);
-        assert_eq!(answer.finish.conversation_id, id("conv_2"));
+        assert_eq!(answer.finish.history_owner, id("conv_2"));
     }
 }
 
@@ -78,7 +77,7 @@ async fn if_a_later_response_carries_no_id_the_whole_history_is_sent_again() {
         ask(&over(echo()), &script, request).await.unwrap();
         assert_eq!(script.texts(1), ["=1"]);
         assert_eq!(script.texts(2), ["old", "older", "hi", "echo(1)", "=1", "echo(2)", "=2"]);
-        assert_eq!(script.requests()[2].conversation_id, None);
+        assert_eq!(script.requests()[2].history_owner, None);
     }
 }
 

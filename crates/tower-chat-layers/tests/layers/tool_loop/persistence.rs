@@ -79,7 +79,7 @@ async fn a_round_is_stored_and_sent_whole_in_both_modes() {
         assert_eq!(script.texts(1), ["hi", "echo(1)", "=1"]);
         assert_eq!(stored(&store).await, ["hi", "echo(1)", "=1", "done"]);
         assert_eq!(texts(&answer.messages), ["echo(1)", "=1", "done"]);
-        assert_eq!(answer.finish.conversation_id, None);
+        assert_eq!(answer.finish.history_owner, None);
     }
 }
 

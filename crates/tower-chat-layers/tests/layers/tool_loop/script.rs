@@ -11,7 +11,7 @@ use futures_util::stream;
 use serde_json::json;
 use tower::{Layer, Service, ServiceExt};
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Finish, Message, Part,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, HistoryOwner, Message, Part,
     ToolCall, ToolDefinition, ToolResult, Usage,
     tool::{FnTool, Tool, ToolContext, ToolOutput, Tools, tool_fn},
     tool_loop::ToolLoop,
@@ -62,7 +62,7 @@ impl Reply {
     }
 
     pub(crate) fn local_history(mut self) -> Self {
-        self.finish.conversation_id = Some(ConversationId::LocalHistory);
+        self.finish.history_owner = Some(HistoryOwner::Local);
         self
     }
 

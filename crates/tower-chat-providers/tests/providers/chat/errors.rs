@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use tower_chat_core::{ChatRequest, ConversationId};
+use tower_chat_core::{ChatRequest, HistoryOwner};
 use tower_chat_providers::{
     OpenAiChat, ProviderError, ProviderErrorKind as Kind, Refusal, ReqwestTransport,
 };
@@ -155,7 +155,7 @@ async fn a_service_that_is_not_there_is_a_connection_error() {
 async fn what_chat_completions_cannot_do_is_refused_before_anything_is_sent() {
     let server = Server::start([]).await;
     let mut sentinel = ChatRequest::user("hi");
-    sentinel.conversation_id = Some(ConversationId::LocalHistory);
+    sentinel.history_owner = Some(HistoryOwner::Local);
     let found = ask(&mut server.model(), sentinel).await.expect_err("the sentinel");
     assert!(matches!(typed(found).kind(), Kind::Sentinel(_)));
 

@@ -34,13 +34,13 @@ async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
     let answer = ask(&mut model, begun()).await.unwrap();
     assert!(answer.messages.is_empty());
     assert_eq!(answer.finish.continuation.as_deref(), Some("resp_1"));
-    assert_eq!((answer.finish.reason, answer.finish.conversation_id), (None, None));
+    assert_eq!((answer.finish.reason, answer.finish.history_owner), (None, None));
     let answer = ask(&mut model, continued("resp_1")).await.unwrap();
     assert_eq!(answer.finish.continuation.as_deref(), Some("resp_1"));
     let answer = ask(&mut model, continued("resp_1")).await.unwrap();
     assert_eq!((answer.text().as_str(), answer.finish.continuation), ("hello", None));
     assert_eq!(answer.finish.reason, Some(FinishReason::Stop));
-    assert_eq!(answer.finish.conversation_id, None);
+    assert_eq!(answer.finish.history_owner, None);
 
     let sent = server.received();
     assert_eq!((&sent[0].body["background"], &sent[0].body["store"]), (&json!(true), &json!(true)));
@@ -53,7 +53,7 @@ async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
 #[tokio::test]
 async fn a_conversation_goes_on_from_the_answer_once_it_has_come() {
     let id = |answer: &tower_chat_core::Answer| {
-        let id = answer.finish.conversation_id.as_ref().unwrap();
+        let id = answer.finish.history_owner.as_ref().unwrap();
         id.service_id().unwrap().to_string()
     };
     let replies = [pending("queued"), text_response("resp_1", "hello")];

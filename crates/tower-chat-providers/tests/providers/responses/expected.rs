@@ -1,7 +1,7 @@
 //! What an answer should be read as, computed from the recorded JSON without the model client.
 
 use serde_json::Value;
-use tower_chat_core::{Answer, ConversationId, FinishReason, Part, Role, Usage};
+use tower_chat_core::{Answer, FinishReason, HistoryOwner, Part, Role, Usage};
 
 use crate::cassettes::Exchange;
 
@@ -15,7 +15,7 @@ pub(super) struct ExpectedAnswer {
     finish: &'static str,
     model: Option<String>,
     usage: Usage,
-    conversation_id: Option<String>,
+    service_id: Option<String>,
 }
 
 impl ExpectedAnswer {
@@ -28,7 +28,7 @@ impl ExpectedAnswer {
             _ => None,
         });
         let calls = message.calls().cloned().map(|call| (call.id, call.name, call.arguments));
-        let id = answer.finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+        let id = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
         Self {
             text: message.text(),
             reasoning: reasoning.collect(),
@@ -42,7 +42,7 @@ impl ExpectedAnswer {
             },
             model: answer.finish.model.clone(),
             usage: answer.finish.usage,
-            conversation_id: id.map(ToString::to_string),
+            service_id: id.map(ToString::to_string),
         }
     }
 
@@ -82,7 +82,7 @@ impl ExpectedAnswer {
             calls,
             model: response["model"].as_str().map(str::to_owned),
             usage,
-            conversation_id: response["id"].as_str().filter(|_| is_kept).map(str::to_owned),
+            service_id: response["id"].as_str().filter(|_| is_kept).map(str::to_owned),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Who keeps the history, as requests say it and answers confirm it.
 
 use serde_json::{Value, json};
-use tower_chat_core::{Answer, ChatRequest, ConversationId};
+use tower_chat_core::{Answer, ChatRequest, HistoryOwner};
 use tower_chat_providers::{HistoryStorage, ProviderError, ProviderErrorKind as Kind};
 
 use super::{streamed, text_response};
@@ -36,7 +36,7 @@ fn both() -> [ChatRequest; 2] {
 }
 
 fn id(answer: &Answer) -> Option<&str> {
-    let id = answer.finish.conversation_id.as_ref()?;
+    let id = answer.finish.history_owner.as_ref()?;
     id.service_id().map(|id| &**id)
 }
 
@@ -140,7 +140,7 @@ async fn the_sentinel_is_refused_before_anything_is_sent() {
     for storage in [HistoryStorage::Caller, HistoryStorage::Response, HistoryStorage::Conversation]
     {
         let mut request = ChatRequest::user("hi");
-        request.conversation_id = Some(ConversationId::LocalHistory);
+        request.history_owner = Some(HistoryOwner::Local);
         let mut model = server.responses().with_history_storage(storage);
         let error = ask(&mut model, request).await.unwrap_err();
         assert!(matches!(typed(error).kind(), Kind::Sentinel(_)));

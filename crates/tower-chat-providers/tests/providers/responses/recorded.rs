@@ -117,7 +117,7 @@ async fn play(cassette: &Cassette) -> Played {
             }
             Ok(answer) => {
                 let output = assert_answer(exchange, &answer, is_kept, &source);
-                let id = answer.finish.conversation_id.as_ref();
+                let id = answer.finish.history_owner.as_ref();
                 ids.extend(id.and_then(|id| id.service_id()).map(ToString::to_string));
                 // A new process would have it from a store.
                 let stored = format::encode(&answer.messages[0]);

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ConflictPolicy, ConversationId,
-    ConversationKey, MemoryStore, Message, PersistenceError, PersistenceMode, PersistencePolicy,
-    Role, ToolDefinition, Tools, store::HistoryStore, tool_fn,
+    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ConflictPolicy, ConversationKey,
+    HistoryOwner, MemoryStore, Message, PersistenceError, PersistenceMode, PersistencePolicy, Role,
+    ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{HistoryStorage, ProviderError};
 use tower_service::Service;
@@ -97,7 +97,7 @@ fn key() -> ConversationKey {
 }
 
 fn id(answer: &Answer) -> Option<&str> {
-    let id = answer.finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+    let id = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
     id.map(|id| &**id)
 }
 

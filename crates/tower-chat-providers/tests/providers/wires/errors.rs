@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_chat_core::{ChatOptions, ChatRequest, ConversationId};
+use tower_chat_core::{ChatOptions, ChatRequest, HistoryOwner};
 use tower_chat_providers::{Anthropic, ProviderError, ReqwestTransport};
 
 use crate::{
@@ -159,7 +159,7 @@ async fn what_these_services_do_not_have_is_refused_before_anything_is_sent() {
         let [request, _] = both(model);
         let kept = request.clone().with_service_id("conv_1");
         let mut sentinel = request.clone();
-        sentinel.conversation_id = Some(ConversationId::LocalHistory);
+        sentinel.history_owner = Some(HistoryOwner::Local);
         let mut options = (*request.options).clone();
         options.background = true;
         let background = request.with_options(options);
