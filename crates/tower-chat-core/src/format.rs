@@ -79,6 +79,15 @@ struct Version {
 
 /// The stored form of a message, without its id.
 ///
+/// ```
+/// use tower_chat_core::{Message, format};
+///
+/// let message = Message::user("Hello.");
+/// let stored = format::encode(&message);
+/// assert_eq!(format::decode(&stored)?, message);
+/// # Ok::<(), tower_chat_core::format::FormatError>(())
+/// ```
+///
 /// # Panics
 ///
 /// Never: every message has a JSON form, since all map keys in it are strings.

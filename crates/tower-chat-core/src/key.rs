@@ -216,6 +216,19 @@ impl fmt::Display for CallPosition {
 /// The request extension that says which conversation a request belongs to, and which run it is.
 ///
 /// [`ChatRequest::in_conversation`](crate::ChatRequest::in_conversation) puts it there.
+///
+/// ```
+/// use tower_chat_core::{ChatRequest, Conversation, ConversationKey, RunId};
+///
+/// let first = ChatRequest::user("Pay.").in_conversation(ConversationKey::new("alice", "bill"));
+/// let Some(Conversation { key, run }) = first.conversation() else { unreachable!() };
+///
+/// // Another process sends the same run again: what is stored of it is not stored twice.
+/// let run: RunId = run.to_string().parse()?;
+/// let again = ChatRequest::user("Pay.").in_run(Conversation { key: key.clone(), run });
+/// assert_eq!(again.conversation(), first.conversation());
+/// # Ok::<(), tower_chat_core::ParseIdError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
     /// The conversation the run reads and extends.

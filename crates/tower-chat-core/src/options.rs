@@ -143,6 +143,20 @@ impl ChatOptions {
 }
 
 /// What the model is told about a tool.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_chat_core::ToolDefinition;
+///
+/// let parameters = json!({
+///     "type": "object",
+///     "properties": {"cents": {"type": "integer", "description": "How much."}},
+///     "required": ["cents"],
+///     "additionalProperties": false
+/// });
+/// let pay = ToolDefinition::new("pay", "Pays an amount.", parameters).needs_approval().strict();
+/// assert!(pay.needs_approval && pay.strict && !pay.safe_to_retry);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolDefinition {
@@ -227,6 +241,13 @@ impl ToolDefinition {
 }
 
 /// Whether and which tool the model must use.
+///
+/// ```
+/// use tower_chat_core::{ChatOptions, ToolChoice};
+///
+/// let options = ChatOptions::new().with_tool_choice(ToolChoice::Tool("weather".to_owned()));
+/// assert_eq!(options.tool_choice, Some(ToolChoice::Tool("weather".to_owned())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -8,6 +8,14 @@ use crate::{CallPosition, Native};
 ///
 /// The serde form is externally tagged (`{"text":{"text":"hi"}}`) so that [`Native`] items keep
 /// their bytes; see [`format`](crate::format) for the stored form.
+///
+/// ```
+/// use tower_chat_core::{Media, MediaSource, Message, Part, Role};
+/// let image = Media::new("image/png", MediaSource::Url("https://example.com/coat.png".to_owned()));
+/// let message = Message::new(Role::User, vec![Part::text("Does this suit me?"), Part::Media(image)]);
+/// assert_eq!(message.text(), "Does this suit me?");
+/// assert_eq!(message.parts[0].as_text(), Some("Does this suit me?"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -269,6 +277,16 @@ impl ToolResult {
 }
 
 /// A tool call that waits for approval.
+///
+/// ```
+/// use tower_chat_core::{ApprovalRequest, ChatRequest, Message, Part, Role, ToolCall};
+///
+/// // From `Answer::approval_requests`, or `Head::pending_approvals` of the store.
+/// let waiting = ApprovalRequest::new("a1", ToolCall::new("call_1", "pay", r#"{"cents": 990}"#), true);
+/// let decision = Part::from(waiting.reject("Pay less than 500 cents.")); // or `waiting.approve()`
+/// let request = ChatRequest::new([Message::new(Role::User, vec![decision])]);
+/// # assert_eq!(request.messages.len(), 1);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {

@@ -101,6 +101,14 @@ fn registered(error: &(dyn Error + 'static)) -> Option<bool> {
 ///
 /// It knows [`Retryability`], the errors of this crate, and what was
 /// [registered](register_error).
+///
+/// ```
+/// use tower_chat_core::{Retryability, is_retryable, store::StoreError};
+///
+/// assert_eq!(is_retryable(&Retryability::of_status(503)), Some(true));
+/// assert_eq!(is_retryable(&StoreError::ReadOnly), Some(false));
+/// assert_eq!(is_retryable(&std::fmt::Error), None); // nobody has said so
+/// ```
 pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);
     while let Some(error) = next {

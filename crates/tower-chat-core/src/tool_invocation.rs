@@ -38,6 +38,15 @@ pub struct ToolInvocation {
 }
 
 /// How a tool call went.
+///
+/// ```
+/// use tower_chat_core::ToolStatus;
+///
+/// let status: ToolStatus = "pending_approval".parse()?;
+/// assert_eq!(status, ToolStatus::PendingApproval);
+/// assert!(status.is_open() && !ToolStatus::Ok.is_open());
+/// # Ok::<(), tower_chat_core::ParseToolStatusError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ToolStatus {

@@ -13,6 +13,25 @@ use crate::{PersistenceMode, replay::DanglingCallError, utc::Utc};
 ///
 /// Layers report it as a boxed error; find it again with `downcast_ref`. Where the model had
 /// already answered, the error carries the answer.
+///
+/// ```
+/// use tower_chat::{BoxError, PersistenceError};
+///
+/// /// What a handler does with the error of a run.
+/// fn advice(error: &BoxError) -> String {
+///     match error.downcast_ref::<PersistenceError>() {
+///         Some(PersistenceError::RunUnderWay { .. }) => "answer 409: another run is under way".into(),
+///         Some(PersistenceError::NotStored(lost)) => match &lost.answer {
+///             Some(answer) => format!("give the answer, which is not stored: {}", answer.text()),
+///             None => format!("{} messages are not stored", lost.unsaved.len()),
+///         },
+///         Some(other) if other.is_retryable() => "send the same request again".into(),
+///         Some(other) => format!("answer 500: {other}"),
+///         None => "an error of the model, of a tool or of another layer".into(),
+///     }
+/// }
+/// # assert!(advice(&"x".into()).starts_with("an error"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersistenceError {

@@ -5,6 +5,23 @@ use std::sync::Arc;
 use crate::{ApprovalRequest, ChatUpdate, Finish, Message, Part, Role, ToolCall};
 
 /// A whole answer: every message it added, in order, and its end.
+///
+/// ```
+/// use tower_chat_core::{Answer, Finish, Message, ToolCall, ToolResult, Usage};
+///
+/// // What a tool loop answers: the call, its result, and what the model made of it.
+/// let messages = [
+///     Message::tool_calls([ToolCall::new("call_1", "weather", "{}")]),
+///     Message::tool_results([ToolResult::new("call_1", "Rain.")]),
+///     Message::assistant("Take a coat."),
+/// ];
+/// let finish = Finish::stop().with_usage(Usage::new(120, 30));
+/// let answer = Answer::new(messages.map(Into::into).to_vec(), finish);
+///
+/// assert_eq!(answer.text(), "Take a coat.");
+/// assert_eq!(answer.tool_calls().map(|call| &*call.name).collect::<Vec<_>>(), ["weather"]);
+/// assert_eq!(answer.finish.usage.total_tokens(), 150);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {

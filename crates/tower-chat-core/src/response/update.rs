@@ -7,6 +7,24 @@ use crate::{Finish, Message};
 /// One step of an answer.
 ///
 /// Deltas are a preview: what they add up to comes again, whole, as [`ChatUpdate::Message`].
+///
+/// A model client's stream:
+///
+/// ```
+/// # futures_util::FutureExt::now_or_never(async {
+/// use futures_util::stream;
+/// use tower_chat_core::{BoxError, ChatResponse, ChatUpdate, Finish};
+///
+/// let updates = [
+///     ChatUpdate::TextDelta("Take ".to_owned()),
+///     ChatUpdate::TextDelta("a coat.".to_owned()),
+///     ChatUpdate::Finish(Finish::stop().into()),
+/// ];
+/// let response = ChatResponse::stream(stream::iter(updates.map(Ok::<_, BoxError>)));
+/// assert_eq!(response.collect().await?.text(), "Take a coat."); // the deltas make a message
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap().unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ChatUpdate {

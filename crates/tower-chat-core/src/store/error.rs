@@ -6,6 +6,21 @@ use crate::{BoxError, ConversationKey, RunId, SharedError, format::FormatError};
 /// A store could not do what it was asked.
 ///
 /// Clones share what the backend reported: one failure may be told to all who waited for the same.
+///
+/// ```
+/// use tower_chat_core::store::StoreError;
+///
+/// fn advice(error: &StoreError) -> &'static str {
+///     match error {
+///         StoreError::Conflict(_) => "load the conversation again: another run has changed it",
+///         StoreError::StorageFull { .. } => "make room on the disk",
+///         other if other.is_retryable() => "try again",
+///         _ => "look at the store",
+///     }
+/// }
+/// let away = StoreError::backend("write the messages", true, "connection reset");
+/// assert_eq!(advice(&away), "try again");
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

@@ -140,6 +140,19 @@ impl UnreadableInvocation {
 }
 
 /// What was counted of one tool.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tower_chat_core::{ToolStatus, store::ToolTotals};
+///
+/// let now = SystemTime::now();
+/// let later = Some(now + Duration::from_millis(80));
+/// let mut totals = ToolTotals::new("weather");
+/// totals.count(ToolStatus::Ok, Some(now), later);
+/// totals.count(ToolStatus::Error, Some(now), later);
+/// totals.count(ToolStatus::PendingApproval, None, None);
+/// assert_eq!((totals.calls, totals.errors, totals.open), (3, 1, 1));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolTotals {

@@ -78,6 +78,35 @@ use crate::ConversationKey;
 /// Clones of a store's handle are the same store: see [`handle`](Self::handle).
 ///
 /// Every async method may be dropped at any await; it changes nothing then.
+///
+/// ```
+/// # futures_util::FutureExt::now_or_never(async {
+/// use tower_chat_core::{
+///     ConversationKey, MemoryStore, Message, MessageId, RunId,
+///     store::{HistoryStore, Revision, StoreError, author::Write},
+/// };
+///
+/// let store = MemoryStore::new();
+/// let key = ConversationKey::new("alice", "support");
+/// let write = |text: &str, expected| {
+///     let first = MessageId { run: RunId::new(), index: 0 };
+///     Write::new(key.clone(), first, expected, [Message::user(text).into()])
+/// };
+///
+/// // A write says at which revision it expects the conversation.
+/// let head = store.head(&key).await?;
+/// assert_eq!(head.revision, Revision::ABSENT);
+/// let first = write("Hello.", head.revision);
+/// store.append(store.reserve().await?, vec![first.clone()]).await?;
+///
+/// // Repeated, it is acknowledged and stores nothing. Another one that expects the same is refused.
+/// store.append(store.reserve().await?, vec![first]).await?;
+/// let late = store.append(store.reserve().await?, vec![write("Hi.", head.revision)]).await;
+/// assert!(matches!(late.unwrap_err().source, StoreError::Conflict(_)));
+/// assert_eq!(store.load(&key).await?.messages.len(), 1);
+/// # Ok::<(), tower_chat_core::BoxError>(())
+/// # }).unwrap().unwrap();
+/// ```
 #[async_trait]
 pub trait HistoryStore: Send + Sync + 'static {
     /// What identifies this store, and holds the writes it could not take yet. A store makes one
@@ -146,6 +175,25 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// copied: the service knows nothing of the copy. The copy of a conversation that was pruned is
     /// numbered as that is, or from 1.
     ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::HistoryStore};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
+    /// # for text in ["one", "two", "three"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
+    /// #     expected = write.result();
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let copy = ConversationKey::new("alice", "support, another way");
+    /// let revision = store.fork(&alice, &copy).await?;
+    /// assert_eq!((revision.sequence, store.load(&copy).await?.messages.len()), (3, 3));
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`StoreError::Exists`], if there is a conversation at the other key; otherwise, if the store
@@ -166,6 +214,27 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// under way on it elsewhere gets a [`Conflict`]. A repetition takes nothing away. A run that
     /// is gone and is sent again is a new one.
     ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep}};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
+    /// # for text in ["one", "two", "three"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
+    /// #     expected = write.result();
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let pruned = store.prune(&alice, Keep::Messages(1)).await?;
+    /// assert_eq!((pruned.runs, pruned.messages), (2, 2));
+    /// let history = store.load(&alice).await?;
+    /// let left: Vec<_> = history.numbered().map(|(number, message)| (number, message.text())).collect();
+    /// assert_eq!(left, [(3, "three".to_owned())]); // the numbers stay
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`StoreError::UnderWay`], with nothing done, if the conversation has an open run, or is not
@@ -176,6 +245,25 @@ pub trait HistoryStore: Send + Sync + 'static {
 
     /// Deletes the conversation with everything that belongs to it; says whether there was one.
     ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::HistoryStore};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
+    /// # for text in ["one", "two", "three"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
+    /// #     expected = write.result();
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// assert!(store.delete(&alice).await?);
+    /// assert!(!store.delete(&alice).await?); // there is none any more
+    /// assert!(store.load(&alice).await?.messages.is_empty());
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the store cannot be written.
@@ -183,6 +271,32 @@ pub trait HistoryStore: Send + Sync + 'static {
 
     /// Up to `limit` conversations of a scope, in the byte order of their ids, from the first id
     /// greater than `after` on. One of which all is staged is not among them.
+    ///
+    /// All of a scope, page by page:
+    ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::HistoryStore};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
+    /// # for text in ["one", "two", "three"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
+    /// #     expected = write.result();
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let (mut found, mut after) = (Vec::new(), None::<String>);
+    /// loop {
+    ///     let page = store.list("alice", after.as_deref(), 100).await?;
+    ///     let Some(last) = page.last() else { break };
+    ///     after = Some(last.id().to_owned());
+    ///     found.extend(page);
+    /// }
+    /// assert_eq!(found, [alice]);
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
     ///
     /// # Errors
     ///

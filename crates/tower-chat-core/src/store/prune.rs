@@ -11,6 +11,15 @@ use crate::{ConversationKey, RunId, ToolStatus};
 /// What a [`prune`](super::HistoryStore::prune) leaves of a conversation.
 ///
 /// It is the least that is left: a run is never divided, and the last one stays.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tower_chat_core::store::Keep;
+///
+/// let newest = Keep::Messages(200);
+/// let of_the_month = Keep::Since(SystemTime::now() - Duration::from_secs(30 * 24 * 3600));
+/// # let _ = (newest, of_the_month);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {

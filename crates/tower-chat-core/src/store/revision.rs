@@ -6,6 +6,17 @@ use crate::RunId;
 ///
 /// `incarnation` tells a conversation from another of the same key that was deleted before it;
 /// `sequence` is the number of its last message. Neither is a clock.
+///
+/// ```
+/// use tower_chat_core::{RunId, store::Revision};
+///
+/// let run = RunId::new();
+/// let first = Revision::ABSENT.after(run, 2);
+/// assert_eq!((first.sequence, first.after(run, 2).sequence), (2, 4));
+/// assert_eq!(first.incarnation, first.after(run, 2).incarnation);
+/// // Another conversation under the same key is another incarnation.
+/// assert_ne!(first, Revision::ABSENT.after(RunId::new(), 2));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
     /// Random, chosen when the conversation is first written, and again when something was taken out

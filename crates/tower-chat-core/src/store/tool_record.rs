@@ -9,6 +9,34 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 ///
 /// Call and result stand in messages; the record refers to them and copies neither. A result that
 /// is in no message, because it was left out of the history, is in the record itself.
+///
+/// A call that was asked for, and the row that replaces it once the call has run:
+///
+/// ```
+/// use tower_chat_core::{
+///     Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
+///     store::{SequencePosition, author::{RecordedResult, ToolRecord}},
+/// };
+///
+/// // Message 1 has the call, message 2 its result.
+/// let mut messages = [
+///     Message::tool_calls([ToolCall::new("call_1", "weather", "{}")]),
+///     Message::tool_results([ToolResult::new("call_1", "Rain.")]),
+/// ];
+/// let run = RunId::new();
+/// for (message, index) in messages.iter_mut().zip(0..) {
+///     message.id = Some(MessageId { run, index });
+/// }
+/// let asked = ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "call_1", "weather");
+/// let mut ran = asked.clone();
+/// ran.status = ToolStatus::Ok;
+/// ran.result = RecordedResult::InMessage(SequencePosition { sequence: 2, index: 0 });
+///
+/// let known = ran.resolve(|number| messages.get(number as usize - 1).cloned().map(Into::into))?;
+/// assert_eq!(known.arguments, "{}");
+/// assert_eq!(known.result.map(|result| result.text()).as_deref(), Some("Rain."));
+/// # Ok::<(), tower_chat_core::store::author::UnresolvedRecord>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolRecord {

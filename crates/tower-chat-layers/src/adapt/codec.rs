@@ -4,6 +4,29 @@ use futures_core::future::BoxFuture;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 
 /// What a client of other types is asked, and what its answer means.
+///
+/// ```
+/// use futures_util::{FutureExt, future::BoxFuture};
+/// use tower_chat::{BoxError, ChatRequest, ChatResponse, Finish, Message, adapt::ClientCodec};
+///
+/// /// For a client that takes a text and returns one.
+/// struct TextCodec;
+///
+/// impl ClientCodec for TextCodec {
+///     type Request = String;
+///     type Response = String;
+///
+///     fn encode(&self, request: ChatRequest) -> Result<String, BoxError> {
+///         let lines = request.messages.iter().map(|message| message.text());
+///         Ok(lines.collect::<Vec<_>>().join("\n"))
+///     }
+///
+///     fn decode(&self, text: String) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+///         async { Ok(ChatResponse::whole([Message::assistant(text)], Finish::stop())) }.boxed()
+///     }
+/// }
+/// # assert_eq!(TextCodec.encode(ChatRequest::user("Hi.")).unwrap(), "Hi.");
+/// ```
 pub trait ClientCodec: Send + Sync + 'static {
     /// What the client takes.
     type Request;

@@ -15,6 +15,42 @@ use super::ServerCodec;
 
 /// Turns a stack into a service of other types, by a [`ServerCodec`], so that it can stand where
 /// their client stood.
+///
+/// ```
+/// use futures_util::{FutureExt, future::BoxFuture};
+/// use tower::{Service, ServiceBuilder, ServiceExt};
+/// use tower_chat::{
+///     BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, MemoryStore,
+///     adapt::{ExposeLayer, ServerCodec, as_one_message},
+/// };
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+///
+/// /// For callers who send a text and get one.
+/// struct TextCodec;
+///
+/// impl ServerCodec for TextCodec {
+///     type Request = String;
+///     type Response = String;
+///
+///     fn decode(&self, text: String) -> Result<ChatRequest, BoxError> {
+///         Ok(ChatRequest::user(text).in_conversation(ConversationKey::new("alice", "chat")))
+///     }
+///
+///     fn encode(&self, response: ChatResponse) -> BoxFuture<'static, Result<String, BoxError>> {
+///         async { Ok(as_one_message(&response.collect().await?).text()) }.boxed()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let model = ScriptedModel::new([Step::text("Hello, Alice.")]);
+/// let stack = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
+/// let mut service = ServiceBuilder::new().layer(ExposeLayer::new(TextCodec)).service(stack);
+/// let answer = service.ready().await?.call("I am Alice.".to_owned()).await?;
+/// assert_eq!(answer, "Hello, Alice.");
+/// # Ok(())
+/// # }
+/// ```
 pub struct ExposeLayer<C> {
     codec: Arc<C>,
 }

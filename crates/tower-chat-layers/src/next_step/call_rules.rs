@@ -11,6 +11,14 @@ use crate::{
 };
 
 /// What happens when the model calls a tool that nobody knows.
+///
+/// ```
+/// use tower_chat::{ToolLoop, Tools, tool_loop::UnknownTools};
+///
+/// // Tools that another service runs: their calls are returned, and its results come with a request.
+/// let tool_loop = ToolLoop::new(Tools::new()).unknown_tools(UnknownTools::Return);
+/// # let _ = tool_loop;
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnknownTools {

@@ -196,6 +196,25 @@ impl OnRefusal {
 }
 
 /// What becomes of a call that was started and has no outcome, when its run is resumed.
+///
+/// ```
+/// use tower_chat::{ToolOutput, recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}};
+///
+/// // What a payment service says of a payment with this key.
+/// fn receipt(idempotency_key: &str) -> Option<String> {
+///     # let _ = idempotency_key;
+///     Some("990 cents are paid".to_owned())
+/// }
+///
+/// let policy = JournalPolicy::default().with_unknown_calls(UnknownCalls::ask(|call| {
+///     match receipt(&call.idempotency_key) {
+///         _ if call.tool != "pay" => UnknownAnswer::Unknown, // the model is told that nobody knows
+///         Some(text) => UnknownAnswer::Output(Box::new(ToolOutput::from(text))),
+///         None => UnknownAnswer::RunAgain,
+///     }
+/// }));
+/// # let _ = policy;
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum UnknownCalls {

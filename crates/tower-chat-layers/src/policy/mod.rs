@@ -26,6 +26,29 @@ use crate::{
 ///
 /// `docs/contract.md` of the project says what is stored in each mode after each event, with the
 /// tests that show it.
+///
+/// ```
+/// use tower_chat::prelude::*;
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let model = ScriptedModel::new([Step::text("one"), Step::text("two")]);
+/// let mut agent = ChatPipeline::builder(model)
+///     .history(MemoryStore::new())
+///     .persistence(PersistenceMode::PerServiceCall) // for all requests, ...
+///     .build()?;
+///
+/// let request = ChatRequest::user("Hello.").in_conversation(ConversationKey::new("alice", "chat"));
+/// agent.ready().await?.call(request.clone()).await?.collect().await?;
+///
+/// // ... but for this one.
+/// let request = ChatRequest::user("Book it.")
+///     .in_conversation(ConversationKey::new("alice", "travel"))
+///     .with_extension(PersistenceMode::Journaled);
+/// agent.ready().await?.call(request).await?.collect().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PersistenceMode {
@@ -62,6 +85,15 @@ pub enum PersistenceMode {
 ///
 /// A conversation that is already kept by the service (the request or the store names its id)
 /// is no conflict; whether its messages are recorded too follows `clear` alone.
+///
+/// ```
+/// use tower_chat::{ConflictPolicy, PersistencePolicy};
+///
+/// // The service keeps the conversation, and the store records it for people to read.
+/// let record = ConflictPolicy { warn: false, throw: false, clear: false };
+/// let policy = PersistencePolicy::default().on_conflict(record);
+/// # let _ = policy;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConflictPolicy {
     /// Log a warning.
@@ -119,6 +151,14 @@ pub enum MissingPersister {
 /// Runs in other processes are seen where they are journaled; otherwise the revision of the
 /// conversation tells at the first write, which is then a
 /// [`Conflict`](crate::store::Conflict). Two runs are never mixed in one history.
+///
+/// ```
+/// use tower_chat::{ConcurrentRuns, PersistencePolicy};
+///
+/// let patient = PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { most: 8 });
+/// let branching = PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Branch);
+/// # let _ = (patient, branching);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConcurrentRuns {

@@ -29,6 +29,28 @@ use crate::{
 /// Ends the open run of a conversation; says whether there was one. Whoever still works on it can
 /// write no more.
 ///
+/// ```
+/// use tower_chat::{prelude::*, recovery::{self, RunEnd}};
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let model = ScriptedModel::new([Step::error("the model is overloaded"), Step::text("Done.")]);
+/// # let store = MemoryStore::new();
+/// # let mut agent = ChatPipeline::builder(model)
+/// #     .history(store.clone())
+/// #     .persistence(PersistenceMode::Journaled)
+/// #     .build()?;
+/// # let key = ConversationKey::new("alice", "travel");
+/// # let request = ChatRequest::user("Book seat 7.").in_conversation(key.clone());
+/// # assert!(agent.ready().await?.call(request).await.is_err());
+/// // A journaled run has failed, and is open.
+/// assert!(recovery::close(&store, &key, RunEnd::Commit).await?);
+/// assert_eq!(store.load(&key).await?.messages.len(), 1); // its input
+/// assert!(!recovery::close(&store, &key, RunEnd::Commit).await?); // there is none any more
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// If the store cannot be read or written, or somebody else has ended or taken up the run
@@ -50,6 +72,31 @@ pub async fn close(
 
 /// Ends every open run of a scope that nobody works on and that was opened at least `age` before
 /// `now`; returns their conversations.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tower_chat::{prelude::*, recovery::{self, RunEnd}};
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let model = ScriptedModel::new([Step::error("the model is overloaded"), Step::text("Done.")]);
+/// # let store = MemoryStore::new();
+/// # let mut agent = ChatPipeline::builder(model)
+/// #     .history(store.clone())
+/// #     .persistence(PersistenceMode::Journaled)
+/// #     .build()?;
+/// # let key = ConversationKey::new("alice", "travel");
+/// # let request = ChatRequest::user("Book seat 7.").in_conversation(key.clone());
+/// # assert!(agent.ready().await?.call(request).await.is_err());
+/// // Once an hour: what has been open for a day is ended as it is.
+/// let day = Duration::from_secs(24 * 3600);
+/// let swept = recovery::sweep(&store, "alice", SystemTime::now(), day, RunEnd::Commit).await?;
+/// assert!(swept.is_empty()); // the run was opened a moment ago
+/// # let later = SystemTime::now() + 2 * day;
+/// # assert_eq!(recovery::sweep(&store, "alice", later, day, RunEnd::Commit).await?, [key]);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///

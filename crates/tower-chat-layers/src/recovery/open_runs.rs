@@ -13,6 +13,30 @@ use tower_chat_core::{
 use crate::PersistenceMode;
 
 /// An open run and how far it came.
+///
+/// ```
+/// use tower_chat::{prelude::*, recovery::open_run};
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let model = ScriptedModel::new([Step::error("the model is overloaded"), Step::text("Done.")]);
+/// # let store = MemoryStore::new();
+/// # let mut agent = ChatPipeline::builder(model)
+/// #     .history(store.clone())
+/// #     .persistence(PersistenceMode::Journaled)
+/// #     .build()?;
+/// # let key = ConversationKey::new("alice", "travel");
+/// # let request = ChatRequest::user("Book seat 7.").in_conversation(key.clone());
+/// # assert!(agent.ready().await?.call(request).await.is_err());
+/// let Some(report) = open_run(&store, &key).await? else { panic!("no run is open") };
+/// assert_eq!((report.messages.len(), report.calls.len()), (1, 0)); // its input is staged
+///
+/// let answer = agent.ready().await?.call(report.resume()).await?.collect().await?;
+/// assert_eq!(answer.text(), "Done.");
+/// assert_eq!(store.load(&key).await?.messages.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpenRunReport {

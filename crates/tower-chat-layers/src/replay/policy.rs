@@ -3,6 +3,13 @@
 /// What becomes of a dangling call: a stored tool call with no stored result.
 ///
 /// Every provider refuses a request that holds one. The record keeps it in any case.
+///
+/// ```
+/// use tower_chat::{PersistencePolicy, replay::DanglingCalls};
+///
+/// let policy = PersistencePolicy::default().with_dangling_calls(DanglingCalls::Drop);
+/// # let _ = policy;
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DanglingCalls {

@@ -38,6 +38,16 @@ enum Unit {
 }
 
 /// Says how many tokens a message costs. Implemented by closures.
+///
+/// ```
+/// use tower_chat::{Message, replay::{TokenCounter, Window}};
+///
+/// // A tokenizer of yours; here every four bytes are a token.
+/// let count = |message: &Message| message.text().len() / 4;
+/// assert_eq!(count.tokens(&Message::user("a sentence of 24 bytes..")), 6);
+/// let window = Window::tokens_counted_by(100_000, count);
+/// # let _ = window;
+/// ```
 pub trait TokenCounter: Send + Sync {
     /// The tokens of a message; the same at every call.
     fn tokens(&self, message: &Message) -> usize;

@@ -74,6 +74,35 @@ use crate::{
 /// A run under way: a request extension that the layers of one stack share.
 ///
 /// Clones are the same run.
+///
+/// A layer below the tool loop, which writes down what each service call of a run adds:
+///
+/// ```
+/// use tower::ServiceBuilder;
+/// use tower_chat::{PerServiceCallPersistence, prelude::*, run::{Run, ServiceCall}};
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let model = ScriptedModel::new([Step::text("Hello.")]);
+/// let log = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+/// let shared = log.clone();
+/// let model = ServiceBuilder::new()
+///     .map_request(move |request: ChatRequest| {
+///         let run = request.extensions.get::<Run>().map(|run| run.key().to_string());
+///         let call = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
+///         shared.lock().unwrap().push((run, call, request.messages.len()));
+///         request
+///     })
+///     .service(model);
+///
+/// let agent = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
+/// let key = ConversationKey::new("alice", "chat");
+/// agent.oneshot(ChatRequest::user("Hi.").in_conversation(key.clone())).await?.collect().await?;
+/// assert_eq!(*log.lock().unwrap(), [(Some(key.to_string()), Some(0), 1)]);
+/// # let _ = PerServiceCallPersistence::new(MemoryStore::new());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Run(Arc<Shared>);
 

@@ -11,6 +11,28 @@ use super::{IntoToolOutput, Tool, ToolContext, ToolOutput};
 /// a [`TypedTool`](super::TypedTool) reads them, and makes their schema.
 ///
 /// See the [module](super) for an example.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_chat::{BoxError, Json, ToolDefinition, Tools, tool_fn};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Sum {
+///     of: Vec<i64>,
+/// }
+///
+/// let parameters = json!({
+///     "type": "object",
+///     "properties": {"of": {"type": "array", "items": {"type": "integer"}}},
+///     "required": ["of"]
+/// });
+/// let add = tool_fn(ToolDefinition::new("add", "Adds numbers.", parameters), |context| async move {
+///     let Sum { of } = context.parse_arguments()?;
+///     Ok::<_, BoxError>(Json(of.iter().sum::<i64>()))
+/// });
+/// let tools = Tools::new().with(add);
+/// # assert_eq!(tools.len(), 1);
+/// ```
 pub fn tool_fn<F, R, O>(definition: ToolDefinition, function: F) -> FnTool<F>
 where
     F: Fn(ToolContext) -> R + Send + Sync + 'static,

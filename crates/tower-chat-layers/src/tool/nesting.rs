@@ -9,6 +9,18 @@ use tower_chat_core::{ChatRequest, ConversationKey};
 /// [`ToolContext::nest`](super::ToolContext::nest) puts it on a request. A run inside a run on the
 /// same conversation would write into the middle of a round of its ancestor, so persistence
 /// layers refuse it with [`check`](Self::check).
+///
+/// ```
+/// use tower_chat::{ChatRequest, ConversationKey, tool::RunAncestry};
+///
+/// let outer = ConversationKey::new("alice", "travel");
+/// let inside = RunAncestry::new().inside(outer.clone());
+///
+/// // A tool that asks a sub-agent gives it a conversation of its own.
+/// let own = ChatRequest::user("Find a seat.").in_conversation(ConversationKey::new("alice", "seats"));
+/// assert!(own.with_extension(inside.clone()).messages.len() == 1);
+/// assert!(inside.contains(&outer));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunAncestry {
     innermost: Option<Arc<Ancestor>>,

@@ -28,6 +28,17 @@ pub struct StoredCall<'a> {
 }
 
 /// Whether a call is stored at all.
+///
+/// ```
+/// use tower_chat::{BoxError, tool::{Retention, StoredCall}};
+///
+/// /// A hook: nothing is stored of calls that looked for nothing.
+/// fn without_misses(call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
+///     let is_miss = call.result().is_some_and(|result| result.text() == "nothing found");
+///     Ok(if is_miss { Retention::Forget } else { Retention::Keep })
+/// }
+/// # let _ = without_misses;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retention {

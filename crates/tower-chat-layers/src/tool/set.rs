@@ -11,6 +11,22 @@ use super::Tool;
 /// Besides tools that run here it holds definitions that are only declared: a call of one of those
 /// goes back to the caller. Names are unique: [`with`](Self::with) replaces the tool of the same
 /// name, at its index, and [`try_with`](Self::try_with) refuses it.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_chat::{ToolDefinition, Tools, tool_fn};
+///
+/// let schema = json!({"type": "object"});
+/// let weather = ToolDefinition::new("weather", "The weather.", schema.clone());
+/// let location = ToolDefinition::new("location", "Where the user is.", schema);
+/// let tools = Tools::new()
+///     .with(tool_fn(weather, |_| async { Ok("Rain.") })) // runs here
+///     .declare(location); // its calls go back to the caller
+///
+/// let names: Vec<&str> = tools.definitions().iter().map(|it| it.name.as_str()).collect();
+/// assert_eq!(names, ["weather", "location"]);
+/// assert!(tools.tool("weather").is_some() && tools.tool("location").is_none());
+/// ```
 #[derive(Clone, Default)]
 pub struct Tools(Arc<Set>);
 

@@ -33,6 +33,20 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
 ///
 /// A change is seen from the next service call on; the calls of an answer that is under way run
 /// with the tools its model was told about.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_chat::{ToolDefinition, ToolLoop, ToolSource, Tools, tool::SharedTools, tool_fn};
+///
+/// let tools = SharedTools::new(Tools::new());
+/// let tool_loop = ToolLoop::new(tools.clone());
+///
+/// // Later, wherever a clone is: runs see it from their next service call on.
+/// let weather = ToolDefinition::new("weather", "The weather.", json!({"type": "object"}));
+/// tools.update(|set| set.with(tool_fn(weather, |_| async { Ok("Rain.") })));
+/// assert_eq!(tools.tools().len(), 1);
+/// # let _ = tool_loop;
+/// ```
 #[derive(Clone, Default)]
 pub struct SharedTools(Arc<RwLock<Tools>>);
 

@@ -7,6 +7,24 @@ use tower_chat_core::{BoxError, ConversationKey};
 use crate::{next_step::TooManyCalls, policy::UnknownCall, tool::ToolError};
 
 /// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
+///
+/// ```
+/// use tower_chat::{BoxError, ToolLoopError};
+///
+/// /// Whose fault it is that a run failed in its tools.
+/// fn whose(error: &BoxError) -> &'static str {
+///     match error.downcast_ref::<ToolLoopError>() {
+///         Some(ToolLoopError::ToolFailedRun { .. }) => "a tool has ended the run",
+///         Some(ToolLoopError::ConsecutiveFailures { .. }) => "its tools failed again and again",
+///         Some(ToolLoopError::ApprovalAnswered { .. } | ToolLoopError::ApprovalUnknown { .. }) => {
+///             "the caller's: that request for approval does not wait"
+///         }
+///         Some(_) => "the caller's, or the stack's",
+///         None => "not of the tool loop",
+///     }
+/// }
+/// # assert_eq!(whose(&"x".into()), "not of the tool loop");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolLoopError {

@@ -23,6 +23,14 @@ use crate::PersistenceError;
 /// message of an earlier run are left out in every case, and the request of a run that is sent again
 /// is compared with what was stored before that run. Nothing is compared where the service keeps the
 /// history, since the store may not have it.
+///
+/// ```
+/// use tower_chat::{PersistencePolicy, RepeatedTranscript};
+///
+/// // For a browser that sends the whole conversation with every request.
+/// let policy = PersistencePolicy::default().with_repeated_transcript(RepeatedTranscript::Recognise);
+/// # let _ = policy;
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RepeatedTranscript {

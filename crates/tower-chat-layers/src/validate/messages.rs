@@ -42,6 +42,15 @@ pub fn validate_messages<'a>(
 ///
 /// One that carries a service id may begin with results: the service holds their calls.
 ///
+/// ```
+/// use tower_chat::{ChatRequest, Message, ToolResult, validate::validate_request};
+///
+/// let results = || Message::tool_results([ToolResult::new("c1", "Rain.")]);
+/// assert!(validate_request(&ChatRequest::new([results()])).is_err()); // of no call
+/// let kept_there = ChatRequest::new([results()]).with_service_id("resp_1");
+/// assert!(validate_request(&kept_there).is_ok());
+/// ```
+///
 /// # Errors
 ///
 /// As [`validate_messages`].

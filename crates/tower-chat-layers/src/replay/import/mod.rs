@@ -49,6 +49,18 @@ pub enum ImportError {
 ///
 /// Results stand next to the calls they answer, even if a later row holds them.
 ///
+/// ```
+/// use tower_chat::{Role, replay::import::{self, AggregateCall, AggregateRow}};
+///
+/// let row = AggregateRow::new(Role::Assistant)
+///     .with_text("Let me look.")
+///     .with_call(AggregateCall::new("c1", "weather", "{}")); // never answered
+/// let messages = import::messages_of_rows([row])?;
+/// let calls: Vec<_> = messages.iter().flat_map(|message| message.calls()).collect();
+/// assert_eq!(calls.len(), 1);
+/// # Ok::<(), import::ImportError>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`ImportError::NotOfTheModel`].

@@ -57,6 +57,16 @@ impl Mismatch {
 /// The calls and results of a conversation that do not match, in the order of the messages; first
 /// the calls of a message, then its results. They are paired as replays pair them. `first` is the
 /// number of the first message, which is 1 unless some were pruned.
+///
+/// ```
+/// use tower_chat::{Message, Messages, ToolResult, replay::repair::{Mismatch, mismatches}};
+///
+/// let stored: Messages =
+///     [Message::user("Hello."), Message::tool_results([ToolResult::new("c9", "Rain.")])].into();
+/// let found = mismatches(&stored, 1);
+/// assert!(matches!(&found[..], [Mismatch::OrphanResult { call_id: Some(id), .. }] if id == "c9"));
+/// assert_eq!(found[0].sequence(), 2);
+/// ```
 pub fn mismatches(messages: &Messages, first: u64) -> Vec<Mismatch> {
     mismatches_of_readable((first..).zip(messages.iter().map(Some)))
 }
