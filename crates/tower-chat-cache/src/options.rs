@@ -8,6 +8,16 @@ use std::{
 
 /// When what is kept is compared with the store inside before it is used. The comparison reads a
 /// head and no messages.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_chat_cache::{CacheOptions, Revalidation};
+///
+/// let alone = CacheOptions::new().with_revalidation(Revalidation::Never);
+/// let among_others =
+///     CacheOptions::new().with_revalidation(Revalidation::After(Duration::from_secs(2)));
+/// # let _ = (alone, among_others);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Revalidation {

@@ -18,6 +18,27 @@ use crate::{KeyError, KeyProvider, SecretKey};
 /// [brought back](Self::insert); a provider over a database of keys can be made in the same way.
 ///
 /// Clones share their keys.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
+/// use tower_chat_core::store::{HistoryStore, Revision, author::Write};
+/// use tower_chat_encrypted::{EncryptedStore, ErasableKeys};
+///
+/// let keys = ErasableKeys::new();
+/// let store = EncryptedStore::new(MemoryStore::new(), keys.clone());
+/// let key = ConversationKey::new("alice", "diary");
+/// # let id = MessageId { run: RunId::new(), index: 0 };
+/// let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("a secret").into()]);
+/// # store.head(&key).await?;
+/// store.append(store.reserve().await?, vec![write]).await?;
+/// assert_eq!(keys.keys().len(), 1);
+///
+/// assert!(keys.erase(&key));
+/// assert!(store.load(&key).await.is_err()); // nobody can read it any more, in no copy
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ErasableKeys(Arc<Mutex<Keys>>);
 

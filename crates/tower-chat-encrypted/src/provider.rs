@@ -13,6 +13,41 @@ use crate::SecretKey;
 /// it was ready for the same conversation before: a provider that fetches keys over a network keeps
 /// those it has fetched for a while. The store asks for it whenever the head of a conversation is
 /// read, which every run begins with.
+///
+/// One key for every conversation of a scope, from a table that was read at the start:
+///
+/// ```
+/// use std::{collections::HashMap, sync::Arc};
+/// use tower_chat_core::ConversationKey;
+/// use tower_chat_encrypted::{KeyError, KeyProvider, SecretKey};
+///
+/// struct ScopeKeys(HashMap<String, SecretKey>);
+///
+/// impl ScopeKeys {
+///     fn find(&self, conversation: &ConversationKey) -> Result<SecretKey, KeyError> {
+///         let key = self.0.get(conversation.scope()).cloned();
+///         let id = conversation.scope().to_owned();
+///         key.ok_or_else(|| KeyError::Unknown { key: conversation.clone(), id })
+///     }
+/// }
+///
+/// #[async_trait::async_trait]
+/// impl KeyProvider for ScopeKeys {
+///     async fn writing_key(&self, of: &ConversationKey) -> Result<(Arc<str>, SecretKey), KeyError> {
+///         Ok(("2026".into(), self.find(of)?))
+///     }
+///
+///     async fn key(&self, of: &ConversationKey, id: &str) -> Result<SecretKey, KeyError> {
+///         match id {
+///             "2026" => self.find(of),
+///             _ => Err(KeyError::Unknown { key: of.clone(), id: id.to_owned() }),
+///         }
+///     }
+/// }
+/// # let keys = ScopeKeys([("alice".to_owned(), SecretKey::from_bytes([7; 32]))].into());
+/// # assert!(keys.find(&ConversationKey::new("alice", "chat")).is_ok());
+/// # assert!(keys.find(&ConversationKey::new("bob", "chat")).is_err());
+/// ```
 #[async_trait]
 pub trait KeyProvider: Send + Sync + 'static {
     /// The key for new values of a conversation, with its name: 1 to 64 bytes, kept in clear.

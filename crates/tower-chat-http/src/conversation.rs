@@ -15,10 +15,49 @@ pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 /// The request extension that says in whose name a request is made: the tenant or the user.
 ///
 /// A layer of the host that knows who is asking puts it there.
+///
+/// ```
+/// use axum::{Router, extract::Request, middleware::{self, Next}, response::Response};
+/// use http::{StatusCode, header::AUTHORIZATION};
+/// use tower_chat_http::Scope;
+///
+/// /// Looks a token up; yours asks a database.
+/// fn user_of(token: &str) -> Option<&'static str> {
+///     (token == "Bearer alices-token").then_some("alice")
+/// }
+///
+/// async fn identify(mut request: Request, next: Next) -> Result<Response, StatusCode> {
+///     let token = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+///     let user = token.and_then(user_of).ok_or(StatusCode::UNAUTHORIZED)?;
+///     request.extensions_mut().insert(Scope(user.into()));
+///     Ok(next.run(request).await)
+/// }
+///
+/// # let endpoint: Router = Router::new();
+/// // `endpoint` is what `ChatEndpoint::into_router` gives.
+/// let server = endpoint.layer(middleware::from_fn(identify));
+/// # let _: Router = server;
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope(pub Arc<str>);
 
 /// What is known of a request when its conversation is to be named.
+///
+/// ```
+/// use http::StatusCode;
+/// use tower_chat::ConversationKey;
+/// use tower_chat_http::{ChatEndpoint, Refusal};
+/// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
+/// // Every tenant is a host name of its own; a proxy in front has checked who may use it.
+/// endpoint.keyed_by(|asked| {
+///     let tenant = asked.headers.get("host").and_then(|value| value.to_str().ok());
+///     let tenant = tenant.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "no host"))?;
+///     let id = asked.conversation_id()?;
+///     let id = id.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "name a conversation"))?;
+///     Ok(ConversationKey::new(tenant, id))
+/// })
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Asked<'a> {

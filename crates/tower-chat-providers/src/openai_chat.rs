@@ -72,6 +72,17 @@ impl OpenAiChatApi {
 }
 
 /// A service whose API is compatible with Chat Completions.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
+/// use tower_chat_providers::{CompatibleService, OpenAiChat};
+///
+/// // The key is in GROQ_API_KEY.
+/// let client = OpenAiChat::service_from_env(CompatibleService::Groq)?.with_model("qwen/qwen3-32b");
+/// # let _ = client;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompatibleService {

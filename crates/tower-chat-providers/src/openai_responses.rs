@@ -61,6 +61,18 @@ pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 /// It decides about requests without a service id. A request that has one goes on where
 /// the history is, whatever the setting of the client: an id that begins with `conv_` is a conversation
 /// of the Conversations API, any other that of a response.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
+/// use tower_chat_providers::{HistoryStorage, OpenAiResponses};
+///
+/// let client = OpenAiResponses::from_env()?
+///     .with_model("gpt-5-mini")
+///     .with_history_storage(HistoryStorage::Conversation);
+/// # let _ = client;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryStorage {

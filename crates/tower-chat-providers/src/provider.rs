@@ -20,6 +20,57 @@ use crate::{
 /// An API of a provider: how a [`ChatRequest`] becomes an HTTP request.
 ///
 /// A [`ProviderClient`](crate::ProviderClient) does the rest, in the same way for every provider.
+///
+/// A service with a wire that is known, at an address of its own:
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_providers::{
+///     Exchange, Provider, ProviderClient, ProviderError, ProviderErrorKind, ReqwestTransport,
+///     Settings, StreamFraming, auth::AuthHeader,
+/// };
+/// use tower_chat_wire::body::{BodyError, BodyWire};
+///
+/// #[derive(Debug, Clone)]
+/// struct Gateway;
+///
+/// impl Provider for Gateway {
+///     fn name(&self) -> &'static str {
+///         "gateway"
+///     }
+///
+///     fn auth_header(&self) -> AuthHeader {
+///         AuthHeader::Bearer
+///     }
+///
+///     fn exchange(
+///         &self,
+///         request: &ChatRequest,
+///         settings: &Settings,
+///     ) -> Result<Exchange, ProviderError> {
+///         settings.refuse_stored(request)?;
+///         let mut request = request.clone();
+///         let model = settings.required_model(&request)?.to_owned();
+///         std::sync::Arc::make_mut(&mut request.options).model = Some(model);
+///         let body = BodyWire::OpenAiChat.render_request_json(&request);
+///         let body = body.map_err(|error: BodyError| {
+///             let what = error.to_string();
+///             ProviderError::new("gateway", ProviderErrorKind::Unsupported { what })
+///         });
+///         let body = body?.get().to_owned();
+///         let post = settings.post("/chat", body)?;
+///         let framing = request.options.stream.then_some(StreamFraming::Sse);
+///         Ok(Exchange::new(BodyWire::OpenAiChat, post).with_framing(framing))
+///     }
+/// }
+///
+/// let transport = ReqwestTransport::new()?;
+/// let client = ProviderClient::with_provider(Gateway, "https://llm.example.com", transport)
+///     .with_key("secret")?
+///     .with_model("large");
+/// # let _ = client;
+/// # Ok::<(), ProviderError>(())
+/// ```
 pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     /// The name in errors, such as `anthropic`.
     fn name(&self) -> &'static str;

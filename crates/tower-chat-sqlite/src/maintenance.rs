@@ -36,6 +36,37 @@ pub struct ConversationRows {
 }
 
 /// A change of rows of one conversation. No row is added, and none changes its position or its id.
+///
+/// A word that must not stay in a stored message:
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("chat.db");
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # use tower_chat_core::{MessageId, RunId, store::{Revision, author::Write}};
+/// use tower_chat_core::{ConversationKey, Message, store::HistoryStore};
+/// use tower_chat_sqlite::{Rewrite, SqliteStore};
+///
+/// # let store = SqliteStore::open(path).await?;
+/// # let key = ConversationKey::new("alice", "support");
+/// # let id = MessageId { run: RunId::new(), index: 0 };
+/// # let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("a secret").into()]);
+/// # store.append(store.reserve().await?, vec![write]).await?;
+/// let rows = store.rows(&key).await?.ok_or("there is no such conversation")?;
+/// let mut rewrite = Rewrite::new(key.clone(), rows.revision);
+/// for (number, message) in &rows.messages {
+///     let Ok(message) = message else { continue }; // damaged: left as it is
+///     if message.text().contains("secret") {
+///         let mut other = Message::clone(message);
+///         other.parts = vec![tower_chat_core::Part::text("[removed]")];
+///         rewrite.messages.push((*number, other));
+///     }
+/// }
+/// store.rewrite(rewrite).await?;
+/// assert_eq!(store.load(&key).await?.messages.get(0).map(|it| it.text()), Some("[removed]".into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rewrite {

@@ -101,6 +101,39 @@ impl OpenRun {
 }
 
 /// What makes a write one of an open run.
+///
+/// A run of two writes: the first opens it, the second commits it.
+///
+/// ```
+/// # futures_util::FutureExt::now_or_never(async {
+/// use std::time::{Duration, SystemTime};
+/// use tower_chat_core::{
+///     ConversationKey, MemoryStore, Message, MessageId, RunId,
+///     store::{HistoryStore, Lease, Revision, author::{Close, Staged, Write}},
+/// };
+///
+/// let store = MemoryStore::new();
+/// let (key, run, now) = (ConversationKey::new("alice", "travel"), RunId::new(), SystemTime::now());
+/// let until = Some(now + Duration::from_secs(15));
+/// let lease = Lease { attempt: 1, holder: store.handle().holder(), renewed_at: now, until };
+/// let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
+///
+/// let input = [Message::user("Book seat 7.").into()];
+/// let first = Write::new(key.clone(), MessageId { run, index: 0 }, Revision::ABSENT, input)
+///     .staged(staged(None))
+///     .beginning_attempt();
+/// let expected = first.result();
+/// store.append(store.reserve().await?, vec![first]).await?;
+/// assert!(store.load(&key).await?.messages.is_empty()); // durable, and not seen
+///
+/// let answer = [Message::assistant("Seat 7 is yours.").into()];
+/// let last = Write::new(key.clone(), MessageId { run, index: 1 }, expected, answer)
+///     .staged(staged(Some(Close::Commit)));
+/// store.append(store.reserve().await?, vec![last]).await?;
+/// assert_eq!(store.load(&key).await?.messages.len(), 2);
+/// # Ok::<(), tower_chat_core::BoxError>(())
+/// # }).unwrap().unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staged {
     /// The right to write the run.

@@ -6,6 +6,22 @@ use tower_chat_core::store::{StoreError, author::Write};
 /// is told what happened.
 ///
 /// A closure from [`Operation`] to [`Injection`] is one.
+///
+/// ```
+/// # futures_util::FutureExt::now_or_never(async {
+/// use tower_chat_core::{ConversationKey, MemoryStore, store::{HistoryStore, StoreError}};
+/// use tower_chat_testkit::{Fault, FaultyStore, Injection, Operation};
+///
+/// // Every load fails, and nothing else does.
+/// let store = FaultyStore::with_injector(MemoryStore::new(), |operation| match operation {
+///     Operation::Load => Injection::none().with(Fault::Before(StoreError::ReadOnly)),
+///     _ => Injection::none(),
+/// });
+/// let key = ConversationKey::new("alice", "chat");
+/// assert!(store.load(&key).await.is_err());
+/// assert!(store.head(&key).await.is_ok());
+/// # }).unwrap();
+/// ```
 pub trait FaultInjector: Send + Sync + 'static {
     /// An operation is about to begin.
     fn before(&self, operation: Operation) -> Injection;

@@ -17,6 +17,17 @@ const OTHERS: [&str; 2] = ["cassettes", "oracle"];
 const VARIABLE: &str = "TOWER_CHAT_DATA";
 
 /// Folders of recorded data.
+///
+/// ```
+/// use tower_chat_testkit::recordings::Recordings;
+///
+/// for cassette in Recordings::all().cassettes()? {
+///     for exchange in cassette.exchanges.iter().filter(|exchange| exchange.is_streamed()) {
+///         assert!(!exchange.events()?.is_empty(), "{}", exchange.source);
+///     }
+/// }
+/// # Ok::<(), tower_chat_testkit::recordings::RecordingError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Recordings {
     folders: Vec<PathBuf>,

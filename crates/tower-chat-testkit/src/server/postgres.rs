@@ -31,6 +31,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// Unless it is told to, it does not wait for the disk, so it is fast, survives the end of its own
 /// processes, and would not survive the loss of power.
+///
+/// ```no_run
+/// use tower_chat_testkit::server::{PostgresServer, required};
+///
+/// // Skips what needs it where PostgreSQL is not installed and cannot be.
+/// let server = required(PostgresServer::start(), "my store");
+/// let address = server.address("postgres");
+/// server.crash();
+/// server.start_again();
+/// # let _ = address;
+/// ```
 #[derive(Debug)]
 pub struct PostgresServer {
     // Dropped first: it needs the folder.

@@ -34,6 +34,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 ///
 /// It writes everything to its append-only file and waits for the disk before it answers
 /// (`appendfsync always`), so what it has acknowledged survives [`crash`](Self::crash).
+///
+/// ```no_run
+/// use tower_chat_testkit::server::{RedisServer, required};
+///
+/// let server = required(RedisServer::start(), "my store");
+/// println!("{}", server.address(0));
+/// ```
 #[derive(Debug)]
 pub struct RedisServer {
     process: Option<Child>,

@@ -15,6 +15,17 @@ use crate::{
 /// Reads the conversation of a request body: the field `system`, if it is there, as a first
 /// message, and `messages`. Every other field is the caller's.
 ///
+/// ```
+/// use tower_chat_core::Role;
+/// use tower_chat_wire::anthropic::parse_body;
+///
+/// let body = r#"{"system": "Be brief.", "messages": [{"role": "user", "content": "Hello."}]}"#;
+/// let messages = parse_body(body)?;
+/// let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+/// assert_eq!(roles, [Role::System, Role::User]);
+/// # Ok::<(), tower_chat_wire::WireError>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`WireError`], if it is no JSON object, has no list of messages, or one that cannot be read.

@@ -22,6 +22,16 @@ use crate::body::BodyWire;
 /// The answer is one message, as [`as_one_message`] makes it. Where the request declares tools and
 /// the model calls some of them, calls of other tools beside them, which are the stack's, are left
 /// out.
+///
+/// ```
+/// use tower_chat::{Answer, Finish, Message, RunId};
+/// use tower_chat_wire::codec::Completion;
+///
+/// let answer = Answer::new(vec![Message::assistant("Rain.").into()], Finish::stop());
+/// let body = Completion::of_run(RunId::new()).body(&answer);
+/// assert_eq!(body["object"], "chat.completion");
+/// assert_eq!(body["choices"][0]["message"]["content"], "Rain.");
+/// ```
 #[derive(Debug, Clone)]
 pub struct Completion {
     id: String,

@@ -47,6 +47,16 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
 
 /// Reads the messages of a JSON list, as a request body has it under `messages`.
 ///
+/// ```
+/// use tower_chat_wire::openai_chat::{Audience, parse_messages, render_messages};
+///
+/// let json = r#"[{"role":"user","content":"Hello."},{"role":"assistant","content":"Hi."}]"#;
+/// let messages = parse_messages(json)?;
+/// let written = render_messages(&messages, Audience::Transcript);
+/// assert_eq!(serde_json::to_string(&written)?, json);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if

@@ -68,6 +68,16 @@ pub(crate) use self::{
 pub const WIRE: &str = "openai-chat";
 
 /// Who reads what is written.
+///
+/// ```
+/// use tower_chat_core::{Message, ToolResult};
+/// use tower_chat_wire::openai_chat::{Audience, render_message};
+///
+/// let failed = Message::tool_results([ToolResult::error("call_1", "no such city")]);
+/// let written = |audience| render_message(&failed, audience)[0].get().to_owned();
+/// assert!(!written(Audience::Model).contains("x_error"));
+/// assert!(written(Audience::Transcript).contains(r#""x_error":true"#));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// A model: only what the wire knows. Strict services refuse a field they do not know.

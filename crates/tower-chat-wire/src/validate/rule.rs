@@ -7,6 +7,15 @@ use super::Wire;
 /// Something that providers demand of a conversation.
 ///
 /// Not every wire has every rule, and each states it in its own words: see [`Wire::rules`].
+///
+/// ```
+/// use tower_chat_wire::validate::{Rule, Wire};
+///
+/// for citation in Wire::Anthropic.rules() {
+///     println!("{:?}: {} ({})", citation.rule, citation.says, citation.source);
+/// }
+/// assert!(Rule::CallsAnswered.source(Wire::Anthropic).is_some());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {

@@ -5,6 +5,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const NANOSECONDS: u128 = 1_000_000;
 
 /// The millisecond that a time is in.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tower_chat_core::store::author::milliseconds;
+///
+/// let time = SystemTime::UNIX_EPOCH + Duration::from_micros(2_500);
+/// assert_eq!((milliseconds::of(time), milliseconds::bound(time)), (2, 3));
+/// assert_eq!(milliseconds::time(2), Some(SystemTime::UNIX_EPOCH + Duration::from_millis(2)));
+/// ```
 pub fn of(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => whole(since.as_nanos() / NANOSECONDS),
