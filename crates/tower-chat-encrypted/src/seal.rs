@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use chacha20poly1305::{
-    KeyInit, XChaCha20Poly1305, XNonce,
+    KeyInit, XChaCha20Poly1305,
     aead::{Aead, Payload},
 };
 use tower_chat_core::{ConversationKey, MessageId, RunId};
@@ -98,7 +98,7 @@ impl Sealer {
         let associated = authenticated(&self.conversation, &self.id, at, bound, column);
         let payload = Payload { msg: value.as_bytes(), aad: &associated };
         let cipher = XChaCha20Poly1305::new(self.key.as_bytes().into());
-        let sealed = cipher.encrypt(XNonce::from_slice(&nonce), payload);
+        let sealed = cipher.encrypt((&nonce).into(), payload);
         let Ok(sealed) = sealed else { return Err(self.not_sealed(at, column)) };
         let message = message.map_or_else(|| NO_MESSAGE.to_owned(), |message| message.to_string());
         let (id, life, Position { sequence, index }) = (&self.id, self.life, at);
@@ -208,9 +208,9 @@ impl<'a> Opener<'a> {
         let opened = self.keys.get(parsed.id).and_then(|key| {
             // Made where it is used: a cipher that is moved leaves a copy of its key behind.
             let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
-            let (nonce, sealed) = parsed.bytes.split_at_checked(NONCE)?;
+            let (nonce, sealed) = parsed.bytes.split_first_chunk::<NONCE>()?;
             let payload = Payload { msg: sealed, aad: &associated };
-            cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
+            cipher.decrypt(nonce.into(), payload).ok()
         });
         let text = opened.and_then(|bytes| String::from_utf8(bytes).ok());
         let text = text.ok_or_else(|| EncryptionError::NotOpened {
