@@ -49,7 +49,7 @@ impl ToolFunction {
     /// The function that makes the tool.
     pub(crate) fn expand(&self, settings: &Settings) -> TokenStream {
         let tower_chat = settings.tower_chat();
-        let ItemFn { attrs, vis, sig, block } = &self.item;
+        let ItemFn { attrs, vis, sig, block, .. } = &self.item;
         let function = &sig.ident;
         let name = settings.name.as_ref().map_or_else(
             || function.to_string().trim_start_matches("r#").to_owned(),

@@ -67,6 +67,7 @@ pub use tower_chat_encrypted as encrypted;
 #[cfg(feature = "http")]
 pub use tower_chat_http as http;
 #[cfg(feature = "macros")]
+#[doc = include_str!("tool.md")]
 pub use tower_chat_macros::tool;
 #[cfg(feature = "mcp")]
 pub use tower_chat_mcp as mcp;
