@@ -26,7 +26,7 @@ use syn::{ItemFn, parse_macro_input};
 
 use self::{function::ToolFunction, settings::Settings};
 
-/// Turns an async function into a tool; `tower_chat::tool` has the documentation.
+/// Turns an async function into a tool. `tower_chat::tool` has the documentation.
 #[proc_macro_attribute]
 pub fn tool(settings: TokenStream, item: TokenStream) -> TokenStream {
     let settings = parse_macro_input!(settings as Settings);

@@ -35,6 +35,7 @@
 //!   operation what goes wrong with it;
 //! - [`cases!`] combines lists of cases, and names the one in which a test fails;
 //! - [`RecordedMetrics`] has every metric that was recorded on a thread or in a process;
+//! - [`skip`] names a test that cannot run on this machine;
 //! - [`Rng`] makes numbers that are the same at every run;
 //! - [`store_contract!`] tests everything that
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
@@ -54,6 +55,7 @@ mod rng;
 mod scripted_model;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;
+mod skipped;
 pub mod store_contract;
 
 pub use self::{
@@ -63,4 +65,5 @@ pub use self::{
     recorded_metrics::RecordedMetrics,
     rng::Rng,
     scripted_model::{ScriptError, ScriptedModel, Step},
+    skipped::skip,
 };

@@ -83,3 +83,21 @@ fn the_chat_with_ollama_goes_on() {
     assert_eq!(first, "remembered 0 messages\nYou have asked 1 times.\n");
     assert_eq!(second, "remembered 2 messages\nYou have asked 2 times.\n");
 }
+
+#[test]
+fn a_retry_under_the_persister_stores_once_and_one_over_it_twice() {
+    let output = Command::new(example("provider_stack")).output().unwrap();
+    let trace = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{trace}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "retry under the persister: Order 7 is on its way.\n  \
+         requests: token-1 200, token-2 503, token-3 200\n  \
+         4 messages stored by 2 submissions\n\
+         retry over the persister: Order 7 is on its way.\n  \
+         requests: token-1 200, token-2 503, token-3 200\n  \
+         4 messages stored by 3 submissions\n"
+    );
+    assert!(trace.contains("finished processing request"), "{trace}");
+    assert!(!trace.contains("token-"), "{trace}");
+}

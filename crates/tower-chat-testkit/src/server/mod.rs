@@ -17,7 +17,7 @@ mod programs;
 mod redis;
 mod redis_cluster;
 
-use std::{io::Write as _, net::TcpListener};
+use std::net::TcpListener;
 
 pub use self::{
     end::AtTheEnd,
@@ -40,21 +40,17 @@ pub struct Missing {
     pub reason: String,
 }
 
-/// The server, or the end of this process: with success, once what is skipped was named, or with a
-/// failure where `TOWER_CHAT_CI=1`.
+/// The server, or the end of this process: with success, once [`skip`](crate::skip) has named what was
+/// not tested. It is for programs all of whose tests need the server, since it ends them all.
 ///
 /// # Panics
 ///
-/// If the server is missing and may not be.
+/// If the server is missing and the environment has `TOWER_CHAT_CI=1`.
 pub fn required<Server>(server: Result<Server, Missing>, what_needs_it: &str) -> Server {
     match server {
         Ok(server) => server,
         Err(missing) => {
-            let is_skip_allowed = std::env::var_os("TOWER_CHAT_CI").is_none_or(|set| set != "1");
-            assert!(is_skip_allowed, "{what_needs_it} must be tested: {missing}");
-            // Past the test harness, which keeps the output of a test that succeeds to itself.
-            let skipped = format!("\nskipped: {what_needs_it}: {missing}\n");
-            std::io::stderr().write_all(skipped.as_bytes()).expect("standard error");
+            crate::skip(what_needs_it, missing);
             std::process::exit(0);
         }
     }

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Halves of keys that a careless store confuses when it joins, quotes, cuts or compares them.
-fn look_alikes() -> Vec<String> {
+fn similar_names() -> Vec<String> {
     let long = "x".repeat(10 * 1024);
     let mut halves: Vec<String> = [
         "",
@@ -67,7 +67,7 @@ fn look_alikes() -> Vec<String> {
 
 /// Two keys are the same only if both halves are the same, byte for byte; nothing crosses a scope.
 pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
-    let halves = look_alikes();
+    let halves = similar_names();
     let mut keys = Vec::new();
     for separator in ["", "/", ":", "|", ".", " ", "\0", "\n", "'", "\u{1F}"] {
         // Joined with the separator, the first two are one text, and so are the other two.

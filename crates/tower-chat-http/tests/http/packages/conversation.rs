@@ -7,20 +7,16 @@ use tower_chat::{
     ConversationKey, Finish, Message, Part, PersistenceMode, ToolCall, Usage, store::HistoryStore,
 };
 use tower_chat_sqlite::SqliteStore;
-use tower_chat_testkit::Step;
+use tower_chat_testkit::{Step, skip};
 
-use super::{install, is_ci};
+use super::install;
 use crate::support::{Served, serve, sketch};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() {
     let python = match install::python() {
         Ok(python) => python.program,
-        Err(reason) if !is_ci() => {
-            println!("SKIPPED: the openai Python package against the endpoint: {reason}");
-            return;
-        }
-        Err(reason) => panic!("the openai Python package could not be installed: {reason}"),
+        Err(reason) => return skip("a conversation of OpenAI's Python package", reason),
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
