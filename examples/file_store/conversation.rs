@@ -1,13 +1,16 @@
 //! One conversation: what a write does to it, and what readers see of it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use tower_chat::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        Conflict, Head, History, Keep, OpenRun, Pruned, Revision, SequencePosition,
-        ServiceIdChange, StoreError,
-        author::{Claim, Close, OpenRunContent, Pruning, ToolRecord, Write, replace_staged},
+        Conflict, ConversationSummary, Head, History, Keep, OpenRun, Pruned, Revision, RunSummary,
+        SequencePosition, ServiceIdChange, StoreError,
+        author::{
+            Claim, Close, DirectoryEntry, OpenRunContent, Pruning, ToolRecord, Write,
+            replace_staged,
+        },
     },
 };
 
@@ -23,6 +26,8 @@ pub(crate) struct Conversation {
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) tools: BTreeMap<SequencePosition, ToolRecord>,
     pub(crate) open: Option<OpenRun>,
+    /// What the directory says of it, once it was written.
+    pub(crate) directory: Option<DirectoryEntry>,
 }
 
 /// What is to be done so that a conversation is as it should be.
@@ -47,6 +52,7 @@ impl Conversation {
             messages: Vec::new(),
             tools: BTreeMap::new(),
             open: None,
+            directory: None,
         }
     }
 
@@ -98,6 +104,18 @@ impl Conversation {
             }
         }
         batches.into_values().collect()
+    }
+
+    /// What the directory says of the conversation.
+    pub(crate) fn summary(&self) -> Option<ConversationSummary> {
+        let head = self.head().with_pending_approvals(self.pending_approvals());
+        self.directory.as_ref().map(|entry| entry.summary(self.key.clone(), &head))
+    }
+
+    /// What the directory says of its runs.
+    pub(crate) fn runs(&self, after: Option<RunId>, limit: usize) -> Vec<RunSummary> {
+        let open = self.open.as_ref().map(|open| open.run);
+        self.directory.as_ref().map(|entry| entry.runs(after, limit, open)).unwrap_or_default()
     }
 
     pub(crate) fn history(&self) -> History {
@@ -164,6 +182,7 @@ impl Conversation {
                 }
             }
         }
+        self.directory.get_or_insert_with(|| DirectoryEntry::before(write)).apply(write);
         // Rows that were replaced stand in earlier lines, as long as their conversation does.
         let after = revision.sequence;
         let is_cut = is_discarded || !write.replaced().is_empty();
@@ -225,7 +244,8 @@ impl Conversation {
 
     /// What readers see, under another key and in an incarnation of its own.
     pub(crate) fn fork(&self, key: ConversationKey) -> Self {
-        let mut fork = Self { key, service_id: None, open: None, ..self.clone() };
+        let directory = self.directory.as_ref().map(|entry| entry.fork(SystemTime::now()));
+        let mut fork = Self { key, service_id: None, open: None, directory, ..self.clone() };
         fork.incarnation = RunId::new().random_half().max(1);
         fork.forget_after(self.last_seen());
         fork

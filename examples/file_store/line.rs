@@ -7,7 +7,7 @@ use tower_chat::{
     ConversationKey, MessageId, RunId, ToolResult, format,
     store::{
         Lease, OpenRun, SequencePosition, ServiceIdChange, StoreError,
-        author::{RecordedResult, ToolRecord, milliseconds},
+        author::{DirectoryEntry, RecordedResult, ToolRecord, milliseconds},
     },
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Line {
     /// Rows of the record, each replacing the row of its call.
     tools: Vec<Row>,
     open: Option<Open>,
+    /// All that the directory says of the conversation: it grows with the number of its runs.
+    directory: Option<DirectoryEntry>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -72,6 +74,7 @@ impl Line {
             messages: stored.collect(),
             tools: tools.iter().map(Row::new).collect(),
             open: now.open.as_ref().map(Open::new),
+            directory: now.directory.clone(),
         }
     }
 
@@ -88,6 +91,7 @@ impl Line {
         now.incarnation = self.incarnation;
         now.pruned = self.pruned;
         now.service_id = self.service_id;
+        now.directory = self.directory;
         if now.key != key || now.revision().sequence != self.after {
             return Err(corrupt(&key, "a line does not follow the one before"));
         }

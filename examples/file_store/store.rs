@@ -10,11 +10,13 @@ use std::{
 
 use async_trait::async_trait;
 use tower_chat::{
-    ConversationKey,
+    ConversationKey, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-        StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
-        author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, Write},
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+        RunSummary, StoreError, StoreHandle, ToolTotals, UnreadableInvocation, UsageQuery,
+        UsageTotals,
+        author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, UsageReport, Write},
     },
 };
 
@@ -270,6 +272,69 @@ impl HistoryStore for FileStore {
             tool.count(row.status, row.started_at, row.finished_at);
         }
         Ok(totals.into_values().collect())
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        Ok(self.find(key, Conversation::summary).flatten())
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        let state = self.state();
+        let all = state.conversations.values().filter_map(|(it, _)| it.summary());
+        Ok(ConversationPage::of_all(query, all))
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        let mut report = UsageReport::new(query);
+        for (it, _) in self.state().conversations.values() {
+            if let Some(entry) = &it.directory {
+                entry.report(&it.key, &mut report);
+            }
+        }
+        Ok(report.into_totals())
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        Ok(self.find(key, |it| it.runs(after, limit)).unwrap_or_default())
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        let page = |it: &Conversation| MessagePage::of(&it.history(), before, limit);
+        Ok(self.find(key, page).unwrap_or_default())
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        state.takes_writes()?;
+        let nobody = || StoreError::NoConversation { key: key.clone() };
+        let (conversation, file) = state.conversations.get_mut(key).ok_or_else(nobody)?;
+        let mut now = conversation.clone();
+        let entry = now.directory.as_mut().ok_or_else(nobody)?;
+        let version = entry.set_description(key, description, expected_version)?;
+        file.append(&now, now.revision().sequence, &[])?;
+        *conversation = now;
+        Ok(version)
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

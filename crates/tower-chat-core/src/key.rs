@@ -53,7 +53,8 @@ impl fmt::Display for ConversationKey {
 ///
 /// A UUID version 7 (RFC 9562). A cloned request keeps its run id, so that a retry above the run
 /// is the same run.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct RunId(Uuid);
 
 impl RunId {
@@ -120,6 +121,20 @@ impl FromStr for RunId {
 
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
         Uuid::parse_str(text).map(Self).map_err(|_| ParseIdError { text: text.to_owned() })
+    }
+}
+
+impl From<RunId> for String {
+    fn from(id: RunId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = ParseIdError;
+
+    fn try_from(text: String) -> Result<Self, ParseIdError> {
+        text.parse()
     }
 }
 

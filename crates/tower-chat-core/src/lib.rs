@@ -55,6 +55,7 @@ mod native;
 mod options;
 pub mod pairing;
 mod part;
+mod persistence_mode;
 mod request;
 mod response;
 mod retryability;
@@ -83,6 +84,7 @@ pub use self::{
         ApprovalRequest, ApprovalResponse, ErrorPart, Media, MediaSource, Part, Reasoning, Text,
         ToolCall, ToolResult,
     },
+    persistence_mode::{ParsePersistenceModeError, PersistenceMode},
     request::{ChatRequest, SentinelAtClient},
     response::{
         Answer, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason, RecoveredRun, Saved,

@@ -1,11 +1,11 @@
 //! A copy of a conversation, sealed for its new position.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, RunId, ToolInvocation,
+    ConversationKey, Message, MessageId, PersistenceMode, RunId, ToolInvocation,
     store::{
-        History, Revision, SequencePosition,
+        History, Revision, RunActivity, SequencePosition,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
@@ -17,14 +17,16 @@ pub(crate) fn writes(
     to: &ConversationKey,
     history: &History,
     invocations: Vec<ToolInvocation>,
+    mode: Option<PersistenceMode>,
 ) -> Vec<Write> {
+    let activity = RunActivity::new(SystemTime::now()).with_mode(mode);
     let id = MessageId { run: RunId::new(), index: 0 };
-    let first = Write::new(to.clone(), id, Revision::ABSENT, []);
+    let first = Write::new(to.clone(), id, Revision::ABSENT, []).without_activity();
     let mut at = first.result();
     let mut writes = vec![first];
     for stretch in stretches(history.messages.iter()) {
         let id = stretch.first().and_then(|message| message.id).unwrap_or(id);
-        let write = Write::new(to.clone(), id, at, stretch);
+        let write = Write::new(to.clone(), id, at, stretch).with_activity(activity.clone());
         at = write.result();
         writes.push(write);
     }

@@ -90,6 +90,10 @@ impl Sealer {
         let mut sealed = Write::new(write.key().clone(), write.id(), write.expected(), messages)
             .with_tools(tools)
             .with_claims(write.claims().to_vec());
+        sealed = match write.activity() {
+            Some(activity) => sealed.with_activity(activity.clone()),
+            None => sealed.without_activity(),
+        };
         let head = head.map(|head| self.head(head)).transpose()?;
         match (write.as_staged(), head) {
             (Some(staged), head) => {

@@ -7,8 +7,9 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        Conflict, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned,
-        Revision, ServiceIdChange, StoreError, StoreWrapper, UnreadableInvocation,
+        Conflict, Description, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
+        MessagePage, OpenRun, Pruned, Revision, ServiceIdChange, StoreError, StoreWrapper,
+        UnreadableInvocation,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -212,7 +213,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
             let change = self.sealer(key, sealed.life).and_then(|sealer| sealer.head(&sealed));
             let change = change.map_err(reported(SEAL))?;
             let id = MessageId { run: RunId::new(), index: 0 };
-            let write = Write::new(key.clone(), id, head.revision, []).with_service_id(change);
+            let write = Write::new(key.clone(), id, head.revision, [])
+                .with_service_id(change)
+                .without_activity();
             let slot = self.inner().reserve().await?;
             match self.inner().append(slot, vec![write]).await.map_err(|error| error.source) {
                 Ok(_) => {
@@ -346,7 +349,13 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         }
         let recorded = HistoryStore::invocations(self, &InvocationQuery::of(from)).await?;
         let recorded = recorded.found.into_iter().map(|(_, invocation)| invocation).collect();
-        let writes = fork::writes(to, &history, recorded);
+        let mode = self.inner().summary(from).await;
+        let mode = match mode {
+            Ok(summary) => summary.and_then(|summary| summary.last_mode),
+            Err(StoreError::Unsupported { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let writes = fork::writes(to, &history, recorded, mode);
         let copied = HistoryStore::append(self, slot, writes).await;
         copied.map_err(|error| match (error.completed, error.source) {
             (0, StoreError::Conflict(_)) => exists(),
@@ -385,6 +394,24 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
             }
         }
         Ok(invocations)
+    }
+
+    async fn messages_before(
+        &self,
+        _: &ConversationKey,
+        _: Option<u64>,
+        _: usize,
+    ) -> Result<MessagePage, StoreError> {
+        Err(StoreError::Unsupported { operation: "messages_before" })
+    }
+
+    async fn set_description(
+        &self,
+        _: &ConversationKey,
+        _: &Description,
+        _: u64,
+    ) -> Result<u64, StoreError> {
+        Err(StoreError::Unsupported { operation: "set_description" })
     }
 }
 

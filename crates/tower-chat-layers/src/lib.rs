@@ -91,10 +91,11 @@ pub use tower_chat_core::{
     Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, ChatOptions,
     ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey, EndedBy, ErrorPart,
     ExactNumbers, Finish, FinishReason, HistoryOwner, Media, MediaSource, MemoryStore, Message,
-    MessageId, Messages, Native, ParseIdError, ParseToolStatusError, Part, RawJson, Reasoning,
-    RecoveredRun, Retryability, Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text,
-    ToolCall, ToolCallDelta, ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus,
-    TruncatedStream, Usage, format, is_retryable, register_error, store,
+    MessageId, Messages, Native, ParseIdError, ParsePersistenceModeError, ParseToolStatusError,
+    Part, PersistenceMode, RawJson, Reasoning, RecoveredRun, Retryability, Role, RunHandle, RunId,
+    Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
+    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage, format,
+    is_retryable, register_error, store,
 };
 
 pub use self::{
@@ -106,8 +107,8 @@ pub use self::{
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded, ModelClient},
     policy::{
-        ConcurrentRuns, ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy,
-        StoreFailure, UnansweredInputs,
+        ConcurrentRuns, ConflictPolicy, MissingPersister, PersistencePolicy, StoreFailure,
+        UnansweredInputs,
     },
     tool::{Json, Tool, ToolContext, ToolError, ToolOutput, ToolSource, Tools, TypedTool, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},

@@ -9,10 +9,11 @@ use std::{
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, Pruned, Revision,
-        StoreError, StoreWrapper, ToolTotals,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned, Revision,
+        RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -55,7 +56,7 @@ use super::{
 ///
 /// Staged writes, which are the journal of a run, and writes that claim tool calls: they are durable
 /// when they are acknowledged, and everything gathered of their conversation before them. Reading a
-/// conversation, or questions to the record, have what was gathered stored first: with a cache around
+/// conversation, or questions to the record or the directory, have what was gathered stored first: with a cache around
 /// few such questions come.
 ///
 /// # Around and inside
@@ -281,6 +282,62 @@ impl<S: HistoryStore> StoreWrapper for WriteBehindStore<S> {
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
         self.settle_for(query).await?;
         self.inner().tool_totals(query).await
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.settle(key).await?;
+        self.inner().summary(key).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        self.settle_all().await?;
+        self.inner().conversations(query).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        match (&query.scope, &query.conversation) {
+            (Some(scope), Some(id)) => {
+                self.settle(&ConversationKey::new(scope.clone(), id.clone())).await?;
+            }
+            _ => self.settle_all().await?,
+        }
+        self.inner().usage(query).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.settle(key).await?;
+        self.inner().runs(key, after, limit).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        self.settle(key).await?;
+        self.inner().messages_before(key, before, limit).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        self.settle(key).await?;
+        self.inner().set_description(key, description, expected_version).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

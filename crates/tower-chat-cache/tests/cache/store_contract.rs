@@ -75,12 +75,13 @@ mod sqlite_never {
     use super::*;
 
     tower_chat_testkit::store_contract!(
-        let folder = tempfile::tempdir().unwrap();
-        CachingStore::with_options(
-            SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
-            never(),
-        );
-        heavy: "memory_always shows it"
+            let folder = tempfile::tempdir().unwrap();
+            CachingStore::with_options(
+                SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
+                never(),
+            );
+            heavy: "memory_always shows it";
+    directory: "SQLite has no directory yet"
     );
 }
 
@@ -90,9 +91,10 @@ mod sqlite_always {
     use super::*;
 
     tower_chat_testkit::store_contract!(
-        let folder = tempfile::tempdir().unwrap();
-        CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap());
-        heavy: "memory_always shows it"
+            let folder = tempfile::tempdir().unwrap();
+            CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap());
+            heavy: "memory_always shows it";
+    directory: "SQLite has no directory yet"
     );
 }
 

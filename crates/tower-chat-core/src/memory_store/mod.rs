@@ -12,11 +12,13 @@ use async_trait::async_trait;
 
 use self::stored::{Stored, asked_for};
 use crate::{
-    ConversationKey,
+    ConversationKey, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-        SequencePosition, StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
-        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+        RunSummary, SequencePosition, StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
+        UsageQuery, UsageTotals,
+        author::{AppendError, DirectoryEntry, OpenRunContent, Slot, Ticket, UsageReport, Write},
     },
     telemetry::StoreTelemetry,
 };
@@ -81,7 +83,7 @@ impl MemoryStore {
         if let Some(stored) = state.conversations.get_mut(write.key()) {
             return stored.store(write);
         }
-        let mut stored = Stored::new();
+        let mut stored = Stored::new(DirectoryEntry::before(write));
         let revision = stored.store(write)?;
         state.conversations.insert(write.key().clone(), stored);
         Ok(revision)
@@ -96,9 +98,7 @@ impl HistoryStore for MemoryStore {
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let state = self.state();
-        let head = state.conversations.get(key).map(|stored| {
-            stored.history.head.clone().with_pending_approvals(stored.pending_approvals())
-        });
+        let head = state.conversations.get(key).map(Stored::head);
         Ok(head.unwrap_or_else(|| Head::new(Revision::ABSENT)))
     }
 
@@ -221,6 +221,65 @@ impl HistoryStore for MemoryStore {
             tool.count(record.status, record.started_at, record.finished_at);
         }
         Ok(totals.into_values().collect())
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        Ok(self.state().conversations.get(key).map(|stored| stored.summary(key)))
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        let state = self.state();
+        let asked = state.conversations.iter().filter(|(key, _)| query.concerns(key));
+        Ok(ConversationPage::of_all(query, asked.map(|(key, stored)| stored.summary(key))))
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        let mut report = UsageReport::new(query);
+        for (key, stored) in &self.state().conversations {
+            stored.directory.report(key, &mut report);
+        }
+        Ok(report.into_totals())
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let state = self.state();
+        let Some(stored) = state.conversations.get(key) else { return Ok(Vec::new()) };
+        let open = stored.open_run().map(|open| open.run);
+        Ok(stored.directory.runs(after, limit, open))
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        let state = self.state();
+        let page = |stored: &Stored| MessagePage::of(&stored.history, before, limit);
+        Ok(state.conversations.get(key).map(page).unwrap_or_default())
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        match self.open_state()?.conversations.get_mut(key) {
+            Some(stored) => stored.directory.set_description(key, description, expected_version),
+            None => Err(StoreError::NoConversation { key: key.clone() }),
+        }
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -4,16 +4,17 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::RangeInclusive,
     sync::Arc,
+    time::SystemTime,
 };
 
 use crate::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        Conflict, History, InvocationQuery, Keep, OpenRun, Pruned, Revision, SequencePosition,
-        ServiceIdChange, StoreError,
+        Conflict, ConversationSummary, Head, History, InvocationQuery, Keep, OpenRun, Pruned,
+        Revision, SequencePosition, ServiceIdChange, StoreError,
         author::{
-            Claim, Close, LAST_SEQUENCE, OpenRunContent, Pruning, Staged, ToolRecord, Write,
-            replace_staged,
+            Claim, Close, DirectoryEntry, LAST_SEQUENCE, OpenRunContent, Pruning, Staged,
+            ToolRecord, Write, replace_staged,
         },
     },
 };
@@ -27,6 +28,7 @@ pub(super) struct Stored {
     /// The calls among `tools` that wait for approval.
     pending_approvals: BTreeSet<SequencePosition>,
     open: Option<Open>,
+    pub(super) directory: DirectoryEntry,
 }
 
 /// What is staged of an open run.
@@ -38,18 +40,28 @@ struct Open {
 }
 
 impl Stored {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(directory: DirectoryEntry) -> Self {
         Self {
             history: History::empty(),
             tools: BTreeMap::new(),
             pending_approvals: BTreeSet::new(),
             open: None,
+            directory,
         }
+    }
+
+    /// The head, with the calls that wait for approval.
+    pub(super) fn head(&self) -> Head {
+        self.history.head.clone().with_pending_approvals(self.pending_approvals())
+    }
+
+    pub(super) fn summary(&self, key: &ConversationKey) -> ConversationSummary {
+        self.directory.summary(key.clone(), &self.head())
     }
 
     /// What readers see of this conversation, in an incarnation of its own.
     pub(super) fn fork(&self) -> Self {
-        let mut fork = Self::new();
+        let mut fork = Self::new(self.directory.fork(SystemTime::now()));
         fork.history.extend(self.history.messages.iter().cloned());
         fork.history.head.pruned = self.history.head.pruned;
         fork.history.head.revision = Revision {
@@ -131,6 +143,7 @@ impl Stored {
                 self.put_tools(write.tools().iter().cloned());
             }
         }
+        self.directory.apply(write);
         Ok(write.result())
     }
 
@@ -247,7 +260,7 @@ impl Stored {
     }
 
     /// The requests of the calls that wait for approval, those of one message together.
-    pub(super) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
+    fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
         for position in &self.pending_approvals {
             let Some(request) = self.approval_request(*position) else { continue };

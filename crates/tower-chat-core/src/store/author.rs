@@ -7,6 +7,7 @@
 //! | stores a write, once, where the conversation is as the write expects | [`Write`], [`WriteId`], [`Claim`] |
 //! | keeps the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`milliseconds`] |
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`], [`replace_staged`] |
+//! | answers from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
 //! | changes conversations in tasks of a runtime, those of one conversation in order | [`TaskQueue`] |
 //! | repeats requests while its server is out of reach | [`Retry`] |
@@ -18,6 +19,7 @@
 pub mod milliseconds;
 
 pub use super::{
+    directory::{DirectoryEntry, UsageReport},
     error::AppendError,
     history::HistoryMemo,
     journal::{Claim, Close, OpenRunContent, Staged, replace_staged},

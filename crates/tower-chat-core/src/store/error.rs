@@ -1,6 +1,6 @@
 //! What can go wrong in a store.
 
-use super::{Revision, SequencePosition};
+use super::{DescriptionTooLarge, Revision, SequencePosition};
 use crate::{BoxError, ConversationKey, RunId, SharedError, format::FormatError};
 
 /// A store could not do what it was asked.
@@ -54,6 +54,34 @@ pub enum StoreError {
         key: ConversationKey,
         /// The run.
         run: RunId,
+    },
+    /// There is no such conversation to describe.
+    #[error("there is no conversation {key}")]
+    NoConversation {
+        /// The key.
+        key: ConversationKey,
+    },
+    /// The description of a conversation was changed by somebody else.
+    #[error(
+        "the description of conversation {key} was changed meanwhile: expected version {expected}, \
+         found {found}"
+    )]
+    DescriptionChanged {
+        /// The conversation.
+        key: ConversationKey,
+        /// The version that was expected.
+        expected: u64,
+        /// The version that it has.
+        found: u64,
+    },
+    /// A description would be larger than one may be.
+    #[error(transparent)]
+    DescriptionTooLarge(#[from] DescriptionTooLarge),
+    /// The store cannot do this.
+    #[error("the history store does not support the operation {operation}")]
+    Unsupported {
+        /// The method.
+        operation: &'static str,
     },
     /// The store was closed and takes no more writes.
     #[error("the history store is closed and takes no more writes")]
@@ -113,6 +141,10 @@ impl StoreError {
             | Self::Claimed { .. }
             | Self::Exists { .. }
             | Self::UnderWay { .. }
+            | Self::NoConversation { .. }
+            | Self::DescriptionChanged { .. }
+            | Self::DescriptionTooLarge(_)
+            | Self::Unsupported { .. }
             | Self::Closed
             | Self::ReadOnly
             | Self::Undecodable { .. }

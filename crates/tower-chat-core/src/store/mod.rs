@@ -3,6 +3,7 @@
 //! What goes into a store, and the parts of which stores are made, is in [`author`].
 
 pub mod author;
+mod directory;
 mod error;
 mod handle;
 mod history;
@@ -25,6 +26,12 @@ use async_trait::async_trait;
 
 use self::author::{OpenRunContent, Slot, Ticket, Write};
 pub use self::{
+    directory::{
+        ConversationPage, ConversationQuery, ConversationState, ConversationSummary, Description,
+        DescriptionPatch, DescriptionTooLarge, DirectoryCursor, MessagePage, ModelUsage,
+        ParseCursorError, RunActivity, RunSummary, UnreadableConversation, UsageGroup,
+        UsageGrouping, UsageQuery, UsageSum, UsageTotals, UtcDay,
+    },
     error::{Conflict, StoreError},
     handle::{OutboxFull, StoreHandle},
     history::{Head, History},
@@ -38,7 +45,7 @@ pub use self::{
     wrapper::StoreWrapper,
     write::ServiceIdChange,
 };
-use crate::ConversationKey;
+use crate::{ConversationKey, RunId};
 
 /// Keeps the messages of conversations, in order, for ever.
 ///
@@ -73,6 +80,12 @@ use crate::ConversationKey;
 /// - messages keep their numbers, whatever is [pruned](Self::prune) before them, and no number is
 ///   used again;
 /// - a write that [claims](Write::with_claims) tool calls is stored only if all claims hold;
+/// - what a write tells of [its run](Write::activity) is in the directory once it is stored, of
+///   staged writes too: the directory has a conversation of which all is staged, with no messages. A
+///   run is counted with a write whose run is not that of the write before it. A discard takes the
+///   run off the count, and leaves its usage, which was paid for; so does a prune, which leaves the
+///   count as well. A copy has the description, the counts and the mode of the original, no usage, and
+///   the time of its own making. Deleting a conversation deletes all of this;
 /// - nothing crosses a scope.
 ///
 /// Clones of a store's handle are the same store: see [`handle`](Self::handle).
@@ -324,6 +337,145 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// If the store cannot be read.
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError>;
+
+    /// What the directory says of a conversation; `None` if it was never written.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or what the directory has of the conversation cannot.
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        let _ = key;
+        Err(StoreError::Unsupported { operation: "summary" })
+    }
+
+    /// A page of the conversations that fit a query: the one that was active last comes first, and
+    /// of two that were active in the same millisecond the one with the lesser key. Those of which
+    /// all is staged are among them. A page has as many as were asked for if there are so many.
+    ///
+    /// A conversation that is active between two pages moves to the front, and may be missed.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        let _ = query;
+        Err(StoreError::Unsupported { operation: "conversations" })
+    }
+
+    /// What runs have used, added up as a query asks, in the order of the groups. A group of which
+    /// nothing was used is left out.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        let _ = query;
+        Err(StoreError::Unsupported { operation: "usage" })
+    }
+
+    /// Up to `limit` runs that a conversation has had since it was made, discarded and pruned ones
+    /// too, in the descending byte order of their ids, which is newest first where the clocks agree,
+    /// from the first id less than `after` on.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let _ = (key, after, limit);
+        Err(StoreError::Unsupported { operation: "runs" })
+    }
+
+    /// Up to `limit` messages that readers see, the last ones before the message with the number
+    /// `before`, or the last ones of all: a page of the conversation, from its end backwards.
+    /// [`MessagePage::earlier`] is what to ask for next.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or a message of the page cannot be decoded; other messages are
+    /// not read.
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        let _ = (key, before, limit);
+        Err(StoreError::Unsupported { operation: "messages_before" })
+    }
+
+    /// Sets the description of a conversation, if it has the
+    /// [version](ConversationSummary::description_version) that is expected; 0 if it was never set.
+    /// Returns the new version, which is one higher. Neither the revision of the conversation
+    /// changes, nor when it was last active.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoConversation`], if it was never written; [`StoreError::DescriptionChanged`], if
+    /// the description has another version; [`StoreError::Closed`]; otherwise, if the store cannot be
+    /// written.
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let _ = (key, description, expected_version);
+        Err(StoreError::Unsupported { operation: "set_description" })
+    }
+
+    /// Changes the description of a conversation, whatever it is now, and returns what it is then. If
+    /// it is changed by somebody else meanwhile, the change is applied to that.
+    ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
+    /// use tower_chat_core::store::{DescriptionPatch, HistoryStore};
+    /// # use tower_chat_core::store::{Revision, author::Write};
+    /// # let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "support"));
+    /// # let id = MessageId { run: RunId::new(), index: 0 };
+    /// # let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
+    /// # store.append(store.reserve().await?, vec![write]).await.expect("it is stored");
+    /// let patch = DescriptionPatch::new().with_title("A question about coats");
+    /// let description = store.change_description(&key, &patch).await?;
+    /// assert_eq!(description.title(), Some("A question about coats"));
+    /// # Ok::<(), tower_chat_core::store::StoreError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_description`](Self::set_description); [`StoreError::DescriptionTooLarge`], if it would
+    /// be larger than one may be.
+    async fn change_description(
+        &self,
+        key: &ConversationKey,
+        patch: &DescriptionPatch,
+    ) -> Result<Description, StoreError> {
+        const ATTEMPTS: usize = 64;
+        let mut attempt = 1;
+        loop {
+            let Some(summary) = self.summary(key).await? else {
+                return Err(StoreError::NoConversation { key: key.clone() });
+            };
+            let description = patch.apply(&summary.description)?;
+            match self.set_description(key, &description, summary.description_version).await {
+                Ok(_) => return Ok(description),
+                Err(StoreError::DescriptionChanged { .. }) if attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
 
     /// Waits until everything submitted so far is durable or has failed, and its tickets say so.
     ///

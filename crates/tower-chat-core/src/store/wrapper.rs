@@ -5,11 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-    StoreError, StoreHandle, ToolTotals,
+    ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+    HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+    RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
     author::{OpenRunContent, Slot, Ticket, Write},
 };
-use crate::ConversationKey;
+use crate::{ConversationKey, RunId};
 
 /// A store around another store, which overrides what it does differently.
 ///
@@ -144,6 +145,57 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().tool_totals(query).await
     }
 
+    /// [`HistoryStore::summary`].
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.inner().summary(key).await
+    }
+
+    /// [`HistoryStore::conversations`].
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        self.inner().conversations(query).await
+    }
+
+    /// [`HistoryStore::usage`].
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        self.inner().usage(query).await
+    }
+
+    /// [`HistoryStore::runs`].
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.inner().runs(key, after, limit).await
+    }
+
+    /// [`HistoryStore::messages_before`].
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        self.inner().messages_before(key, before, limit).await
+    }
+
+    /// [`HistoryStore::set_description`].
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        self.inner().set_description(key, description, expected_version).await
+    }
+
     /// [`HistoryStore::flush`].
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner().flush().await
@@ -233,6 +285,51 @@ impl<W: StoreWrapper> HistoryStore for W {
 
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
         StoreWrapper::tool_totals(self, query).await
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        StoreWrapper::summary(self, key).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        StoreWrapper::conversations(self, query).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        StoreWrapper::usage(self, query).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        StoreWrapper::runs(self, key, after, limit).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        StoreWrapper::messages_before(self, key, before, limit).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        StoreWrapper::set_description(self, key, description, expected_version).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Revision,
+    ModelUsage, Revision, RunActivity,
     author::{Claim, Close, Staged, ToolRecord},
 };
 use crate::{ConversationKey, Message, MessageId, RunId};
@@ -43,6 +43,7 @@ struct Content {
     staged: Option<Staged>,
     begins_attempt: bool,
     replaced: Vec<(u64, Arc<Message>)>,
+    activity: Option<RunActivity>,
 }
 
 /// What a write does to the conversation's service id.
@@ -69,7 +70,8 @@ impl Write {
             let index = id.index.saturating_add(position);
             with_id(message, MessageId { run: id.run, index })
         });
-        let messages = messages.collect();
+        let messages: Vec<_> = messages.collect();
+        let activity = Some(RunActivity::of_messages(&messages));
         Self(Arc::new(Content {
             key,
             id,
@@ -81,7 +83,24 @@ impl Write {
             staged: None,
             begins_attempt: false,
             replaced: Vec::new(),
+            activity,
         }))
+    }
+
+    /// Says when the write is made, in which mode, and what it adds to the usage of its run. Without
+    /// it a write is made now, and adds the tool calls that its messages ask for.
+    #[must_use]
+    pub fn with_activity(mut self, activity: RunActivity) -> Self {
+        Arc::make_mut(&mut self.0).activity = Some(activity);
+        self
+    }
+
+    /// Makes it a write of which the [directory](super::HistoryStore::conversations) says nothing: it
+    /// belongs to no run, such as one by which a wrapper keeps its own state.
+    #[must_use]
+    pub fn without_activity(mut self) -> Self {
+        Arc::make_mut(&mut self.0).activity = None;
+        self
     }
 
     /// Also puts rows into the record of tool calls, each replacing the former row of its call.
@@ -231,6 +250,20 @@ impl Write {
     /// What is now known of tool calls, in these messages or earlier ones.
     pub fn tools(&self) -> &[ToolRecord] {
         &self.0.tools
+    }
+
+    /// When it was made and in which mode, if it is a write of a run.
+    pub fn activity(&self) -> Option<&RunActivity> {
+        self.0.activity.as_ref()
+    }
+
+    /// What it adds to the usage of its run. A write without messages adds nothing: a store cannot
+    /// tell its repetition from another write.
+    pub fn usage(&self) -> &[ModelUsage] {
+        match self.activity() {
+            Some(activity) if !self.messages().is_empty() => activity.usage(),
+            Some(_) | None => &[],
+        }
     }
 
     /// What becomes of the service id, if anything.

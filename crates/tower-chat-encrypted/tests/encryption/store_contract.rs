@@ -12,8 +12,9 @@ mod memory {
     use super::*;
 
     tower_chat_testkit::store_contract!(
-        EncryptedStore::new(MemoryStore::new(), keys());
-        heavy: "the same over SQLite shows it"
+            EncryptedStore::new(MemoryStore::new(), keys());
+            heavy: "the same over SQLite shows it";
+    directory: "descriptions are not sealed yet"
     );
 }
 
@@ -21,21 +22,22 @@ mod sqlite {
     use super::*;
 
     tower_chat_testkit::store_contract!(
-        let folder = tempfile::tempdir().unwrap();
-        EncryptedStore::new(
-            SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
-            keys(),
-        );
-        residual_data: {
-            let path = folder.path().to_owned();
-            move |store: &EncryptedStore<SqliteStore>| {
-                let (store, path) = (store.inner().clone(), path.clone());
-                async move {
-                    store.checkpoint().await.unwrap();
-                    let files = std::fs::read_dir(path).unwrap();
-                    files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+            let folder = tempfile::tempdir().unwrap();
+            EncryptedStore::new(
+                SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
+                keys(),
+            );
+            residual_data: {
+                let path = folder.path().to_owned();
+                move |store: &EncryptedStore<SqliteStore>| {
+                    let (store, path) = (store.inner().clone(), path.clone());
+                    async move {
+                        store.checkpoint().await.unwrap();
+                        let files = std::fs::read_dir(path).unwrap();
+                        files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+                    }
                 }
-            }
-        }
+            };
+    directory: "descriptions are not sealed yet"
     );
 }

@@ -121,6 +121,29 @@ impl<S> ChatPipelineBuilder<S> {
     }
 
     /// When messages become durable. A request extension of the same type chooses for one request.
+    ///
+    /// ```
+    /// use tower_chat::prelude::*;
+    /// # use tower_chat_testkit::{ScriptedModel, Step};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), BoxError> {
+    /// # let model = ScriptedModel::new([Step::text("one"), Step::text("two")]);
+    /// let mut agent = ChatPipeline::builder(model)
+    ///     .history(MemoryStore::new())
+    ///     .persistence(PersistenceMode::PerServiceCall) // for all requests, ...
+    ///     .build()?;
+    ///
+    /// let request = ChatRequest::user("Hello.").in_conversation(ConversationKey::new("alice", "chat"));
+    /// agent.ready().await?.call(request.clone()).await?.collect().await?;
+    ///
+    /// // ... but for this one.
+    /// let request = ChatRequest::user("Book it.")
+    ///     .in_conversation(ConversationKey::new("alice", "travel"))
+    ///     .with_extension(PersistenceMode::Journaled);
+    /// agent.ready().await?.call(request).await?.collect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn persistence(mut self, mode: PersistenceMode) -> Self {
         self.mode = Some(mode);
         self

@@ -9,62 +9,10 @@ pub use self::journal::{
     UnknownCalls,
 };
 use crate::{
+    PersistenceMode,
     replay::{DanglingCalls, ReplayPolicy, Truncation},
     transcript::RepeatedTranscript,
 };
-
-/// When the messages of a run become durable.
-///
-/// Chosen for a stack by its layers or its builder, and for one request by a request extension of
-/// this type.
-///
-/// | | a run that fails | a process that is killed |
-/// |---|---|---|
-/// | [`PerRun`](Self::PerRun) | leaves no trace | loses the run under way |
-/// | [`PerServiceCall`](Self::PerServiceCall) | keeps the service calls that succeeded | keeps the same |
-/// | [`Journaled`](Self::Journaled) | stays open, to be resumed | the same |
-///
-/// `docs/contract.md` of the project says what is stored in each mode after each event, with the
-/// tests that show it.
-///
-/// ```
-/// use tower_chat::prelude::*;
-/// # use tower_chat_testkit::{ScriptedModel, Step};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), BoxError> {
-/// # let model = ScriptedModel::new([Step::text("one"), Step::text("two")]);
-/// let mut agent = ChatPipeline::builder(model)
-///     .history(MemoryStore::new())
-///     .persistence(PersistenceMode::PerServiceCall) // for all requests, ...
-///     .build()?;
-///
-/// let request = ChatRequest::user("Hello.").in_conversation(ConversationKey::new("alice", "chat"));
-/// agent.ready().await?.call(request.clone()).await?.collect().await?;
-///
-/// // ... but for this one.
-/// let request = ChatRequest::user("Book it.")
-///     .in_conversation(ConversationKey::new("alice", "travel"))
-///     .with_extension(PersistenceMode::Journaled);
-/// agent.ready().await?.call(request).await?.collect().await?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PersistenceMode {
-    /// The run is buffered and appended at its end, at once or not at all. Tool results at its
-    /// end that no service call has seen are left out.
-    #[default]
-    PerRun,
-    /// Every service call that succeeds is appended, with what was new in it, before its caller
-    /// sees the end of the response.
-    PerServiceCall,
-    /// Everything is made durable as it happens, every tool's start and outcome too, and becomes
-    /// part of the history at the end of the run, at once or not at all. Until then the run is
-    /// open: it can be resumed from where it stopped, committed as it is, or discarded; see
-    /// [`recovery`](crate::recovery). A write that fails fails the call.
-    Journaled,
-}
 
 /// What happens when a service keeps the history itself, under a service id, although a history store is
 /// configured: everything would be kept twice.

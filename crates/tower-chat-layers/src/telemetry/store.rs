@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-        StoreError, StoreWrapper, ToolTotals,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+        RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery, UsageTotals,
         author::{Close, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -161,6 +162,56 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
 
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
         traced(self.open("tool_totals", None), self.inner.tool_totals(query), |_| None).await
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        traced(self.open("summary", Some(key)), self.inner.summary(key), |_| None).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        let operation = self.inner.conversations(query);
+        traced(self.open("conversations", None), operation, |_| None).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        traced(self.open("usage", None), self.inner.usage(query), |_| None).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let operation = self.inner.runs(key, after, limit);
+        traced(self.open("runs", Some(key)), operation, |_| None).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        let operation = self.inner.messages_before(key, before, limit);
+        let count = |page: &MessagePage| Some(page.messages.len());
+        traced(self.open("messages_before", Some(key)), operation, count).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let operation = self.inner.set_description(key, description, expected_version);
+        traced(self.open("set_description", Some(key)), operation, |_| None).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -6,12 +6,13 @@ mod plain {
     use crate::common::{open, options, rows, schema};
 
     tower_chat_testkit::store_contract!(
-        let schema = schema();
-        open(options().with_schema(&*schema)).await;
-        residual_data: {
-            let schema = schema.clone();
-            move |_: &PostgresStore| rows(schema.clone())
-        }
+            let schema = schema();
+            open(options().with_schema(&*schema)).await;
+            residual_data: {
+                let schema = schema.clone();
+                move |_: &PostgresStore| rows(schema.clone())
+            };
+    directory: "PostgreSQL has no directory yet"
     );
 }
 
@@ -21,16 +22,17 @@ mod divided_with_row_level_security {
     use crate::common::{options, ordinary_user, rows, schema};
 
     tower_chat_testkit::store_contract!(
-        let schema = schema();
-        {
-            let options = options().with_schema(&*schema).with_partitions(3).with_row_level_security(true);
-            options.connect(&ordinary_user().await).await.unwrap()
-        };
-        residual_data: {
-            let schema = schema.clone();
-            move |_: &PostgresStore| rows(schema.clone())
-        };
-        heavy: "the plain tables show it"
+            let schema = schema();
+            {
+                let options = options().with_schema(&*schema).with_partitions(3).with_row_level_security(true);
+                options.connect(&ordinary_user().await).await.unwrap()
+            };
+            residual_data: {
+                let schema = schema.clone();
+                move |_: &PostgresStore| rows(schema.clone())
+            };
+            heavy: "the plain tables show it";
+    directory: "PostgreSQL has no directory yet"
     );
 }
 
@@ -40,7 +42,8 @@ mod cached {
     use crate::common::{open, options};
 
     tower_chat_testkit::store_contract!(
-        CachingStore::new(open(options()).await);
-        heavy: "the plain tables show it"
+            CachingStore::new(open(options()).await);
+            heavy: "the plain tables show it";
+    directory: "PostgreSQL has no directory yet"
     );
 }

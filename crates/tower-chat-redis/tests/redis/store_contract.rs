@@ -6,12 +6,13 @@ mod for_ever {
     use crate::common::{open, options, prefix, values};
 
     tower_chat_testkit::store_contract!(
-        let prefix = prefix();
-        open(options().with_prefix(&*prefix)).await;
-        residual_data: {
-            let prefix = prefix.clone();
-            move |_: &RedisStore| values(prefix.clone())
-        }
+            let prefix = prefix();
+            open(options().with_prefix(&*prefix)).await;
+            residual_data: {
+                let prefix = prefix.clone();
+                move |_: &RedisStore| values(prefix.clone())
+            };
+    directory: "Redis has no directory yet"
     );
 }
 
@@ -21,7 +22,8 @@ mod for_an_hour_over_one_connection {
     use crate::common::{open, options};
 
     tower_chat_testkit::store_contract!(
-        open(options().with_max_connections(1).with_time_to_live(Duration::from_secs(3600))).await;
-        heavy: "the store for ever shows it"
+            open(options().with_max_connections(1).with_time_to_live(Duration::from_secs(3600))).await;
+            heavy: "the store for ever shows it";
+    directory: "Redis has no directory yet"
     );
 }

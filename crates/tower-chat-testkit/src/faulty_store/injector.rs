@@ -65,6 +65,12 @@ pub enum Operation {
     List,
     Invocations,
     ToolTotals,
+    Summary,
+    Conversations,
+    Usage,
+    Runs,
+    MessagesBefore,
+    SetDescription,
     Flush,
     Close,
 }

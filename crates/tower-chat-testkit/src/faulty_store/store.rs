@@ -3,10 +3,11 @@
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-        StoreError, StoreHandle, ToolTotals,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -136,6 +137,56 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
         let effect = self.inner.tool_totals(query);
         self.perform(Operation::ToolTotals, |held| may_concern(query, held), effect).await
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.perform(Operation::Summary, |held| held == key, self.inner.summary(key)).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        let effect = self.inner.conversations(query);
+        self.perform(Operation::Conversations, |held| query.concerns(held), effect).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        let effect = self.inner.usage(query);
+        self.perform(Operation::Usage, |held| query.concerns(held), effect).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let effect = self.inner.runs(key, after, limit);
+        self.perform(Operation::Runs, |held| held == key, effect).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        let effect = self.inner.messages_before(key, before, limit);
+        self.perform(Operation::MessagesBefore, |held| held == key, effect).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let effect = self.inner.set_description(key, description, expected_version);
+        self.perform(Operation::SetDescription, |held| held == key, effect).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -42,6 +42,8 @@
 //! # fn main() {}
 //! ```
 //!
+//! A store that has no directory yet leaves it out, by `directory: "why"` at the end, in the same way.
+//!
 //! Each promise is a function here as well, for a store that needs a setting of its own.
 //!
 //! [`HistoryStore`]: tower_chat_core::store::HistoryStore
@@ -50,6 +52,8 @@
 
 mod appending;
 mod claims;
+mod directory;
+mod directory_queries;
 mod dropping;
 mod fixture;
 mod forks;
@@ -72,9 +76,9 @@ use tokio::runtime::Builder;
 pub use tower_chat_core::store::HistoryStore;
 
 pub use self::{
-    appending::*, claims::*, dropping::*, forks::*, heavy::*, keys::*, leases::*, lifecycle::*,
-    pruned_record::*, pruning::*, races::*, record::*, record_queries::*, residual_data::*,
-    staging::*,
+    appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*, heavy::*,
+    keys::*, leases::*, lifecycle::*, pruned_record::*, pruning::*, races::*, record::*,
+    record_queries::*, residual_data::*, staging::*,
 };
 
 /// The store under test, as the promises take it.
@@ -139,6 +143,7 @@ pub mod boxed {
     }
     crate::__every_promise! { boxed () }
     crate::__heavy_promises! { boxed () }
+    crate::__directory_promises! { boxed () }
 }
 
 /// Tests everything that a store promises; see [the module](mod@crate::store_contract).
@@ -148,6 +153,7 @@ macro_rules! store_contract {
         let $guard:ident = $setup:expr; $open:expr
         $(; residual_data: $residual_data:expr)?
         $(; heavy: $reason:literal)?
+        $(; directory: $no_directory:literal)?
         $(,)?
     ) => {
         fn __open() -> impl ::std::future::Future<
@@ -162,11 +168,21 @@ macro_rules! store_contract {
 
         $crate::__every_promise! { test () }
         $crate::__heavy_promises! { test ($($reason)?) }
+        $crate::__directory_promises! { test ($($no_directory)?) }
         $crate::__residual_data! { ($guard, $setup, $open) $($residual_data)? }
     };
-    ($open:expr $(; residual_data: $residual_data:expr)? $(; heavy: $reason:literal)? $(,)?) => {
+    (
+        $open:expr
+        $(; residual_data: $residual_data:expr)?
+        $(; heavy: $reason:literal)?
+        $(; directory: $no_directory:literal)?
+        $(,)?
+    ) => {
         $crate::store_contract! {
-            let _guard = (); $open $(; residual_data: $residual_data)? $(; heavy: $reason)?
+            let _guard = (); $open
+            $(; residual_data: $residual_data)?
+            $(; heavy: $reason)?
+            $(; directory: $no_directory)?
         }
     };
 }
@@ -189,6 +205,66 @@ macro_rules! __store_contract {
             }
         }
     )* };
+}
+
+/// Tests the promises of the directory, or says why they are left out.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __directory_contract {
+    (@one ($($reason:literal)?) $promise:ident) => {
+        mod $promise {
+            use $crate::store_contract::{Runtime, boxed, check};
+
+            #[test]
+            $(#[ignore = $reason])?
+            fn on_one_thread() {
+                check(Runtime::OneThread, super::__open, boxed::$promise as fn(_) -> _);
+            }
+
+            #[test]
+            $(#[ignore = $reason])?
+            fn on_several_threads() {
+                check(Runtime::SeveralThreads, super::__open, boxed::$promise as fn(_) -> _);
+            }
+        }
+    };
+    ($reason:tt $($promise:ident)*) => { $(
+        $crate::__directory_contract! { @one $reason $promise }
+    )* };
+}
+
+/// Hands the names of the promises of the directory to the macro `boxed`, or to
+/// `__directory_contract`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __directory_promises {
+    (boxed ()) => { $crate::__directory_promises! { @list () boxed } };
+    (test $reason:tt) => {
+        $crate::__directory_promises! { @list $reason $crate::__directory_contract }
+    };
+    (@list $reason:tt $($macro:tt)*) => {
+        $($macro)*! { $reason
+            the_directory_has_a_conversation_from_its_first_write_on
+            a_write_tells_when_it_was_made_and_which_tools_it_asks_for
+            usage_is_added_up_once
+            usage_stops_at_the_largest_count
+            staged_runs_are_in_the_directory_at_once
+            a_discarded_run_is_taken_off_the_count
+            a_prune_leaves_counts_and_usage
+            a_fork_has_the_description_and_has_used_nothing
+            a_deleted_conversation_leaves_the_directory
+            the_directory_tells_what_goes_on
+            a_description_is_set_by_who_knows_its_version
+            changes_of_a_description_are_merged
+            messages_are_paged_from_the_end
+            the_directory_sees_what_was_submitted_before
+            a_closed_store_keeps_its_directory
+            conversations_are_listed_by_their_last_activity
+            conversations_are_found_by_times_and_metadata
+            usage_is_grouped_as_a_query_asks
+            runs_are_listed_newest_first
+        }
+    };
 }
 
 /// Tests promises that take long, each once; or says why they are left out.

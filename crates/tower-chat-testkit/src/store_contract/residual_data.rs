@@ -1,13 +1,14 @@
 //! What is left of what was taken away.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, sync::Arc, time::SystemTime};
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Builder;
 use tower_chat_core::{
     ConversationKey, Message, ToolResult, ToolStatus,
     store::{
-        HistoryStore, Keep, Revision, ServiceIdChange,
+        Description, HistoryStore, Keep, ModelUsage, Revision, RunActivity, ServiceIdChange,
+        StoreError, UsageSum,
         author::{Close, RecordedResult, Staged, ToolRecord},
     },
 };
@@ -120,6 +121,19 @@ impl Planted {
     }
 }
 
+/// Plants texts in the description of a conversation. A store that has no directory yet takes none.
+async fn describe(store: &Store, key: &ConversationKey, planted: &mut Planted) {
+    let metadata = [(planted.text("member"), planted.text("value").into())];
+    let description = Description::new()
+        .with_title(planted.text("title"))
+        .and_then(|description| description.with_metadata(metadata.into_iter().collect()))
+        .expect("a small description");
+    match store.set_description(key, &description, 0).await {
+        Ok(_) | Err(StoreError::Unsupported { .. }) => {}
+        Err(error) => panic!("expected that it is set, not {error:?}"),
+    }
+}
+
 async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: ResidualData) {
     let id = planted("conversation");
     let key = ConversationKey::new("scope", &*id);
@@ -129,15 +143,18 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
     let mut pruned = Planted::new();
     let (messages, row) = pruned.run(1);
     let mut apart = row.clone();
-    let first = write_messages(&key, Revision::ABSENT, messages).with_tools(vec![row]);
-    let at = stored(&store, first).await;
-    apart.result = RecordedResult::Apart(Box::new(ToolResult::new("x", pruned.text("apart"))));
     let mut deleted = Planted { texts: vec![id.clone()] };
+    let model = ModelUsage::new(Some(deleted.text("model").into()), UsageSum::of_calls(1, 0));
+    let first = write_messages(&key, Revision::ABSENT, messages).with_tools(vec![row]);
+    let activity = RunActivity::new(SystemTime::now()).with_usage([model]);
+    let at = stored(&store, first.with_activity(activity)).await;
+    apart.result = RecordedResult::Apart(Box::new(ToolResult::new("x", pruned.text("apart"))));
     let (messages, row) = deleted.run(4);
     let service_id = ServiceIdChange::Set(deleted.text("service id").into());
     let second =
         write_messages(&key, at, messages).with_tools(vec![apart, row]).with_service_id(service_id);
     let at = stored(&store, second).await;
+    describe(&store, &key, &mut deleted).await;
     assert!(residual_data.hold(&id).await, "what the store keeps can be searched");
 
     let mut discarded = Planted::new();

@@ -63,7 +63,6 @@ impl fmt::Display for Case {
             PersistenceMode::PerRun => "per run",
             PersistenceMode::PerServiceCall => "per service call",
             PersistenceMode::Journaled => "journaled",
-            other => return write!(f, "unnamed mode {other:?}"),
         };
         let way = if self.streamed { "streamed" } else { "whole" };
         write!(f, "{mode}, {way}, {:?}, {:?} ids", self.backend, self.ids)

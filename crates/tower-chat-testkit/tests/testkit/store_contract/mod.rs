@@ -1,13 +1,15 @@
 //! The contract notices stores that break it.
 
+mod directory;
 mod pruning;
 
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey, MemoryStore, Message, MessageId, Messages,
+    ConversationKey, MemoryStore, Message, MessageId, Messages, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-        StoreError, StoreHandle, ToolTotals,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
         author::{
             AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
             Write,
@@ -83,6 +85,26 @@ enum Fault {
     PrunesOneMessageMore,
     PrunesOverOtherNumbers,
     PrunesForApprovals,
+    LosesUsage,
+    LosesModes,
+    MixesModels,
+    HidesStagedConversations,
+    ForgetsWhenItBegan,
+    CountsTheRunsOfMessages,
+    ListsEveryScope,
+    IgnoresMetadata,
+    IgnoresActivity,
+    IgnoresStates,
+    ListsByKey,
+    EndsAfterAPage,
+    GroupsByScope,
+    CountsUsageOfAnyTime,
+    ListsRunsOldestFirst,
+    PagesBackwards,
+    PagesInclusively,
+    IgnoresVersions,
+    ForgetsMetadata,
+    ForksNoDescription,
 }
 
 /// Whether a staged write is the first of its attempt, which shows in its revision alone.
@@ -112,6 +134,7 @@ impl Broken {
         let key = self.key(write.key());
         let again = |expected: Revision, messages: Vec<_>, id| {
             let made = Write::new(key.clone(), self.writer(&key, id), expected, messages);
+            let made = directory::with_activity(self.fault, made, write);
             let made = self.stage(made.with_tools(self.rows(write)), write);
             match write.service_id() {
                 Some(change) if self.fault != Fault::ForgetsTheServiceId => {
@@ -366,7 +389,14 @@ impl HistoryStore for Broken {
             }
             _ => {}
         }
-        self.inner.fork(&self.key(from), &self.key(to)).await
+        let forked = self.inner.fork(&self.key(from), &self.key(to)).await?;
+        if self.fault == Fault::ForksNoDescription
+            && let Some(copy) = self.inner.summary(to).await?
+        {
+            let version = copy.description_version;
+            self.inner.set_description(to, &Description::new(), version).await?;
+        }
+        Ok(forked)
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -473,6 +503,52 @@ impl HistoryStore for Broken {
         }
         keys.truncate(limit);
         Ok(keys)
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        directory::summary(self, &self.key(key)).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        directory::conversations(self, query).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        directory::usage(self, query).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        directory::runs(self, &self.key(key), after, limit).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        directory::messages_before(self, &self.key(key), before, limit).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let key = self.key(key);
+        directory::set_description(self, &key, description, expected_version).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
@@ -588,6 +664,31 @@ noticed! {
     other_rows: PrunesOverOtherNumbers breaks rows_are_pruned_with_their_messages;
     pruned_approvals: PrunesForApprovals breaks calls_that_wait_are_not_pruned;
     late_pruning: WritesWhenTheTicketIsAwaited breaks a_prune_sees_what_was_submitted_before_it;
+    lost_usage: LosesUsage breaks usage_is_added_up_once;
+    lost_modes: LosesModes breaks the_directory_has_a_conversation_from_its_first_write_on;
+    mixed_models: MixesModels breaks usage_is_grouped_as_a_query_asks;
+    hidden_staging: HidesStagedConversations breaks staged_runs_are_in_the_directory_at_once;
+    moved_beginnings: ForgetsWhenItBegan
+        breaks the_directory_has_a_conversation_from_its_first_write_on;
+    runs_of_messages: CountsTheRunsOfMessages breaks a_prune_leaves_counts_and_usage;
+    every_scope: ListsEveryScope breaks conversations_are_listed_by_their_last_activity;
+    metadata: IgnoresMetadata breaks conversations_are_found_by_times_and_metadata;
+    activity: IgnoresActivity breaks conversations_are_found_by_times_and_metadata;
+    states: IgnoresStates breaks the_directory_tells_what_goes_on;
+    directory_order: ListsByKey breaks conversations_are_listed_by_their_last_activity;
+    one_page: EndsAfterAPage breaks conversations_are_listed_by_their_last_activity;
+    groups: GroupsByScope breaks usage_is_grouped_as_a_query_asks;
+    usage_times: CountsUsageOfAnyTime breaks usage_is_grouped_as_a_query_asks;
+    run_order: ListsRunsOldestFirst breaks runs_are_listed_newest_first;
+    page_order: PagesBackwards breaks messages_are_paged_from_the_end;
+    overlapping_pages: PagesInclusively breaks messages_are_paged_from_the_end;
+    versions: IgnoresVersions breaks a_description_is_set_by_who_knows_its_version;
+    lost_metadata: ForgetsMetadata breaks a_description_is_set_by_who_knows_its_version;
+    plain_forks: ForksNoDescription breaks a_fork_has_the_description_and_has_used_nothing;
+    late_directory: WritesWhenTheTicketIsAwaited
+        breaks the_directory_sees_what_was_submitted_before;
+    described_later: WritesAfterClose breaks a_closed_store_keeps_its_directory;
+    entries_left: DeletesNothing breaks a_deleted_conversation_leaves_the_directory;
     late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
 }
 

@@ -1,0 +1,294 @@
+//! What people say of a conversation: its title, and metadata of the application.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::metadata;
+
+/// A conversation's title and metadata.
+///
+/// It is kept beside the conversation, and is no part of what a model is sent. It is within its
+/// bounds from the beginning, so that a store never has to refuse one.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_chat_core::store::Description;
+/// let metadata = json!({"topic": "coats", "urgent": true});
+/// let description = Description::new()
+///     .with_title("Packing for Paris")?
+///     .with_metadata(metadata.as_object().cloned().unwrap_or_default())?;
+/// assert_eq!(description.title(), Some("Packing for Paris"));
+/// assert!(Description::new().with_title("x".repeat(2000)).is_err());
+/// # Ok::<(), tower_chat_core::store::DescriptionTooLarge>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Description {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<Arc<str>>,
+    #[serde(
+        default,
+        skip_serializing_if = "Map::is_empty",
+        deserialize_with = "metadata::deserialize"
+    )]
+    metadata: Map<String, Value>,
+}
+
+/// A description is larger than one may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the {part} of a conversation may have {limit} bytes, and this has {bytes}")]
+#[non_exhaustive]
+pub struct DescriptionTooLarge {
+    /// `title` or `metadata`.
+    pub part: &'static str,
+    /// How many bytes it has: the title in UTF-8, the metadata as compact JSON.
+    pub bytes: usize,
+    /// How many it may have.
+    pub limit: usize,
+}
+
+impl Description {
+    /// How many bytes a title may have.
+    pub const TITLE_LIMIT: usize = 1024;
+    /// How many bytes metadata may have, as compact JSON.
+    pub const METADATA_LIMIT: usize = 16 * 1024;
+
+    /// No title and no metadata.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says what the title is.
+    ///
+    /// # Errors
+    ///
+    /// If it is larger than [`TITLE_LIMIT`](Self::TITLE_LIMIT).
+    pub fn with_title(mut self, title: impl Into<Arc<str>>) -> Result<Self, DescriptionTooLarge> {
+        let title = title.into();
+        check("title", title.len(), Self::TITLE_LIMIT)?;
+        self.title = Some(title);
+        Ok(self)
+    }
+
+    /// Takes the title away.
+    #[must_use]
+    pub fn without_title(mut self) -> Self {
+        self.title = None;
+        self
+    }
+
+    /// Says what the metadata are, instead of those there were.
+    ///
+    /// # Errors
+    ///
+    /// If they are larger than [`METADATA_LIMIT`](Self::METADATA_LIMIT).
+    pub fn with_metadata(
+        mut self,
+        metadata: Map<String, Value>,
+    ) -> Result<Self, DescriptionTooLarge> {
+        check("metadata", encoded_length(&metadata), Self::METADATA_LIMIT)?;
+        self.metadata = metadata;
+        Ok(self)
+    }
+
+    /// A description as a store has read it, or as a wrapper has sealed it. It is not checked against
+    /// the bounds.
+    #[must_use]
+    pub fn from_stored(title: Option<Arc<str>>, metadata: Map<String, Value>) -> Self {
+        Self { title, metadata }
+    }
+
+    /// The title.
+    pub fn title(&self) -> Option<&str> {
+        self.title.as_deref()
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> &Map<String, Value> {
+        &self.metadata
+    }
+
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.title.is_none() && self.metadata.is_empty()
+    }
+
+    /// Whether the metadata have all of these members, each with the same value.
+    pub fn contains(&self, members: &Map<String, Value>) -> bool {
+        members.iter().all(|(name, value)| self.metadata.get(name) == Some(value))
+    }
+}
+
+fn check(part: &'static str, bytes: usize, limit: usize) -> Result<(), DescriptionTooLarge> {
+    if bytes > limit { Err(DescriptionTooLarge { part, bytes, limit }) } else { Ok(()) }
+}
+
+fn encoded_length(metadata: &Map<String, Value>) -> usize {
+    /// Counts what is written to it.
+    struct Length(usize);
+    impl std::io::Write for Length {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    match serde_json::to_writer(&mut length, metadata) {
+        Ok(()) => length.0,
+        // A map of JSON values has a JSON form.
+        Err(_) => usize::MAX,
+    }
+}
+
+/// A change of a description: what it does not name stays as it is.
+///
+/// Metadata are changed by a JSON merge patch (RFC 7396): a member that is `null` goes, an
+/// object is merged, and any other value replaces what was there.
+///
+/// ```
+/// use serde_json::{Map, Value, json};
+/// use tower_chat_core::store::{Description, DescriptionPatch};
+/// let object = |value: Value| value.as_object().cloned().unwrap_or_default();
+/// let before = Description::new().with_metadata(object(json!({"a": 1, "b": {"c": 2, "d": 3}})))?;
+/// let patch = DescriptionPatch::new()
+///     .with_title("Coats")
+///     .with_metadata(object(json!({"a": null, "b": {"c": 4}})));
+/// let after = patch.apply(&before)?;
+/// assert_eq!(after.title(), Some("Coats"));
+/// assert_eq!(after.metadata(), &object(json!({"b": {"c": 4, "d": 3}})));
+/// # Ok::<(), tower_chat_core::store::DescriptionTooLarge>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DescriptionPatch {
+    title: Option<Option<Arc<str>>>,
+    metadata: Map<String, Value>,
+}
+
+impl DescriptionPatch {
+    /// A change of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the title.
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<Arc<str>>) -> Self {
+        self.title = Some(Some(title.into()));
+        self
+    }
+
+    /// Takes the title away.
+    #[must_use]
+    pub fn without_title(mut self) -> Self {
+        self.title = Some(None);
+        self
+    }
+
+    /// Merges this patch into the metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, patch: Map<String, Value>) -> Self {
+        self.metadata = patch;
+        self
+    }
+
+    /// A description with this change.
+    ///
+    /// # Errors
+    ///
+    /// If it is larger than one may be.
+    pub fn apply(&self, description: &Description) -> Result<Description, DescriptionTooLarge> {
+        let mut changed = description.clone();
+        match &self.title {
+            Some(Some(title)) => changed = changed.with_title(title.clone())?,
+            Some(None) => changed = changed.without_title(),
+            None => {}
+        }
+        if self.metadata.is_empty() {
+            return Ok(changed);
+        }
+        let mut metadata = changed.metadata.clone();
+        merge(&mut metadata, &self.metadata);
+        changed.with_metadata(metadata)
+    }
+}
+
+/// `MergePatch` of RFC 7396, section 2, where both are objects.
+fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (name, value) in patch {
+        match value {
+            Value::Null => {
+                target.remove(name);
+            }
+            Value::Object(patch) => {
+                let member = target.entry(name).or_insert(Value::Null);
+                let mut inner = match member.take() {
+                    Value::Object(inner) => inner,
+                    _ => Map::new(),
+                };
+                merge(&mut inner, patch);
+                *member = Value::Object(inner);
+            }
+            value => {
+                target.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn a_patch_merges_as_the_examples_of_rfc_7396_say() {
+        for (target, patch, result) in [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
+            (json!({"a": "b"}), json!({"a": null}), json!({})),
+            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
+            (
+                json!({"a": {"b": "c"}}),
+                json!({"a": {"b": "d", "c": null}}),
+                json!({"a": {"b": "d"}}),
+            ),
+            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        ] {
+            let before = Description::new().with_metadata(object(target)).unwrap();
+            let patch = DescriptionPatch::new().with_metadata(object(patch));
+            assert_eq!(patch.apply(&before).unwrap().metadata(), &object(result));
+        }
+    }
+
+    #[test]
+    fn a_description_is_as_large_as_it_may_be_and_no_larger() {
+        let title = |bytes: usize| Description::new().with_title("é".repeat(bytes / 2));
+        assert!(title(Description::TITLE_LIMIT).is_ok());
+        let error = title(Description::TITLE_LIMIT + 2).unwrap_err();
+        assert_eq!((error.part, error.bytes, error.limit), ("title", 1026, 1024));
+        let metadata = |bytes: usize| {
+            let metadata = object(json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())}));
+            Description::new().with_metadata(metadata)
+        };
+        let largest = metadata(Description::METADATA_LIMIT).unwrap();
+        let error = metadata(Description::METADATA_LIMIT + 1).unwrap_err();
+        assert_eq!((error.part, error.bytes, error.limit), ("metadata", 16385, 16384));
+        let patch = DescriptionPatch::new().with_metadata(object(json!({"b": 1})));
+        assert!(patch.apply(&largest).is_err());
+        let patch = DescriptionPatch::new().with_title("x".repeat(1025));
+        assert!(patch.apply(&largest).is_err());
+    }
+}

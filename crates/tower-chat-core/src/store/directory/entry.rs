@@ -1,0 +1,238 @@
+//! What a store keeps of one conversation for the directory.
+
+use std::{sync::Arc, time::SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ConversationSummary, Description, ModelUsage, RunActivity, RunSummary, UsageReport, UsageSum,
+};
+use crate::{
+    ConversationKey, PersistenceMode, RunId,
+    store::{
+        Head, StoreError,
+        author::{Close, Staged, Write, milliseconds},
+    },
+};
+
+/// Everything that a store keeps of a conversation for the directory, for a store that has no tables
+/// for it: it keeps the entry beside the messages, has each write [applied](Self::apply) that it
+/// stores, and answers from it. An entry can be serialised.
+///
+/// ```
+/// use tower_chat_core::{
+///     ConversationKey, Message, MessageId, RunId,
+///     store::{Head, Revision, author::{DirectoryEntry, Write}},
+/// };
+/// let key = ConversationKey::new("alice", "support");
+/// let id = MessageId { run: RunId::new(), index: 0 };
+/// let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
+/// let mut entry = DirectoryEntry::before(&write);
+/// entry.apply(&write);
+/// let summary = entry.summary(key, &Head::new(write.result()));
+/// assert_eq!((summary.runs, summary.messages), (1, 1));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DirectoryEntry {
+    description: Description,
+    description_version: u64,
+    created_at: i64,
+    last_active_at: i64,
+    last_mode: Option<PersistenceMode>,
+    runs: RunCount,
+    /// What is counted once the open run is discarded.
+    without_open_run: Option<RunCount>,
+    /// In the order of runs and models.
+    usage: Vec<UsageRow>,
+}
+
+/// How many runs a conversation has had, and which was the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct RunCount {
+    count: u64,
+    last: Option<RunId>,
+}
+
+/// What a run has used of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct UsageRow {
+    run: RunId,
+    model: Option<Arc<str>>,
+    mode: Option<PersistenceMode>,
+    began_at: i64,
+    last_written_at: i64,
+    sum: UsageSum,
+}
+
+impl DirectoryEntry {
+    /// The entry of a conversation that is about to be made by this write, which is applied next.
+    pub fn before(write: &Write) -> Self {
+        Self::made_at(write.activity().map_or_else(SystemTime::now, RunActivity::at))
+    }
+
+    fn made_at(at: SystemTime) -> Self {
+        let at = milliseconds::of(at);
+        Self {
+            description: Description::new(),
+            description_version: 0,
+            created_at: at,
+            last_active_at: at,
+            last_mode: None,
+            runs: RunCount::default(),
+            without_open_run: None,
+            usage: Vec::new(),
+        }
+    }
+
+    /// The entry of a copy of the conversation that is made at this time.
+    #[must_use]
+    pub fn fork(&self, at: SystemTime) -> Self {
+        Self {
+            description: self.description.clone(),
+            description_version: self.description_version,
+            last_mode: self.last_mode,
+            runs: self.without_open_run.unwrap_or(self.runs),
+            ..Self::made_at(at)
+        }
+    }
+
+    /// A write is stored: one that was not stored before.
+    ///
+    /// A write without messages adds no usage, so applying it again changes nothing.
+    pub fn apply(&mut self, write: &Write) {
+        self.record(write.run(), write.activity(), write.usage(), write.as_staged());
+    }
+
+    /// A write of a run is stored that tells this activity and adds this usage.
+    fn record(
+        &mut self,
+        run: RunId,
+        activity: Option<&RunActivity>,
+        usage: &[ModelUsage],
+        staged: Option<&Staged>,
+    ) {
+        if staged.is_some() {
+            self.without_open_run.get_or_insert(self.runs);
+        }
+        if let Some(activity) = activity {
+            if self.runs.last != Some(run) {
+                let count = self.runs.count.saturating_add(1);
+                self.runs = RunCount { count, last: Some(run) };
+            }
+            self.last_active_at = self.last_active_at.max(milliseconds::of(activity.at()));
+            self.last_mode = activity.mode().or(self.last_mode);
+            self.add_usage(run, activity, usage);
+        }
+        match staged.and_then(|staged| staged.close) {
+            Some(Close::Commit) => self.without_open_run = None,
+            Some(Close::Discard { .. }) => {
+                self.runs = self.without_open_run.take().unwrap_or(self.runs);
+            }
+            None => {}
+        }
+    }
+
+    /// Adds to the rows of the models, or to that of none where nothing was used.
+    fn add_usage(&mut self, run: RunId, activity: &RunActivity, usage: &[ModelUsage]) {
+        let nothing = [ModelUsage::new(None, UsageSum::default())];
+        let usage = if usage.is_empty() { &nothing } else { usage };
+        let at = milliseconds::of(activity.at());
+        for ModelUsage { model, sum } in usage {
+            let row = self.row(run, model.as_ref(), at);
+            row.sum += sum;
+            row.last_written_at = row.last_written_at.max(at);
+            row.mode = activity.mode().or(row.mode);
+        }
+    }
+
+    /// The row of a run and a model.
+    fn row(&mut self, run: RunId, model: Option<&Arc<str>>, at: i64) -> &mut UsageRow {
+        let found =
+            self.usage.binary_search_by(|row| (row.run, row.model.as_ref()).cmp(&(run, model)));
+        let position = found.unwrap_or_else(|position| {
+            let row = UsageRow {
+                run,
+                model: model.cloned(),
+                mode: None,
+                began_at: at,
+                last_written_at: at,
+                sum: UsageSum::default(),
+            };
+            self.usage.insert(position, row);
+            position
+        });
+        #[allow(clippy::indexing_slicing, reason = "the row was found, or inserted just now")]
+        &mut self.usage[position]
+    }
+
+    /// Sets the description, if it has this version; returns the new version.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::DescriptionChanged`].
+    pub fn set_description(
+        &mut self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        if self.description_version != expected_version {
+            return Err(StoreError::DescriptionChanged {
+                key: key.clone(),
+                expected: expected_version,
+                found: self.description_version,
+            });
+        }
+        self.description = description.clone();
+        self.description_version = expected_version.saturating_add(1);
+        Ok(self.description_version)
+    }
+
+    /// What the directory says of the conversation, which has this head, with its pending approvals.
+    pub fn summary(&self, key: ConversationKey, head: &Head) -> ConversationSummary {
+        let mut summary = ConversationSummary::new(key, head, time(self.created_at));
+        summary.description = self.description.clone();
+        summary.description_version = self.description_version;
+        summary.last_active_at = time(self.last_active_at);
+        summary.runs = self.runs.count;
+        summary.last_mode = self.last_mode;
+        self.usage.iter().for_each(|row| summary.usage += &row.sum);
+        summary
+    }
+
+    /// Up to `limit` runs, in the descending byte order of their ids, from the first id less than
+    /// `after` on; `open` is the one that is open.
+    pub fn runs(&self, after: Option<RunId>, limit: usize, open: Option<RunId>) -> Vec<RunSummary> {
+        let runs = self.usage.chunk_by(|left, right| left.run == right.run).rev();
+        let asked = runs.filter_map(|rows| {
+            let first = rows.first()?;
+            let is_asked_for = after.is_none_or(|after| first.run < after);
+            is_asked_for.then(|| run_summary(first, rows, open))
+        });
+        asked.take(limit).collect()
+    }
+
+    /// Adds what the conversation has used to a report.
+    pub fn report(&self, key: &ConversationKey, report: &mut UsageReport<'_>) {
+        for row in &self.usage {
+            report.add(key, row.run, row.began_at, row.model.as_deref(), &row.sum);
+        }
+    }
+}
+
+fn run_summary(first: &UsageRow, rows: &[UsageRow], open: Option<RunId>) -> RunSummary {
+    let began_at = rows.iter().map(|row| row.began_at).min().unwrap_or(first.began_at);
+    let last = rows.iter().max_by_key(|row| row.last_written_at).unwrap_or(first);
+    let mut summary = RunSummary::new(first.run, time(began_at));
+    summary.mode = last.mode;
+    summary.last_written_at = time(last.last_written_at);
+    let used = rows.iter().filter(|row| !row.sum.is_zero());
+    summary.usage = used.map(|row| ModelUsage::new(row.model.clone(), row.sum)).collect();
+    summary.is_open = open == Some(first.run);
+    summary
+}
+
+/// The time of a millisecond. All that are kept were made of times.
+fn time(milliseconds: i64) -> SystemTime {
+    milliseconds::time(milliseconds).unwrap_or(SystemTime::UNIX_EPOCH)
+}

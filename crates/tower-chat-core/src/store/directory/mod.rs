@@ -1,0 +1,24 @@
+//! The directory of a store: which conversations there are, when they were active, and what their
+//! runs have used.
+
+mod cursor;
+mod day;
+mod description;
+mod entry;
+mod messages;
+mod query;
+mod summary;
+mod usage;
+mod usage_query;
+
+pub use self::{
+    cursor::{DirectoryCursor, ParseCursorError},
+    day::UtcDay,
+    description::{Description, DescriptionPatch, DescriptionTooLarge},
+    entry::DirectoryEntry,
+    messages::MessagePage,
+    query::{ConversationPage, ConversationQuery, UnreadableConversation},
+    summary::{ConversationState, ConversationSummary, RunSummary},
+    usage::{ModelUsage, RunActivity, UsageSum},
+    usage_query::{UsageGroup, UsageGrouping, UsageQuery, UsageReport, UsageTotals},
+};

@@ -1,0 +1,202 @@
+//! Questions to the directory.
+
+use std::{sync::Arc, time::SystemTime};
+
+use serde_json::{Map, Value};
+
+use super::{ConversationState, ConversationSummary, DirectoryCursor};
+use crate::ConversationKey;
+
+/// Which conversations are asked for: those that fit everything that is set, the one that was active
+/// last first.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tower_chat_core::store::{ConversationQuery, ConversationState};
+/// let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+/// let waiting = ConversationQuery::in_scope("alice")
+///     .active_since(yesterday)
+///     .in_state(ConversationState::WaitingForApproval)
+///     .with_metadata("topic", "coats")
+///     .with_limit(20);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ConversationQuery {
+    /// Only conversations of this scope; of all scopes otherwise.
+    pub scope: Option<Arc<str>>,
+    /// Only those that were last active at this time or later.
+    pub active_since: Option<SystemTime>,
+    /// Only those that were last active before this time.
+    pub active_before: Option<SystemTime>,
+    /// Only those that were created at this time or later.
+    pub created_since: Option<SystemTime>,
+    /// Only those that were created before this time.
+    pub created_before: Option<SystemTime>,
+    /// Only those whose metadata have all of these members, each with the same value.
+    pub metadata: Map<String, Value>,
+    /// Only those in this state.
+    pub state: Option<ConversationState>,
+    /// Only those that come after this position.
+    pub after: Option<DirectoryCursor>,
+    /// At most so many, the first in order.
+    pub limit: usize,
+}
+
+impl ConversationQuery {
+    /// How many conversations a page has if nothing else is asked for.
+    pub const DEFAULT_LIMIT: usize = 50;
+
+    /// The conversations of all scopes, up to 50 at a time.
+    pub fn in_all_scopes() -> Self {
+        Self {
+            scope: None,
+            active_since: None,
+            active_before: None,
+            created_since: None,
+            created_before: None,
+            metadata: Map::new(),
+            state: None,
+            after: None,
+            limit: Self::DEFAULT_LIMIT,
+        }
+    }
+
+    /// The conversations of a scope, up to 50 at a time.
+    pub fn in_scope(scope: impl Into<Arc<str>>) -> Self {
+        Self { scope: Some(scope.into()), ..Self::in_all_scopes() }
+    }
+
+    /// Only those that were last active at this time or later.
+    #[must_use]
+    pub fn active_since(mut self, time: SystemTime) -> Self {
+        self.active_since = Some(time);
+        self
+    }
+
+    /// Only those that were last active before this time.
+    #[must_use]
+    pub fn active_before(mut self, time: SystemTime) -> Self {
+        self.active_before = Some(time);
+        self
+    }
+
+    /// Only those that were created at this time or later.
+    #[must_use]
+    pub fn created_since(mut self, time: SystemTime) -> Self {
+        self.created_since = Some(time);
+        self
+    }
+
+    /// Only those that were created before this time.
+    #[must_use]
+    pub fn created_before(mut self, time: SystemTime) -> Self {
+        self.created_before = Some(time);
+        self
+    }
+
+    /// Only those whose metadata have this member with this value.
+    #[must_use]
+    pub fn with_metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.metadata.insert(name.into(), value.into());
+        self
+    }
+
+    /// Only those in this state.
+    #[must_use]
+    pub fn in_state(mut self, state: ConversationState) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Only those that come after this position, which is [`ConversationPage::next`] of the page
+    /// before.
+    #[must_use]
+    pub fn after(mut self, cursor: DirectoryCursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+
+    /// At most so many.
+    #[must_use]
+    pub fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Whether a conversation of this key may be asked for.
+    pub fn concerns(&self, key: &ConversationKey) -> bool {
+        self.scope.as_deref().is_none_or(|scope| scope == key.scope())
+    }
+
+    /// Whether a conversation fits, apart from the limit.
+    pub fn fits(&self, summary: &ConversationSummary) -> bool {
+        let ConversationSummary { key, last_active_at, created_at, .. } = summary;
+        self.concerns(key)
+            && self.active_since.is_none_or(|since| *last_active_at >= since)
+            && self.active_before.is_none_or(|before| *last_active_at < before)
+            && self.created_since.is_none_or(|since| *created_at >= since)
+            && self.created_before.is_none_or(|before| *created_at < before)
+            && self.state.is_none_or(|state| summary.state == state)
+            && summary.description.contains(&self.metadata)
+            && self.after.as_ref().is_none_or(|after| DirectoryCursor::after(summary) > *after)
+    }
+}
+
+/// Conversations that were asked for, the one that was active last first; of two that were active in
+/// the same millisecond the one with the lesser key.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ConversationPage {
+    /// Those that could be read.
+    pub conversations: Vec<ConversationSummary>,
+    /// Those that may fit and could not be read; the others are there all the same.
+    pub unreadable: Vec<UnreadableConversation>,
+    /// Where the next page begins; `None` if there is nothing after this one.
+    pub next: Option<DirectoryCursor>,
+}
+
+/// A conversation of which the directory cannot be read. Its messages may be readable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("what the directory has of conversation {key} cannot be read: {reason}")]
+#[non_exhaustive]
+pub struct UnreadableConversation {
+    /// The conversation.
+    pub key: ConversationKey,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl UnreadableConversation {
+    /// A conversation that cannot be read, and why.
+    pub fn new(key: ConversationKey, reason: impl Into<String>) -> Self {
+        Self { key, reason: reason.into() }
+    }
+}
+
+impl ConversationPage {
+    /// A page, and where the next one begins.
+    pub fn new(conversations: Vec<ConversationSummary>, next: Option<DirectoryCursor>) -> Self {
+        Self { conversations, unreadable: Vec::new(), next }
+    }
+
+    /// The page that a query asks for, of all conversations in any order: for a store that has them
+    /// in memory.
+    pub fn of_all(
+        query: &ConversationQuery,
+        conversations: impl IntoIterator<Item = ConversationSummary>,
+    ) -> Self {
+        let fitting = conversations.into_iter().filter(|summary| query.fits(summary));
+        let mut fitting: Vec<_> =
+            fitting.map(|summary| (DirectoryCursor::after(&summary), summary)).collect();
+        fitting.sort_by(|(left, _), (right, _)| left.cmp(right));
+        let is_last = fitting.len() <= query.limit;
+        fitting.truncate(query.limit);
+        let next = match fitting.last() {
+            _ if is_last => None,
+            Some((cursor, _)) => Some(cursor.clone()),
+            None => query.after.clone(),
+        };
+        Self::new(fitting.into_iter().map(|(_, summary)| summary).collect(), next)
+    }
+}

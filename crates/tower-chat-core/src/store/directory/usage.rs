@@ -1,0 +1,198 @@
+//! What runs have used: service calls, tool calls, tokens and cost.
+
+use std::{sync::Arc, time::SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Message, PersistenceMode, Usage};
+
+/// A sum of what was used. All counts stop at [`UsageSum::LARGEST`], so that every store can keep and
+/// add them.
+///
+/// ```
+/// use tower_chat_core::{Usage, store::UsageSum};
+/// let mut sum = UsageSum::of_calls(1, 2).with_tokens(Usage::new(100, 20));
+/// sum += &UsageSum::of_calls(1, 0).with_tokens(Usage::new(150, 10)).with_cost_nanos(7);
+/// assert_eq!((sum.service_calls, sum.tool_calls), (2, 2));
+/// assert_eq!((sum.tokens.total_tokens(), sum.cost_nanos), (280, Some(7)));
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UsageSum {
+    /// Requests to a model that were answered.
+    pub service_calls: u64,
+    /// Tool calls that answers asked for.
+    pub tool_calls: u64,
+    /// Tokens, as the providers have counted them.
+    pub tokens: Usage,
+    /// What the service calls have cost whose price was known, in billionths of the currency of the
+    /// price list; `None` if the price of none was known.
+    pub cost_nanos: Option<u64>,
+}
+
+impl UsageSum {
+    /// The largest count, which databases keep exactly that count in floating point.
+    pub const LARGEST: u64 = crate::store::author::LAST_SEQUENCE;
+
+    /// So many calls of models and of tools.
+    pub fn of_calls(service_calls: u64, tool_calls: u64) -> Self {
+        Self { service_calls, tool_calls, ..Self::default() }.within_bounds()
+    }
+
+    /// With these tokens.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: Usage) -> Self {
+        self.tokens = tokens;
+        self.within_bounds()
+    }
+
+    /// With a cost in billionths of a currency.
+    #[must_use]
+    pub fn with_cost_nanos(mut self, cost_nanos: impl Into<Option<u64>>) -> Self {
+        self.cost_nanos = cost_nanos.into();
+        self.within_bounds()
+    }
+
+    /// Whether nothing was used.
+    pub fn is_zero(&self) -> bool {
+        let Self { service_calls, tool_calls, tokens, cost_nanos } = *self;
+        let is_free = cost_nanos.unwrap_or_default() == 0;
+        service_calls == 0 && tool_calls == 0 && tokens == Usage::default() && is_free
+    }
+
+    fn within_bounds(mut self) -> Self {
+        let Self { service_calls, tool_calls, tokens, cost_nanos } = &mut self;
+        let Usage { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens } = tokens;
+        let counts = [service_calls, tool_calls, input_tokens, cached_input_tokens];
+        let counts = counts.into_iter().chain([output_tokens, reasoning_tokens]);
+        for count in counts.chain(cost_nanos) {
+            *count = (*count).min(Self::LARGEST);
+        }
+        self
+    }
+}
+
+impl std::ops::AddAssign<&Self> for UsageSum {
+    fn add_assign(&mut self, other: &Self) {
+        self.service_calls = self.service_calls.saturating_add(other.service_calls);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.tokens += other.tokens;
+        self.cost_nanos = match (self.cost_nanos, other.cost_nanos) {
+            (Some(left), Some(right)) => Some(left.saturating_add(right)),
+            (left, right) => left.or(right),
+        };
+        *self = self.within_bounds();
+    }
+}
+
+/// What was used of one model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModelUsage {
+    /// The model, as its service has named it; `None` if it is not known.
+    pub model: Option<Arc<str>>,
+    /// What was used.
+    pub sum: UsageSum,
+}
+
+impl ModelUsage {
+    /// What was used of a model. One without a name is not known.
+    pub fn new(model: Option<Arc<str>>, sum: UsageSum) -> Self {
+        Self { model: model.filter(|model| !model.is_empty()), sum }
+    }
+}
+
+/// What a write tells of its run: when it was made, in which mode, and what it adds to the usage.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use tower_chat_core::{PersistenceMode, Usage, store::{ModelUsage, RunActivity, UsageSum}};
+/// let sum = UsageSum::of_calls(1, 0).with_tokens(Usage::new(100, 20));
+/// let activity = RunActivity::new(SystemTime::now())
+///     .with_mode(PersistenceMode::PerServiceCall)
+///     .with_usage([ModelUsage::new(Some("gpt-5-mini".into()), sum)]);
+/// assert_eq!(activity.usage()[0].sum, sum);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunActivity {
+    at: SystemTime,
+    mode: Option<PersistenceMode>,
+    usage: Vec<ModelUsage>,
+}
+
+impl RunActivity {
+    /// Something was done at this time, and nothing used.
+    pub fn new(at: SystemTime) -> Self {
+        Self { at, mode: None, usage: Vec::new() }
+    }
+
+    /// What is told of messages of which nothing else is known: that they were written now, and how
+    /// many tools they ask for.
+    pub(in crate::store) fn of_messages(messages: &[Arc<Message>]) -> Self {
+        let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
+        let usage = ModelUsage::new(None, UsageSum::of_calls(0, calls));
+        Self::new(SystemTime::now()).with_usage([usage])
+    }
+
+    /// In this mode.
+    #[must_use]
+    pub fn with_mode(mut self, mode: impl Into<Option<PersistenceMode>>) -> Self {
+        self.mode = mode.into();
+        self
+    }
+
+    /// Adds to what was used. What is told of one model twice is added up.
+    #[must_use]
+    pub fn with_usage(mut self, usage: impl IntoIterator<Item = ModelUsage>) -> Self {
+        for ModelUsage { model, sum } in usage.into_iter().filter(|usage| !usage.sum.is_zero()) {
+            let model = model.filter(|model| !model.is_empty());
+            match self.usage.iter_mut().find(|known| known.model == model) {
+                Some(known) => known.sum += &sum,
+                None => self.usage.push(ModelUsage { model, sum: sum.within_bounds() }),
+            }
+        }
+        self
+    }
+
+    /// When it was done, by the writer's clock. Stores keep it to the millisecond.
+    pub fn at(&self) -> SystemTime {
+        self.at
+    }
+
+    /// The mode of the run.
+    pub fn mode(&self) -> Option<PersistenceMode> {
+        self.mode
+    }
+
+    /// What was used, once for each model.
+    pub fn usage(&self) -> &[ModelUsage] {
+        &self.usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_sums_stop_at_the_largest() {
+        let most = Usage::new(u64::MAX, 1);
+        let mut sum = UsageSum::of_calls(u64::MAX, 0).with_tokens(most).with_cost_nanos(u64::MAX);
+        assert_eq!(sum.tokens.input_tokens, UsageSum::LARGEST);
+        sum += &sum.clone();
+        assert_eq!((sum.service_calls, sum.tool_calls), (UsageSum::LARGEST, 0));
+        assert_eq!((sum.tokens.input_tokens, sum.tokens.output_tokens), (UsageSum::LARGEST, 2));
+        assert_eq!(sum.cost_nanos, Some(UsageSum::LARGEST));
+    }
+
+    #[test]
+    fn usage_of_one_model_is_added_up_and_nothing_is_told_of_no_usage() {
+        let usage = |model: Option<&str>, calls| {
+            ModelUsage::new(model.map(Into::into), UsageSum::of_calls(calls, 0))
+        };
+        let activity = RunActivity::new(SystemTime::UNIX_EPOCH)
+            .with_usage([usage(Some("a"), 1), usage(Some(""), 2)])
+            .with_usage([usage(None, 4), usage(Some("a"), 8), usage(Some("b"), 0)]);
+        assert_eq!(activity.usage(), [usage(Some("a"), 9), usage(None, 6)]);
+    }
+}

@@ -1,0 +1,199 @@
+//! Questions to what runs have used.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use super::{UsageSum, UtcDay};
+use crate::{ConversationKey, RunId, store::author::milliseconds};
+
+/// What usage is asked for, and by what it is added up.
+///
+/// What a run has used of a model counts at the time at which the run first told of that model, to
+/// the millisecond.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tower_chat_core::store::{UsageGrouping, UsageQuery};
+/// let last_month = SystemTime::now() - Duration::from_secs(30 * 86_400);
+/// let by_model = UsageQuery::in_scope("alice", UsageGrouping::Model).since(last_month);
+/// let by_tenant = UsageQuery::in_all_scopes(UsageGrouping::Scope);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UsageQuery {
+    /// By what usage is added up.
+    pub grouping: UsageGrouping,
+    /// Only usage of this scope; of all scopes otherwise.
+    pub scope: Option<Arc<str>>,
+    /// Only usage of this conversation; it has an effect together with a scope alone.
+    pub conversation: Option<Arc<str>>,
+    /// Only usage from this time on.
+    pub since: Option<SystemTime>,
+    /// Only usage before this time.
+    pub before: Option<SystemTime>,
+}
+
+/// By what usage is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UsageGrouping {
+    /// A sum for each run.
+    Run,
+    /// A sum for each conversation.
+    Conversation,
+    /// A sum for each scope.
+    Scope,
+    /// A sum for each model.
+    Model,
+    /// A sum for each day.
+    Day,
+}
+
+/// Of what a sum is. The order is that of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum UsageGroup {
+    /// A run of a conversation.
+    Run(ConversationKey, RunId),
+    /// A conversation.
+    Conversation(ConversationKey),
+    /// A scope.
+    Scope(Arc<str>),
+    /// A model; `None` for service calls of which the model is not known.
+    Model(Option<Arc<str>>),
+    /// A day.
+    Day(UtcDay),
+}
+
+/// What was used, of one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UsageTotals {
+    /// Of what it is.
+    pub group: UsageGroup,
+    /// How many runs have used it.
+    pub runs: u64,
+    /// What they have used.
+    pub sum: UsageSum,
+}
+
+impl UsageTotals {
+    /// What was used.
+    pub fn new(group: UsageGroup, runs: u64, sum: UsageSum) -> Self {
+        Self { group, runs, sum }
+    }
+}
+
+impl UsageQuery {
+    /// Everything that was used.
+    pub fn in_all_scopes(grouping: UsageGrouping) -> Self {
+        Self { grouping, scope: None, conversation: None, since: None, before: None }
+    }
+
+    /// What was used in a scope.
+    pub fn in_scope(scope: impl Into<Arc<str>>, grouping: UsageGrouping) -> Self {
+        Self { scope: Some(scope.into()), ..Self::in_all_scopes(grouping) }
+    }
+
+    /// What was used in a conversation.
+    pub fn of(key: &ConversationKey, grouping: UsageGrouping) -> Self {
+        Self { conversation: Some(key.id().into()), ..Self::in_scope(key.scope(), grouping) }
+    }
+
+    /// Only usage from this time on.
+    #[must_use]
+    pub fn since(mut self, time: SystemTime) -> Self {
+        self.since = Some(time);
+        self
+    }
+
+    /// Only usage before this time.
+    #[must_use]
+    pub fn before(mut self, time: SystemTime) -> Self {
+        self.before = Some(time);
+        self
+    }
+
+    /// Whether usage of a conversation is asked for.
+    pub fn concerns(&self, key: &ConversationKey) -> bool {
+        match (self.scope.as_deref(), self.conversation.as_deref()) {
+            (None, _) => true,
+            (Some(scope), None) => scope == key.scope(),
+            (Some(scope), Some(id)) => (scope, id) == (key.scope(), key.id()),
+        }
+    }
+
+    /// Whether usage that counts at this millisecond since 1970 (UTC) is asked for.
+    pub fn fits(&self, began_milliseconds: i64) -> bool {
+        let bound = |time: SystemTime| milliseconds::bound(time);
+        self.since.is_none_or(|since| began_milliseconds >= bound(since))
+            && self.before.is_none_or(|before| began_milliseconds < bound(before))
+    }
+}
+
+/// Adds usage up as a query asks, for stores that read it row by row.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use tower_chat_core::{
+///     ConversationKey, RunId,
+///     store::{UsageGroup, UsageGrouping, UsageQuery, UsageSum, author::UsageReport},
+/// };
+/// let (alice, run) = (ConversationKey::new("alice", "support"), RunId::new());
+/// let query = UsageQuery::in_scope("alice", UsageGrouping::Conversation);
+/// let mut report = UsageReport::new(&query);
+/// report.add(&alice, run, 1_750_000_000_000, Some("a model"), &UsageSum::of_calls(1, 0));
+/// report.add(&alice, run, 1_750_000_000_123, None, &UsageSum::of_calls(2, 0));
+/// let totals = report.into_totals();
+/// assert_eq!(totals[0].group, UsageGroup::Conversation(alice));
+/// assert_eq!((totals[0].runs, totals[0].sum.service_calls), (1, 3));
+/// ```
+#[derive(Debug)]
+pub struct UsageReport<'q> {
+    query: &'q UsageQuery,
+    groups: BTreeMap<UsageGroup, (BTreeSet<(ConversationKey, RunId)>, UsageSum)>,
+}
+
+impl<'q> UsageReport<'q> {
+    /// Nothing was added yet.
+    pub fn new(query: &'q UsageQuery) -> Self {
+        Self { query, groups: BTreeMap::new() }
+    }
+
+    /// Adds what a run has used of a model, from this millisecond since 1970 (UTC) on. Nothing is
+    /// added if it is not asked for, or if nothing was used.
+    pub fn add(
+        &mut self,
+        key: &ConversationKey,
+        run: RunId,
+        began_milliseconds: i64,
+        model: Option<&str>,
+        sum: &UsageSum,
+    ) {
+        let is_asked_for = self.query.concerns(key) && self.query.fits(began_milliseconds);
+        if !is_asked_for || sum.is_zero() {
+            return;
+        }
+        let group = match self.query.grouping {
+            UsageGrouping::Run => UsageGroup::Run(key.clone(), run),
+            UsageGrouping::Conversation => UsageGroup::Conversation(key.clone()),
+            UsageGrouping::Scope => UsageGroup::Scope(key.scope().into()),
+            UsageGrouping::Model => UsageGroup::Model(model.map(Into::into)),
+            UsageGrouping::Day => {
+                UsageGroup::Day(UtcDay::from_days(began_milliseconds.div_euclid(86_400_000)))
+            }
+        };
+        let (runs, total) = self.groups.entry(group).or_default();
+        runs.insert((key.clone(), run));
+        *total += sum;
+    }
+
+    /// The sums, in the order of their groups.
+    pub fn into_totals(self) -> Vec<UsageTotals> {
+        let totals = self.groups.into_iter();
+        totals.map(|(group, (runs, sum))| UsageTotals::new(group, runs.len() as u64, sum)).collect()
+    }
+}
