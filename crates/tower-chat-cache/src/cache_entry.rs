@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cached::Cached;
+use tower_chat_core::telemetry::GaugeGuard;
+
+use crate::{cached::Cached, telemetry};
 
 /// The entry of one conversation. It stays in the cache, empty, while a write is in flight, since
 /// removing and inserting it again costs more than the rest of the cache's work for a write.
@@ -11,6 +13,8 @@ pub(crate) struct CacheEntry {
     cached: Mutex<Option<Arc<Cached>>>,
     /// The weight that the cache counts for the entry.
     pub(crate) max_bytes: u64,
+    /// Counts the entry as cached.
+    counted: Mutex<Vec<GaugeGuard>>,
 }
 
 /// An entry may grow by an eighth of its conversation's bytes before it is weighed again, at least by
@@ -25,7 +29,13 @@ impl CacheEntry {
         let bytes = cached.bytes();
         let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);
         let max_bytes = bytes.saturating_add(more.min(bytes));
-        Self { cached: Mutex::new(Some(cached)), max_bytes }
+        let counted = Mutex::new(telemetry::cached(max_bytes));
+        Self { cached: Mutex::new(Some(cached)), max_bytes, counted }
+    }
+
+    /// The entry is not in the cache any more. moka frees it later.
+    pub(crate) fn removed(&self) {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(crate) fn get(&self) -> Option<Arc<Cached>> {

@@ -18,6 +18,7 @@ use crate::{
     in_flight::{InFlight, InFlightTable, LoadFuture, SharedLoad},
     load_guard::LoadGuard,
     submission::{Keys, Submission},
+    telemetry,
 };
 
 /// The most bytes of a cached conversation: moka's weights are `u32`.
@@ -46,6 +47,12 @@ impl Conversations {
                 u32::try_from(entry.max_bytes.saturating_add(names as u64)).unwrap_or(u32::MAX)
             })
             .eviction_policy(EvictionPolicy::lru())
+            .eviction_listener(|key, entry: Arc<CacheEntry>, cause| {
+                entry.removed();
+                if cause.was_evicted() {
+                    telemetry::evicted(&key);
+                }
+            })
             .build();
         Self {
             entries,

@@ -64,6 +64,7 @@ mod options;
 mod statistics;
 mod store;
 mod submission;
+mod telemetry;
 mod weight;
 mod write_behind;
 

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::telemetry;
+
 /// How often the cache could answer, and how full it is; see
 /// [`CachingStore::statistics`](crate::CachingStore::statistics).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,14 +31,17 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
+        telemetry::answered("hit");
     }
 
     pub(crate) fn revalidated(&self) {
         self.revalidated.fetch_add(1, Ordering::Relaxed);
+        telemetry::answered("revalidated");
     }
 
     pub(crate) fn miss(&self) {
         self.misses.fetch_add(1, Ordering::Relaxed);
+        telemetry::answered("miss");
     }
 
     pub(crate) fn statistics(&self) -> CacheStatistics {

@@ -1,14 +1,28 @@
 //! The connections to the server: how they are made, and how something is asked over them.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use futures_util::future::join_all;
 use tokio_postgres::{Config, Row, types::ToSql};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use tower_chat_core::store::{StoreError, author::Retry};
+use tower_chat_core::{
+    store::{StoreError, author::Retry},
+    telemetry::{
+        GaugeGuard, is_recorded,
+        metric::{CONNECTIONS, label},
+    },
+};
 
-use crate::{failure::Failure, statements::Statements};
+use crate::{
+    failure::Failure,
+    statements::Statements,
+    telemetry::{SYSTEM, TELEMETRY},
+};
 
 /// The values of a statement's parameters.
 pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -24,6 +38,8 @@ pub(crate) struct Connections {
     statement_timeout: Duration,
     /// How long to go on when the server cannot be reached.
     retry: Retry,
+    /// Counts the connections as open.
+    counted: Mutex<Option<GaugeGuard>>,
 }
 
 /// One question to the server.
@@ -60,13 +76,25 @@ impl Connections {
             statements,
             names_scope: false,
             statement_timeout: settings.statement_timeout,
-            retry: Retry::new(settings.patience),
+            retry: Retry::new(settings.patience).with_telemetry(TELEMETRY),
+            counted: Mutex::default(),
         })
     }
 
     /// A connection that works, as far as is known.
     pub(crate) async fn get(&self) -> Result<Object, Failure> {
-        self.pool.get().await.map_err(Failure::of_pool)
+        let client = self.pool.get().await.map_err(Failure::of_pool);
+        self.count();
+        client
+    }
+
+    /// Counts the open connections anew. The pool does not tell when it closes one.
+    fn count(&self) {
+        if is_recorded() {
+            let open = self.pool.status().size;
+            let counted = CONNECTIONS.hold(open as u64, &[(label::SYSTEM, Some(SYSTEM))]);
+            *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+        }
     }
 
     /// The answers to some questions about one scope, as it is at one moment, in one round trip.
@@ -222,6 +250,7 @@ impl Connections {
         if outcome.as_ref().is_err_and(Failure::spoils_connections) {
             drop(Object::take(client));
             self.pool.retain(|_, _| false);
+            self.count();
         }
         outcome
     }

@@ -91,6 +91,7 @@ mod schema;
 mod statements;
 mod store;
 mod stored_key;
+mod telemetry;
 mod tls;
 mod tool_row;
 

@@ -16,6 +16,7 @@ use crate::{
     conversation::{self, corrupt},
     message,
     stored_key::StoredKey,
+    telemetry::TELEMETRY,
     tool_row,
 };
 
@@ -50,6 +51,10 @@ pub(crate) async fn history(
     let before = head.pruned;
     let history = History::collect(head, messages(key, &rows, before))?;
     check_whole(key, before, history.messages.len(), visible)?;
+    if TELEMETRY.is_listening() {
+        let bodies = rows.iter().filter_map(|row| row.try_get::<_, &str>(3).ok());
+        TELEMETRY.loaded(key, history.messages.len(), bodies.map(str::len).sum());
+    }
     Ok(history)
 }
 

@@ -21,6 +21,7 @@ use crate::{
     schema::{self, Found, Layout},
     statements::Statements,
     stored_key::StoredKey,
+    telemetry::{SYSTEM, TELEMETRY},
     tls,
 };
 
@@ -73,9 +74,9 @@ impl PostgresStore {
             .map_err(|error| OpenError::Connect { source: error.into(), retryable: false })?;
         connections.names_scope = prepare(&connections, &layout).await?;
         Ok(Self(Arc::new(Shared {
-            handle: StoreHandle::new(),
+            handle: StoreHandle::new().with_system(SYSTEM),
             connections: Arc::new(connections),
-            tasks: TaskQueue::new(options.max_queued),
+            tasks: TaskQueue::new(options.max_queued).with_telemetry(TELEMETRY),
         })))
     }
 }

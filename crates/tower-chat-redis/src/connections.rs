@@ -13,12 +13,16 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection,
 };
 use tokio::sync::Mutex;
-use tower_chat_core::store::{StoreError, author::Retry};
+use tower_chat_core::{
+    store::{StoreError, author::Retry},
+    telemetry::GaugeGuard,
+};
 
 use crate::{
     Durability, RedisOptions,
     failure::{Failure, Meaning},
     script::Call,
+    telemetry::TELEMETRY,
     waiting::Group,
 };
 
@@ -46,6 +50,8 @@ pub(crate) enum Target {
 #[derive(Default)]
 pub(crate) struct Connection {
     link: Option<Link>,
+    /// Counts the connection as open.
+    counted: Option<GaugeGuard>,
     /// Tells the connection from those that were here before.
     number: u64,
 }
@@ -95,7 +101,7 @@ impl Connections {
             groups: (0..size).map(|_| Group::new()).collect(),
             next: AtomicUsize::new(0),
             response_timeout: options.response_timeout,
-            retry: Retry::new(options.patience),
+            retry: Retry::new(options.patience).with_telemetry(TELEMETRY),
             durability: options.durability,
         }
     }
@@ -266,6 +272,7 @@ impl Connection {
         }
         let link = connections.connect().await.map_err(Failure::of_connecting)?;
         self.link = Some(link.clone());
+        self.counted = TELEMETRY.connected();
         self.number += 1;
         Ok((link, self.number))
     }
@@ -274,6 +281,7 @@ impl Connection {
     fn drop_link(&mut self, number: u64) {
         if self.number == number {
             self.link = None;
+            self.counted = None;
         }
     }
 }

@@ -100,6 +100,7 @@ mod script;
 mod server_info;
 mod settings;
 mod store;
+mod telemetry;
 #[cfg(feature = "tls")]
 mod tls;
 mod tool_row;

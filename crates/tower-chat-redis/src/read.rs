@@ -14,6 +14,7 @@ use crate::{
     message,
     script::{HEAD, MESSAGES, OPEN_RUN},
     settings::Settings,
+    telemetry::TELEMETRY,
     tool_row,
 };
 
@@ -73,7 +74,11 @@ pub(crate) async fn history(
     let stored = stored_messages(settings, key, "load a conversation").await?;
     let head = stored.fields.head(key)?;
     let messages = stored.messages.iter().zip(head.pruned.saturating_add(1)..);
-    History::collect(head, messages.map(|(stored, sequence)| read(key, sequence, stored)))
+    let read = messages.map(|(stored, sequence)| read(key, sequence, stored));
+    let history = History::collect(head, read)?;
+    let bytes = stored.messages.iter().map(Vec::len).sum();
+    TELEMETRY.loaded(key, stored.messages.len(), bytes);
+    Ok(history)
 }
 
 /// The messages of a conversation that readers see, as they are stored.

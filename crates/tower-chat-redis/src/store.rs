@@ -25,6 +25,7 @@ use crate::{
     script::{DELETE, FREQUENT},
     server_info::ServerInfo,
     settings::Settings,
+    telemetry::{SYSTEM, TELEMETRY},
 };
 
 /// Keeps conversations in Redis, or in Valkey.
@@ -107,13 +108,13 @@ impl RedisStore {
             connections.command(&load).await.map_err(refused)?;
         }
         Ok(Self(Arc::new(Shared {
-            handle: StoreHandle::new(),
+            handle: StoreHandle::new().with_system(SYSTEM),
             settings: Arc::new(Settings {
                 connections,
                 names: Names::new(&options.prefix),
                 time_to_live: options.time_to_live,
             }),
-            tasks: TaskQueue::new(options.max_queued),
+            tasks: TaskQueue::new(options.max_queued).with_telemetry(TELEMETRY),
         })))
     }
 }

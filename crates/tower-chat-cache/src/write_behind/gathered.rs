@@ -15,7 +15,10 @@ use tower_chat_core::{
         Revision, StoreError,
         author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
+    telemetry::GaugeGuard,
 };
+
+use crate::telemetry;
 
 /// A time that no process lives to see the end of, and every clock can still add.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -62,6 +65,8 @@ struct Waiting {
     slots: Vec<Slot>,
     /// How many writes there are with those that are being stored.
     unstored: usize,
+    /// Counts them.
+    counted: Option<GaugeGuard>,
     /// The revision after all of them.
     result: Revision,
     due: Instant,
@@ -194,7 +199,7 @@ impl Gathered {
                 }
                 waiting.slots.push(slot);
                 waiting.writes.extend(writes);
-                waiting.unstored += count;
+                waiting.set_unstored(waiting.unstored + count);
                 waiting.result = result;
                 false
             }
@@ -203,6 +208,7 @@ impl Gathered {
                     writes,
                     slots: vec![slot],
                     unstored: count,
+                    counted: telemetry::unstored(count),
                     result,
                     due: due(),
                     failures: 0,
@@ -317,6 +323,13 @@ impl Gathered {
     pub(super) fn take_any_loss(&mut self) -> Option<StoreError> {
         let key = self.lost.keys().next()?.clone();
         self.lost.remove(&key)
+    }
+}
+
+impl Waiting {
+    fn set_unstored(&mut self, writes: usize) {
+        self.unstored = writes;
+        self.counted = telemetry::unstored(writes);
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     gathered::{Due, InRow, Work},
     store::Shared,
 };
+use crate::telemetry;
 
 /// Starts the thread; says whether there is one.
 pub(super) fn start<S: HistoryStore>(shared: Arc<Shared<S>>) -> bool {
@@ -50,11 +51,18 @@ fn run<S: HistoryStore>(shared: &Shared<S>) {
 
 /// Stores what was gathered of several conversations, all at the same time.
 fn store<S: HistoryStore>(shared: &Shared<S>, due: Vec<Due>) {
+    let began = Instant::now();
     let tickets = due.into_iter().map(|due| {
         // They keep their slots, also if they fail, so no more is gathered than the queue has slots.
         let slot = Slot::unbounded().without_blocking();
         let ticket = shared.inner.append(slot, due.writes.clone());
-        async { (due, ticket.await) }
+        async move {
+            let outcome = ticket.await;
+            if outcome.is_ok() {
+                telemetry::flushed(&due.key, due.writes.len(), began.elapsed());
+            }
+            (due, outcome)
+        }
     });
     let tickets: Vec<_> = tickets.collect();
     for (due, outcome) in futures_executor::block_on(join_all(tickets)) {

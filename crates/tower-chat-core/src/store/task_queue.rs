@@ -1,6 +1,6 @@
 //! The changes of a store, as tasks of a runtime.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use tokio::{
     runtime::Handle,
@@ -12,7 +12,10 @@ use super::{
     author::{AppendError, Slot, Ticket, Write},
     keyed_queue::KeyedQueue,
 };
-use crate::{ConversationKey, telemetry::StoreTelemetry};
+use crate::{
+    ConversationKey, format,
+    telemetry::{Commit, StoreTelemetry},
+};
 
 /// Runs the changes of a store whose server is asked asynchronously.
 ///
@@ -58,7 +61,8 @@ impl TaskQueue {
         }
     }
 
-    /// Records the length of the queue, how long submissions wait, and conflicts.
+    /// Records the length of the queue, how long submissions wait, how long each write takes, and
+    /// conflicts.
     #[must_use]
     pub fn with_telemetry(mut self, telemetry: StoreTelemetry) -> Self {
         self.telemetry = Some(telemetry);
@@ -95,8 +99,10 @@ impl TaskQueue {
             return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
         };
         let (reply, ticket) = Ticket::channel();
-        let telemetry = self.telemetry;
-        let mut queued = telemetry.map(|telemetry| telemetry.queued(writes.len(), None));
+        let telemetry = self.telemetry.filter(|telemetry| telemetry.is_listening());
+        let size = |write: &Write| telemetry.map_or(0, |_| encoded_bytes(write));
+        let mut queued = telemetry
+            .map(|telemetry| telemetry.queued(writes.len(), Some(writes.iter().map(size).sum())));
         self.runtime.spawn(async move {
             guard.wait().await;
             if let Some(queued) = &mut queued {
@@ -104,7 +110,11 @@ impl TaskQueue {
             }
             let mut outcome = Ok(Revision::ABSENT);
             for (completed, write) in writes.into_iter().enumerate() {
+                let measured = telemetry.map(|it| (it, encoded_bytes(&write), Instant::now()));
                 let stored = append(write).await;
+                if let (Some((telemetry, bytes, began)), Ok(_)) = (measured, &stored) {
+                    telemetry.committed(Commit { writes: 1, bytes, duration: began.elapsed() });
+                }
                 outcome = stored.map_err(|source| AppendError { completed, source });
                 if outcome.is_err() {
                     break;
@@ -165,4 +175,9 @@ impl TaskQueue {
         self.queue.close();
         self.settle(None).await;
     }
+}
+
+/// The bytes of a write's messages as they are stored.
+fn encoded_bytes(write: &Write) -> usize {
+    write.messages().iter().map(|message| format::encode(message).len()).sum()
 }

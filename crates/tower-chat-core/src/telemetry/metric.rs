@@ -95,7 +95,7 @@ metrics! {
     COMMIT_WRITES: Histogram = "tower_chat.store.commit.writes", Count,
         "How many writes a store made durable together.";
     COMMIT_BYTES: Histogram = "tower_chat.store.commit.size", Bytes,
-        "Bytes of messages and tool results that a store made durable together.";
+        "Bytes of the messages that a store made durable together; in SQLite of results apart, too.";
     READ_BYTES: Histogram = "tower_chat.store.read.size", Bytes,
         "Bytes of messages that a store read to load a conversation.";
     CONFLICTS: Counter = "tower_chat.store.conflicts", Count,
@@ -117,7 +117,7 @@ metrics! {
     CACHE_ENTRIES: Gauge = "tower_chat.cache.entries", Count,
         "Conversations in a cache.";
     CACHE_BYTES: Gauge = "tower_chat.cache.size", Bytes,
-        "Bytes that a cache counts for its conversations.";
+        "Bytes that a cache counts for its conversations, without their names.";
 
     UNSTORED_WRITES: Gauge = "tower_chat.write_behind.unstored_writes", Count,
         "Writes that were acknowledged by a write-behind store and are not stored yet.";

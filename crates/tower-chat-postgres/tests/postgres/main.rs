@@ -5,6 +5,7 @@
 mod caches;
 mod common;
 mod lost_connections;
+mod metrics;
 mod migrations;
 mod opening;
 mod plain_appends;

@@ -8,6 +8,7 @@ mod common;
 mod durability;
 mod keys;
 mod lost_connections;
+mod metrics;
 mod opening;
 mod restarts;
 mod several;

@@ -67,7 +67,7 @@ impl Gathered {
         let key = &tried.key;
         let Some(waiting) = self.conversations.get_mut(key) else { return };
         waiting.failures = 0;
-        waiting.unstored -= tried.writes.len();
+        waiting.set_unstored(waiting.unstored - tried.writes.len());
         if !waiting.writes.is_empty() {
             // They came meanwhile, and their time has begun then.
             return;
@@ -86,7 +86,7 @@ impl Gathered {
             let later = mem::take(&mut waiting.writes);
             waiting.writes = tried.writes.into_iter().skip(completed).chain(later).collect();
             waiting.slots.extend(tried.slots);
-            waiting.unstored -= completed;
+            waiting.set_unstored(waiting.unstored - completed);
             let patience = max_delay.saturating_mul(1 << waiting.failures.min(20));
             waiting.due = after(patience.clamp(LEAST_PATIENCE, MOST_PATIENCE));
             waiting.failures += 1;

@@ -1,0 +1,117 @@
+//! The metrics of a cache and of a write-behind store: in a process of its own, since the thread of the
+//! latter records for the process.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Mutex;
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
+use tower_chat_core::{
+    ConversationKey, MemoryStore, Message, MessageId, RunId,
+    store::{HistoryStore, Revision, author::Write},
+    telemetry::metric,
+};
+use tower_chat_testkit::RecordedMetrics;
+
+/// One test at a time.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+fn key(number: usize) -> ConversationKey {
+    ConversationKey::new("alice", number.to_string())
+}
+
+/// A write to a conversation; its revision afterwards.
+async fn append(
+    store: &impl HistoryStore,
+    number: usize,
+    expected: Revision,
+    text: &str,
+) -> Revision {
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let write = Write::new(key(number), id, expected, [Arc::new(Message::user(text))]);
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap()
+}
+
+fn recorded() -> RecordedMetrics {
+    static RECORDED: std::sync::OnceLock<RecordedMetrics> = std::sync::OnceLock::new();
+    let metrics = RECORDED.get_or_init(|| {
+        let metrics = RecordedMetrics::new();
+        metrics.record_process().unwrap();
+        metrics
+    });
+    metrics.clear();
+    metrics.clone()
+}
+
+#[tokio::test]
+async fn a_cache_counts_its_answers_its_evictions_and_what_it_holds() {
+    let (_alone, metrics) = (ALONE.lock().await, recorded());
+    let inner = MemoryStore::new();
+    let text = "x".repeat(60_000);
+    for number in 0..4 {
+        append(&inner, number, Revision::ABSENT, &text).await;
+    }
+    let options = CacheOptions::new().with_max_bytes(200_000);
+    let store = CachingStore::with_options(inner, options.with_revalidation(Revalidation::Never));
+    for number in [0, 1, 2, 3, 3] {
+        store.load(&key(number)).await.unwrap();
+    }
+    let statistics = store.statistics();
+    assert_eq!(statistics.conversations, 3, "{statistics:?}");
+    // The names `alice` and the number count for the bound.
+    let bytes = statistics.bytes - 3 * 6;
+    assert_eq!(
+        metrics.lines(),
+        [
+            "tower_chat.cache.entries = 3".to_owned(),
+            "tower_chat.cache.evictions 1".to_owned(),
+            "tower_chat.cache.loads{tower_chat.cache.result=hit} 1".to_owned(),
+            "tower_chat.cache.loads{tower_chat.cache.result=miss} 4".to_owned(),
+            format!("tower_chat.cache.size = {bytes}"),
+        ]
+    );
+    store.forget(&key(3));
+    assert_eq!(metrics.lines_of("tower_chat.cache.entries"), ["tower_chat.cache.entries = 2"]);
+}
+
+#[tokio::test]
+async fn an_answer_after_a_comparison_with_the_store_is_counted_as_such() {
+    let (_alone, metrics) = (ALONE.lock().await, recorded());
+    let inner = MemoryStore::new();
+    append(&inner, 7, Revision::ABSENT, "seven").await;
+    let options = CacheOptions::new().with_revalidation(Revalidation::Always);
+    let store = CachingStore::with_options(inner, options);
+    store.load(&key(7)).await.unwrap();
+    store.load(&key(7)).await.unwrap();
+    assert_eq!(
+        metrics.lines_of("tower_chat.cache.loads"),
+        [
+            "tower_chat.cache.loads{tower_chat.cache.result=miss} 1",
+            "tower_chat.cache.loads{tower_chat.cache.result=revalidated} 1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_write_behind_store_tells_what_it_has_not_stored_and_what_it_stores_together() {
+    let (_alone, metrics) = (ALONE.lock().await, recorded());
+    let store = WriteBehindStore::new(MemoryStore::new(), Duration::from_secs(100_000));
+    // The first write is not gathered: it is not known what it goes on from.
+    let mut revision = append(&store, 8, Revision::ABSENT, "at once").await;
+    for text in ["later", "with it"] {
+        revision = append(&store, 8, revision, text).await;
+    }
+    let unstored = "tower_chat.write_behind.unstored_writes";
+    assert_eq!(metrics.lines(), [format!("{unstored} = 2")]);
+    store.flush().await.unwrap();
+    assert_eq!(
+        metrics.lines(),
+        [
+            "tower_chat.write_behind.flush.duration 1 values".to_owned(),
+            "tower_chat.write_behind.flush.writes 1 values".to_owned(),
+            format!("{unstored} = 0"),
+        ]
+    );
+    assert_eq!(metrics.values(metric::FLUSH_WRITES.name()), [2.0]);
+}
