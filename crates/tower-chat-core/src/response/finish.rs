@@ -7,6 +7,23 @@ use super::Answer;
 use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 
 /// The end of an answer: why it ended, what it cost, and what became of it.
+///
+/// What a caller reads of an answer:
+///
+/// ```
+/// use tower_chat_core::{Finish, FinishReason, Usage};
+///
+/// let finish = Finish::stop().with_usage(Usage::new(1_200, 80)); // `answer.finish`
+/// if finish.reason == Some(FinishReason::Length) {
+///     println!("cut off: raise max_output_tokens");
+/// }
+/// match &finish.saved {
+///     Some(saved) if saved.unsaved > 0 => println!("{} messages wait", saved.unsaved),
+///     Some(saved) => println!("{} messages are stored", saved.messages),
+///     None => println!("no layer stores a history"),
+/// }
+/// assert_eq!(finish.usage.total_tokens(), 1_280);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Finish {

@@ -325,6 +325,31 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// that cannot be read is reported beside those that can. However many messages a query
     /// names, it is one question to the backend; one that asks for nothing is none.
     ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// use tower_chat_core::{
+    ///     ConversationKey, Message, ToolCall, ToolStatus,
+    ///     store::{HistoryStore, InvocationQuery},
+    /// };
+    /// # use tower_chat_core::{MemoryStore, MessageId, RunId};
+    /// # use tower_chat_core::store::{Revision, SequencePosition, author::{ToolRecord, Write}};
+    /// # let store = MemoryStore::new();
+    /// # let key = ConversationKey::new("alice", "weather");
+    /// # let asks = Message::tool_calls([ToolCall::new("call_1", "weather", r#"{"city": "Paris"}"#)]);
+    /// # let row = ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "call_1", "weather");
+    /// # let id = MessageId { run: RunId::new(), index: 0 };
+    /// # let write = Write::new(key.clone(), id, Revision::ABSENT, [asks.into()]).with_tools(vec![row]);
+    /// # store.append(store.reserve().await?, vec![write]).await?;
+    /// let open = InvocationQuery::in_scope("alice").with_status(ToolStatus::Pending).with_limit(50);
+    /// for (conversation, call) in store.invocations(&open).await?.found {
+    ///     println!("{conversation}: {} with {}", call.name, call.arguments);
+    ///     # assert_eq!((conversation, call.arguments.as_str()), (key.clone(), r#"{"city": "Paris"}"#));
+    /// }
+    /// # assert_eq!(store.invocations(&open).await?.found.len(), 1);
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the store cannot be read.
@@ -485,6 +510,18 @@ pub trait HistoryStore: Send + Sync + 'static {
     async fn flush(&self) -> Result<(), StoreError>;
 
     /// Finishes everything submitted so far, then refuses new writes. Reading goes on.
+    ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// use tower_chat_core::{ConversationKey, MemoryStore, store::{HistoryStore, StoreError}};
+    ///
+    /// let store = MemoryStore::new();
+    /// store.close().await?; // before the process ends
+    /// assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
+    /// assert!(store.load(&ConversationKey::new("alice", "chat")).await.is_ok());
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
     ///
     /// # Errors
     ///

@@ -10,10 +10,12 @@ use crate::ToolOutput;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_chat::recovery::{JournalPolicy, OnOpenRun};
+/// use tower_chat::recovery::{JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal};
 /// let policy = JournalPolicy::default()
 ///     .with_lease(Duration::from_secs(60))
-///     .on_open_run(OnOpenRun::Reject);
+///     .on_disconnect(OnDisconnect::Commit) // at once, instead of before the next request
+///     .on_refusal(OnRefusal::Discard)
+///     .on_open_run(OnOpenRun::Reject); // a person decides, with `recover`
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -147,8 +147,11 @@ pub enum UnansweredInputs {
 /// All choices about persistence apart from its mode. The defaults suit most users.
 ///
 /// ```
-/// use tower_chat::{PersistencePolicy, StoreFailure};
-/// let policy = PersistencePolicy::default().on_store_failure(StoreFailure::FailCall);
+/// use tower_chat::{ConcurrentRuns, PersistencePolicy, StoreFailure};
+/// let policy = PersistencePolicy::default()
+///     .on_store_failure(StoreFailure::FailCall) // an answer that is not stored is an error
+///     .with_concurrent_runs(ConcurrentRuns::Queue { most: 8 }) // a second request waits
+///     .with_partial_text(true); // the text of an answer that is cut off is stored
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -81,6 +81,23 @@ impl ToolOutput {
 }
 
 /// What a tool's function may return: whatever converts into a [`ToolOutput`], and [`Json`].
+///
+/// ```
+/// use tower_chat::{Part, ToolOutput};
+///
+/// /// What a search tool of yours returns.
+/// struct Hits(Vec<String>);
+///
+/// impl From<Hits> for ToolOutput {
+///     fn from(Hits(hits): Hits) -> Self {
+///         match hits.is_empty() {
+///             true => Self::error("nothing found"),
+///             false => Self::new(hits.into_iter().map(Part::text).collect()),
+///         }
+///     }
+/// }
+/// assert!(ToolOutput::from(Hits(Vec::new())).is_error);
+/// ```
 pub trait IntoToolOutput {
     /// Makes the output.
     ///
