@@ -107,8 +107,8 @@ pub use self::{
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded, ModelClient},
     policy::{
-        ConcurrentRuns, ConflictPolicy, MissingPersister, PersistencePolicy, StoreFailure,
-        UnansweredInputs,
+        ConcurrentRuns, ConflictPolicy, MissingPersister, PersistencePolicy, Price, PriceList,
+        StoreFailure, UnansweredInputs,
     },
     tool::{Json, Tool, ToolContext, ToolError, ToolOutput, ToolSource, Tools, TypedTool, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},

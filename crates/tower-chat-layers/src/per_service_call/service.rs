@@ -177,6 +177,7 @@ impl Ending for CallEnding {
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
         match self {
             Self::WrittenAtEnd(run) => {
+                run.note_answer(&answer.finish, &answer.messages);
                 run.check_service_id(&answer.finish, || answer.clone())?;
                 Ok(answer)
             }

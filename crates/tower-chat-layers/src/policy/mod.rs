@@ -1,12 +1,16 @@
 //! When and how a run is persisted, and what happens where that fails.
 
 mod journal;
+mod prices;
 
 use std::sync::Arc;
 
-pub use self::journal::{
-    JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, RunEnd, UnknownAnswer, UnknownCall,
-    UnknownCalls,
+pub use self::{
+    journal::{
+        JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, RunEnd, UnknownAnswer, UnknownCall,
+        UnknownCalls,
+    },
+    prices::{Price, PriceList},
 };
 use crate::{
     PersistenceMode,
@@ -169,6 +173,7 @@ pub struct PersistencePolicy {
     pub(crate) keep_partial_text: bool,
     pub(crate) inputs_of_failed_call: UnansweredInputs,
     pub(crate) inputs_of_dropped_call: UnansweredInputs,
+    pub(crate) prices: Option<PriceList>,
 }
 
 impl Default for PersistencePolicy {
@@ -186,6 +191,7 @@ impl Default for PersistencePolicy {
             keep_partial_text: false,
             inputs_of_failed_call: UnansweredInputs::Results,
             inputs_of_dropped_call: UnansweredInputs::All,
+            prices: None,
         }
     }
 }
@@ -195,6 +201,13 @@ impl PersistencePolicy {
     #[must_use]
     pub fn on_conflict(mut self, policy: ConflictPolicy) -> Self {
         self.conflict = policy;
+        self
+    }
+
+    /// What models cost: with it the cost of each answer is stored, and read by `HistoryStore::usage`.
+    #[must_use]
+    pub fn with_prices(mut self, prices: PriceList) -> Self {
+        self.prices = Some(prices);
         self
     }
 

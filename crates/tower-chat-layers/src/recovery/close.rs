@@ -10,13 +10,13 @@ use tower_chat_core::{
     ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
     ToolStatus,
     store::{
-        History, HistoryStore, InvocationQuery, Lease, OpenRun, StoreError,
+        History, HistoryStore, InvocationQuery, Lease, OpenRun, RunActivity, StoreError,
         author::{Close, OpenRunContent, Staged, Write},
     },
 };
 
 use crate::{
-    PersistenceError,
+    PersistenceError, PersistenceMode,
     policy::RunEnd,
     replay::{DanglingCalls, INTERRUPTED, Replay},
     run::{
@@ -264,5 +264,9 @@ fn last_write(
     };
     let id = MessageId { run: *run, index: next };
     let staged = Staged { lease, close: Some(close), service_id: None, partial_text: None };
-    Write::new(key.clone(), id, content.head.revision, messages).staged(staged).beginning_attempt()
+    let activity = RunActivity::new(SystemTime::now()).with_mode(PersistenceMode::Journaled);
+    Write::new(key.clone(), id, content.head.revision, messages)
+        .with_activity(activity)
+        .staged(staged)
+        .beginning_attempt()
 }

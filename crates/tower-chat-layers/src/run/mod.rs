@@ -5,6 +5,7 @@
 //! the revision that the next write must expect, so the history is read once per run and never
 //! again.
 
+mod activity;
 mod answered_calls;
 mod approvals;
 mod begin;

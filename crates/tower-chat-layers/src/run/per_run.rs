@@ -71,6 +71,7 @@ impl PerRun<'_> {
         let mut submission = {
             let mut state = run.state();
             let adopted = self.adopt(&mut state, &answer)?;
+            run.note_final_answer(&mut state, &answer.finish, &answer.messages);
             let buffer = state.of_mode.buffer_mut();
             let (input, first) = match buffer {
                 Some(buffer) => (buffer.input.take(), buffer.answer_from),

@@ -161,6 +161,8 @@ impl OpenCall {
             return Ok(run.submit_again(&state, self.ordinal, answer, write));
         }
         self.leave_out_taken(&state, &mut inputs);
+        let prices = run.policy().prices.as_ref();
+        state.calls.untold_usage.note(&answer.finish, &answer.messages, prices);
         let (service_id, recording) =
             (state.conversation.service_id.clone(), state.conversation.recording);
         let whole = || answer.clone();

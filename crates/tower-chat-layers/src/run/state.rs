@@ -8,6 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
+    activity::UntoldUsage,
     call_records::CallRecords,
     journaled::Journal,
     last_call::LastCall,
@@ -74,9 +75,10 @@ pub(super) struct StoredBefore {
     pub(super) last_answer: Option<Vec<Arc<Message>>>,
 }
 
-/// The service calls of a run that is stored call by call.
+/// The service calls of a run.
 #[derive(Default)]
 pub(super) struct ServiceCalls {
+    /// Of a run that is stored call by call.
     pub(super) last: Option<LastCall>,
     /// The last service call whose answer was refused, here or by the store: nothing of it is
     /// stored.
@@ -84,6 +86,7 @@ pub(super) struct ServiceCalls {
     /// What a layer above put before the run's input: it stays first in every service call,
     /// although the tool loop sends it only once.
     pub(super) above: Messages,
+    pub(super) untold_usage: UntoldUsage,
 }
 
 /// What the run's mode alone keeps.

@@ -139,7 +139,9 @@ impl Run {
     fn as_write(&self, state: &mut State, contents: Contents, id: MessageId) -> Write {
         let Contents { stored, records, claims, replaced, service_id, close } = contents;
         let records = records.into_rows();
-        let mut write = Write::new(self.key().clone(), id, state.conversation.revision, stored);
+        let activity = self.activity(state, !stored.is_empty());
+        let mut write = Write::new(self.key().clone(), id, state.conversation.revision, stored)
+            .with_activity(activity);
         if !claims.is_empty() {
             write = write.with_claims(claims);
         }

@@ -195,6 +195,7 @@ impl<S> Rounds<S> {
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
         if let Some(run) = &self.run {
+            run.note_answer_in_loop(&finish, &messages);
             let answer = || Answer::new(messages.clone(), Finish::clone(&finish));
             run.check_service_id(&finish, answer)?;
         }

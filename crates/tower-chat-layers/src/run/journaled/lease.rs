@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tower_chat_core::store::{
-    StoreError,
+    RunActivity, StoreError,
     author::{Slot, Write},
 };
 
@@ -29,7 +29,9 @@ impl Journaled<'_> {
             return Submission::nothing();
         };
         let id = conversation.next_id(run.id());
-        let write = Write::new(run.key().clone(), id, conversation.revision, []);
+        let activity = RunActivity::new(now).with_mode(run.mode());
+        let write =
+            Write::new(run.key().clone(), id, conversation.revision, []).with_activity(activity);
         journal.renew(now);
         change(journal);
         let write = journal.staged(write, Vec::new(), None, None);

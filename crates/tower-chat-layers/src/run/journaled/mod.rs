@@ -217,6 +217,8 @@ impl Journaled<'_> {
         let run = self.0;
         let now = run.0.clock.now();
         let mut state = run.state();
+        // It is taken here alone: nothing is submitted of the run after its end.
+        let activity = run.activity(&mut state, true);
         let State { of_mode, conversation, call_records, .. } = &mut *state;
         let Some(journal) = of_mode.journal_mut().filter(|journal| journal.is_open()) else {
             return Submission::nothing();
@@ -238,7 +240,8 @@ impl Journaled<'_> {
             }
         };
         let id = conversation.next_id(run.id());
-        let write = Write::new(run.key().clone(), id, conversation.revision, messages);
+        let write = Write::new(run.key().clone(), id, conversation.revision, messages)
+            .with_activity(activity);
         journal.release_lease(now);
         let write = journal.stage(write, rows, Some(close), None);
         conversation.revision = write.result();

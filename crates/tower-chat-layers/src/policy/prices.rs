@@ -1,0 +1,119 @@
+//! What service calls cost.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tower_chat_core::Usage;
+
+/// What a million tokens of a model cost, in billionths of a currency.
+///
+/// ```
+/// use tower_chat::{Price, Usage};
+/// // 0.25 and 2 dollars for a million tokens, and a tenth for those that were cached.
+/// let price = Price::per_million(250_000_000, 2_000_000_000).with_cached_input(25_000_000);
+/// assert_eq!(price.cost_nanos(&Usage::new(1000, 100)), 250_000 + 200_000);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    input: u64,
+    cached_input: u64,
+    output: u64,
+    reasoning: u64,
+}
+
+impl Price {
+    /// The prices of a million tokens read and written, in billionths of a currency. Cached tokens
+    /// cost what others do that are read, and tokens of reasoning what others do that are written.
+    pub const fn per_million(input_nanos: u64, output_nanos: u64) -> Self {
+        Self {
+            input: input_nanos,
+            cached_input: input_nanos,
+            output: output_nanos,
+            reasoning: output_nanos,
+        }
+    }
+
+    /// The price of a million tokens that came from the provider's cache.
+    #[must_use]
+    pub const fn with_cached_input(mut self, nanos: u64) -> Self {
+        self.cached_input = nanos;
+        self
+    }
+
+    /// The price of a million tokens of reasoning.
+    #[must_use]
+    pub const fn with_reasoning(mut self, nanos: u64) -> Self {
+        self.reasoning = nanos;
+        self
+    }
+
+    /// What these tokens cost, in billionths of the currency, rounded to the nearest.
+    pub fn cost_nanos(&self, usage: &Usage) -> u64 {
+        const MILLION: u128 = 1_000_000;
+        let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        // Each product is less than 2^128 / 4 for every price below 2^62.
+        let cost = [
+            cost(usage.input_tokens.saturating_sub(usage.cached_input_tokens), self.input),
+            cost(usage.cached_input_tokens, self.cached_input),
+            cost(usage.output_tokens.saturating_sub(usage.reasoning_tokens), self.output),
+            cost(usage.reasoning_tokens, self.reasoning),
+        ];
+        let cost = cost.into_iter().fold(0, u128::saturating_add);
+        u64::try_from(cost.saturating_add(MILLION / 2) / MILLION).unwrap_or(u64::MAX)
+    }
+}
+
+/// What models cost, by the names under which their services answer, such as
+/// `gpt-5-mini-2025-08-07`: another name is another model. A clone costs nothing.
+///
+/// The cost of each answer is stored with it, and read by `HistoryStore::usage`. The cost of a model
+/// that is not in the list is not known.
+///
+/// ```
+/// use tower_chat::{PersistencePolicy, Price, PriceList};
+/// let prices = PriceList::new()
+///     .with_model("gpt-5-mini-2025-08-07", Price::per_million(250_000_000, 2_000_000_000));
+/// let policy = PersistencePolicy::default().with_prices(prices);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PriceList(Arc<HashMap<String, Price>>);
+
+impl PriceList {
+    /// A list without any model.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a model.
+    #[must_use]
+    pub fn with_model(mut self, name: impl Into<String>, price: Price) -> Self {
+        Arc::make_mut(&mut self.0).insert(name.into(), price);
+        self
+    }
+
+    /// The price of a model, if it is in the list.
+    pub fn of(&self, model: &str) -> Option<Price> {
+        self.0.get(model).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_tokens_has_its_price_and_the_sum_is_rounded() {
+        let price = Price::per_million(1_000_000, 10_000_000)
+            .with_cached_input(100_000)
+            .with_reasoning(20_000_000);
+        let mut usage = Usage::new(15, 7);
+        usage.cached_input_tokens = 5;
+        usage.reasoning_tokens = 3;
+        assert_eq!(price.cost_nanos(&usage), 10 + 1 + 40 + 60, "half is rounded up");
+        usage.cached_input_tokens = 4;
+        assert_eq!(price.cost_nanos(&usage), 11 + 40 + 60);
+        usage.cached_input_tokens = 99;
+        assert_eq!(Price::per_million(0, 0).cost_nanos(&usage), 0);
+        let most = Usage::new(u64::MAX, u64::MAX);
+        assert_eq!(Price::per_million(u64::MAX, u64::MAX).cost_nanos(&most), u64::MAX);
+    }
+}
