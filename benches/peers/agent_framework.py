@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,13 +46,9 @@ def search_orders(order: str, fields: list[str], limit: int) -> str:
 class AgentFramework(measure.Peer):
     packages = ("agent-framework-core",)
 
-    def __init__(self, name: str, serialization: Any) -> None:
-        self.name = name
-        self.serialization = serialization
-
     def open(self, folder: Path) -> None:
         self.client = ScriptedClient()
-        self.provider = FileHistoryProvider(folder, serialization_format=self.serialization)
+        self.provider = FileHistoryProvider(folder)
         self.agent = Agent(
             self.client,
             tools=[search_orders],
@@ -106,5 +101,4 @@ def _message(message: workload.Message, number: int) -> Message:
 
 
 if __name__ == "__main__":
-    kind = sys.argv.pop(1)
-    measure.main(AgentFramework(f"Agent Framework, FileHistoryProvider ({kind})", kind))
+    measure.main(AgentFramework())

@@ -1,4 +1,4 @@
-"""The virtual environment with the peers' packages."""
+"""The programs that are measured, and the virtual environment with the peers' packages."""
 
 from __future__ import annotations
 
@@ -46,6 +46,28 @@ def python(folder: Path) -> Path:
     )
     stamp.write_text(wanted, encoding="utf-8")
     return interpreter
+
+
+def programs(folder: Path) -> dict[str, Path]:
+    """tower-chat's program and adk-rust's, built for release."""
+    return {
+        "tower-chat": _built(REPOSITORY, ["--package", "tower-chat-benches", "--bin", "peers"]),
+        "adk-session": _built(HERE / "adk_session", ["--target-dir", str(folder / "adk")]),
+    }
+
+
+def _built(project: Path, arguments: list[str]) -> Path:
+    say(f"building the program of {project} ...")
+    built = subprocess.run(
+        ["cargo", "build", "--locked", "--release", "--message-format", "json", *arguments],
+        cwd=project,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    messages = [json.loads(line) for line in built.stdout.splitlines()]
+    found = [message["executable"] for message in messages if message.get("executable")]
+    return Path(found[-1])
 
 
 def variables() -> dict[str, str]:

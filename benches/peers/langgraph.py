@@ -55,8 +55,7 @@ def search_orders(order: str, fields: list[str], limit: int) -> str:
 class LangGraph(measure.Peer):
     packages = ("langgraph", "langgraph-checkpoint-sqlite")
 
-    def __init__(self, name: str, state: type) -> None:
-        self.name = name
+    def __init__(self, state: type) -> None:
         self.state = state
         self.model = ScriptedModel()
 
@@ -89,9 +88,6 @@ class LangGraph(measure.Peer):
     def calls(self) -> int:
         return self.model.asked
 
-    def synchronous(self) -> int | None:
-        return int(self.connection.execute("PRAGMA synchronous").fetchone()[0])
-
     def close(self) -> None:
         self.connection.close()
 
@@ -114,8 +110,4 @@ def _message(message: workload.Message) -> BaseMessage:
 
 
 if __name__ == "__main__":
-    kind = sys.argv.pop(1)
-    state, words = (
-        (DeltaState, "with DeltaChannel") if kind == "delta" else (MessagesState, "plain")
-    )
-    measure.main(LangGraph(f"LangGraph, SqliteSaver {words}", state))
+    measure.main(LangGraph(DeltaState if sys.argv.pop(1) == "delta" else MessagesState))

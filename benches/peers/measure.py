@@ -1,38 +1,34 @@
-"""Measures one peer: run inside the virtual environment, one JSON object a line on stdout.
+"""A peer as a process that runs the workload each time it is told to.
 
-The time of a whole run, with its load at the beginning, divided by its service calls. Warm is a
-handle that has read the conversation just before, cold is one that has not; both have done a whole
-run on another conversation, so imports, schemas and connections are paid for, and a log that SQLite
-keeps is being reused. Every repetition has a copy of its own of the files. What is stored afterwards
-is counted through the peer's own interface.
+It takes the commands of `benches/src/peers.rs` on standard input: `prepare HISTORY`, `open warm` or
+`open cold`, `run`, `close`. Warm is a handle that has read the conversation just before, cold is one
+that has not; both have done runs on other conversations, so imports, schemas and connections
+are paid for, and a log that SQLite keeps is being reused. What is stored afterwards is counted through
+the peer's own interface.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import importlib.metadata
 import inspect
 import json
 import os
 import shutil
 import sqlite3
-import statistics
 import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from peers import workload
 
-STATES = ("warm", "cold")
-OTHER_CONVERSATION = "another"
-CONVERSATION = "measured"
 # More than SQLite leaves in a log before it begins it again: a log that is reused costs less per
 # commit than one that grows.
 BYTES_OF_LOG = 8_000_000
@@ -41,8 +37,10 @@ BYTES_OF_LOG = 8_000_000
 class Peer(ABC):
     """A framework with its store, opened on a folder. Methods may be coroutines."""
 
-    name: str
     packages: ClassVar[tuple[str, ...]]
+    # Whether the store is files, which are copied for each run. In a server each run has a
+    # conversation of its own.
+    is_in_files = True
 
     @abstractmethod
     def open(self, folder: Path) -> Awaitable[None] | None:
@@ -68,98 +66,115 @@ class Peer(ABC):
     def calls(self) -> int:
         """How often the model was asked since `prepare`."""
 
-    def synchronous(self) -> int | None:
-        """SQLite's `PRAGMA synchronous` on the connections of the store, if it has any."""
-        return None
-
     def close(self) -> Awaitable[None] | None:
         """Gives the files up."""
         return None
 
 
-def main(peer: Peer) -> None:
-    """Measures as the command line says."""
-    parser = argparse.ArgumentParser(description=f"measures {peer.name}")
-    parser.add_argument("--folder", type=Path, required=True, help="on a real disk")
-    parser.add_argument("--history", type=int, required=True, help="messages stored before")
-    parser.add_argument("--state", choices=STATES, required=True)
-    parser.add_argument("--runs", type=int, required=True, help="at most so many repetitions")
-    parser.add_argument("--seconds", type=float, required=True, help="none is begun after these")
-    arguments = parser.parse_args()
-    runs: list[Run] = []
-    start = time.monotonic()
-    with asyncio.Runner() as runner, _folder(arguments.folder) as prepared:
-        _prepare(runner, peer, prepared, arguments.history)
-        while len(runs) < arguments.runs:
-            with _folder(arguments.folder) as folder:
-                shutil.copytree(prepared, folder, dirs_exist_ok=True)
-                runs.append(_one(runner, peer, folder, arguments.history, arguments.state))
-            if time.monotonic() - start > arguments.seconds:
-                break
-    line = {
-        "peer": peer.name,
-        "versions": {package: importlib.metadata.version(package) for package in peer.packages},
-        "state": arguments.state,
-        "history": arguments.history,
-        "runs": len(runs),
-        "us_per_call": statistics.median(run.us for run in runs),
-        "cpu_us_per_call": statistics.median(run.cpu_us for run in runs),
-        "synchronous": runs[0].synchronous,
-    }
-    print(json.dumps(line), flush=True)
+def main(peer: Peer, folder: Path | None = None) -> None:
+    """Answers to commands until standard input ends."""
+    if folder is None:
+        parser = argparse.ArgumentParser()
+        parser.add_argument("folder", type=Path, help="on a real disk")
+        folder = parser.parse_args().folder
+    versions = {package: importlib.metadata.version(package) for package in peer.packages}
+    with asyncio.Runner() as runner:
+        responder = Responder(runner, peer, folder)
+        _print({"pid": os.getpid(), "versions": versions})
+        for line in sys.stdin:
+            command, *arguments = line.split()
+            _print(getattr(responder, command)(*arguments))
+        responder.end()
 
 
-@dataclass(frozen=True)
-class Run:
-    """A measured run: times for each service call."""
+class Responder:
+    """The commands."""
 
-    us: float
-    cpu_us: float
-    synchronous: int | None
+    def __init__(self, runner: asyncio.Runner, peer: Peer, folder: Path) -> None:
+        self.runner = runner
+        self.peer = peer
+        self.parent = folder
+        self.template = self._folder()
+        self.opened = self.template
+        self.history = 0
+        self.repetitions = 0
+        self.conversation = ""
+
+    def prepare(self, history: str) -> dict[str, Any]:
+        """The conversations from now on have so many stored messages."""
+        self.history = int(history)
+        if self.peer.is_in_files:
+            self.template.cleanup()
+            self.template = self._folder()
+            self._wait(self.peer.open(Path(self.template.name)))
+            self._store("measured")
+            self._wait(self.peer.close())
+        return {}
+
+    def open(self, state: str) -> dict[str, Any]:
+        """Everything before a run."""
+        self.repetitions += 1
+        self.conversation, others = "measured", ["one", "another"]
+        self.opened = self._folder()
+        if self.peer.is_in_files:
+            shutil.copytree(self.template.name, self.opened.name, dirs_exist_ok=True)
+        else:
+            self.conversation += f"-{self.repetitions}"
+            others = [f"{other}-{self.repetitions}" for other in others]
+            self._store(self.conversation)
+        self._wait(self.peer.open(Path(self.opened.name)))
+        for other in others:
+            self.peer.prepare(other, workload.answers_of_run(0))
+            self._wait(self.peer.run(other))
+            if other == others[0]:
+                # The run of the next begins the logs again, so that the measured one need not.
+                _fill_logs(Path(self.opened.name))
+        if state == "warm":
+            self._expect_stored(self.history)
+        self.peer.prepare(self.conversation, workload.answers_of_run(self.history))
+        gc.collect()
+        return {}
+
+    def run(self) -> dict[str, Any]:
+        """One run, with its load at the beginning."""
+        start = time.perf_counter()
+        answer = self._wait(self.peer.run(self.conversation))
+        us = (time.perf_counter() - start) * 1e6
+        _expect(answer, workload.FINAL_TEXT, "the final answer")
+        _expect(self.peer.calls(), workload.CALLS, "service calls")
+        return {"us": us}
+
+    def close(self) -> dict[str, Any]:
+        """What is stored is counted by a new handle."""
+        self._wait(self.peer.close())
+        self._wait(self.peer.open(Path(self.opened.name)))
+        self._expect_stored(self.history + workload.MESSAGES_OF_RUN)
+        self._wait(self.peer.close())
+        self.opened.cleanup()
+        return {}
+
+    def end(self) -> None:
+        """Deletes what is left."""
+        self.opened.cleanup()
+        self.template.cleanup()
+
+    def _store(self, conversation: str) -> None:
+        if self.history:
+            stored = workload.stored_messages(self.history)
+            self._wait(self.peer.store(conversation, stored))
+
+    def _expect_stored(self, messages: int) -> None:
+        _expect(self._wait(self.peer.read(self.conversation)), messages, "stored messages")
+
+    def _wait(self, outcome: Any) -> Any:
+        return self.runner.run(_awaited(outcome)) if inspect.isawaitable(outcome) else outcome
+
+    def _folder(self) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(prefix="peer-", dir=self.parent)
 
 
-def _folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="peer-", dir=parent)
-
-
-def _wait(runner: asyncio.Runner, outcome: Any) -> Any:
-    return runner.run(_awaited(outcome)) if inspect.isawaitable(outcome) else outcome
-
-
-def _prepare(runner: asyncio.Runner, peer: Peer, folder: str, history: int) -> None:
-    """Stores what was said before."""
-    _wait(runner, peer.open(Path(folder)))
-    if history:
-        _wait(runner, peer.store(CONVERSATION, workload.stored_messages(history)))
-    _wait(runner, peer.close())
-
-
-def _one(runner: asyncio.Runner, peer: Peer, folder: str, history: int, state: str) -> Run:
-    """Measures and checks one run."""
-
-    def wait(outcome: Any) -> Any:
-        return _wait(runner, outcome)
-
-    wait(peer.open(Path(folder)))
-    peer.prepare(OTHER_CONVERSATION, workload.answers_of_run(0))
-    wait(peer.run(OTHER_CONVERSATION))
-    _fill_logs(Path(folder))
-    if state == "warm":
-        _expect(wait(peer.read(CONVERSATION)), history, "messages before the run")
-    peer.prepare(CONVERSATION, workload.answers_of_run(history))
-    _mark("begins", state)
-    start, cpu_start = time.perf_counter(), time.process_time()
-    answer = wait(peer.run(CONVERSATION))
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    _mark("ends", state)
-    _expect(answer, workload.FINAL_TEXT, "the final answer")
-    _expect(peer.calls(), workload.CALLS, "service calls")
-    synchronous = peer.synchronous()
-    wait(peer.close())
-    wait(peer.open(Path(folder)))
-    _expect(wait(peer.read(CONVERSATION)), history + workload.MESSAGES_OF_RUN, "stored messages")
-    wait(peer.close())
-    return Run(seconds * 1e6 / workload.CALLS, cpu_seconds * 1e6 / workload.CALLS, synchronous)
+def _print(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
 
 
 def _fill_logs(folder: Path) -> None:
@@ -171,11 +186,6 @@ def _fill_logs(folder: Path) -> None:
                 connection.execute("CREATE TABLE filling (bytes BLOB)")
                 connection.execute("INSERT INTO filling VALUES (zeroblob(?))", (BYTES_OF_LOG,))
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-def _mark(what: str, name: str) -> None:
-    """Asks for a file that is not there, so that whoever traces system calls finds the run."""
-    os.access(f"/measured-run-{what}/{name}", os.F_OK)
 
 
 async def _awaited(outcome: Awaitable[Any]) -> Any:

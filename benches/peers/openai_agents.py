@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,6 @@ async def search_orders(order: str, fields: list[str], limit: int) -> str:
 
 
 class OpenAiAgents(measure.Peer):
-    name = "OpenAI Agents SDK, SQLiteSession"
     packages = ("openai-agents",)
 
     def __init__(self) -> None:
@@ -94,18 +92,10 @@ class OpenAiAgents(measure.Peer):
     def calls(self) -> int:
         return self.model.asked
 
-    def synchronous(self) -> int | None:
-        with self.session(measure.CONVERSATION)._locked_connection() as connection:
-            return _synchronous(connection)
-
     def close(self) -> None:
         for session in self.sessions.values():
             session.close()
         self.sessions.clear()
-
-
-def _synchronous(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA synchronous").fetchone()[0])
 
 
 def _output(answer: workload.Call | workload.Answer, number: int) -> ResponseOutputItem:

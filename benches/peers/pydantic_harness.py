@@ -1,13 +1,12 @@
 """Pydantic AI with its harness: a `FunctionModel` and `StepPersistence(SqliteStepStore)`.
 
-With `database=` the store opens the file for each operation, as in its quick start; with
-`connection=` it uses one connection of the caller's, which saves it that.
+The store uses one connection of the caller's; with `database=`, as in its quick start, it opens the
+file for each operation, which costs more.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections import deque
 from pathlib import Path
 
@@ -36,19 +35,12 @@ from peers import measure, workload
 class PydanticHarness(measure.Peer):
     packages = ("pydantic-ai-harness", "pydantic-ai-slim")
 
-    def __init__(self, name: str, *, keeps_connection: bool) -> None:
-        self.name = name
-        self.keeps_connection = keeps_connection
-        self.connection: sqlite3.Connection | None = None
-
     def open(self, folder: Path) -> None:
-        file = folder / "runs.db"
-        if self.keeps_connection:
-            self.connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-            self.connection.execute("PRAGMA journal_mode=WAL")
-            self.store_of_steps = SqliteStepStore(connection=self.connection)
-        else:
-            self.store_of_steps = SqliteStepStore(database=file)
+        self.connection = sqlite3.connect(
+            folder / "runs.db", isolation_level=None, check_same_thread=False
+        )
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.store_of_steps = SqliteStepStore(connection=self.connection)
         self.agent = Agent(
             FunctionModel(self.answer, model_name="scripted"),
             capabilities=[StepPersistence(store=self.store_of_steps)],
@@ -97,16 +89,8 @@ class PydanticHarness(measure.Peer):
     def calls(self) -> int:
         return self.asked
 
-    def synchronous(self) -> int | None:
-        connection = self.store_of_steps._open()
-        try:
-            return int(connection.execute("PRAGMA synchronous").fetchone()[0])
-        finally:
-            self.store_of_steps._maybe_close(connection)
-
     def close(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
+        self.connection.close()
 
 
 def search_orders(order: str, fields: list[str], limit: int) -> str:
@@ -133,9 +117,4 @@ def _response(answer: workload.Call | workload.Answer) -> ModelResponse:
 
 
 if __name__ == "__main__":
-    kind = sys.argv.pop(1)
-    measure.main(
-        PydanticHarness(
-            f"Pydantic AI, SqliteStepStore({kind}=)", keeps_connection=kind == "connection"
-        )
-    )
+    measure.main(PydanticHarness())

@@ -1,139 +1,227 @@
-"""The figures side by side, and which bounds hold."""
+"""The figures side by side."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from peers import tower_chat
+from peers import model
+from peers.interleaved import STATES
+from peers.systems import OWN, PEERS
 
-AT_THE_BEGINNING = 10.0
-AFTER_10_000 = {"LangGraph, SqliteSaver with DeltaChannel": 50.0}
-AFTER_10_000_OTHERS = 400.0
-
-STATES = ("warm", "cold")
-
-
-@dataclass
-class System:
-    """A peer, or tower-chat with one durability: its figures by state and history."""
-
-    name: str
-    durability: str | None = None
-    synchronous: int | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    us: dict[tuple[str, int], float] = field(default_factory=dict)
-    runs: dict[tuple[str, int], int] = field(default_factory=dict)
-    syncs: dict[int, float] = field(default_factory=dict)
-    written: dict[int, float] = field(default_factory=dict)
-
-    def compared_with(self) -> str:
-        """The durability of ours that is the same or better."""
-        if self.durability is not None:
-            return self.durability
-        if self.syncs:
-            return "full" if min(self.syncs.values()) >= 0.9 else "normal"
-        return "full" if self.synchronous is not None and self.synchronous >= 2 else "normal"
+# Fewer syncs a call are none: a checkpoint may fall in one run of many.
+NO_SYNCS = 0.05
 
 
-@dataclass
-class Measured:
-    """Everything that was measured."""
+@dataclass(frozen=True)
+class Figures:
+    """What a call of a system costs with one history in one state; none of what was not measured."""
 
-    ours: dict[str, System]
-    peers: list[System]
-    date: str
+    us: float | None = None
+    processor_us: float | None = None
+    syncs: float | None = None
+    read: float | None = None
+    written: float | None = None
+    sync_us: float | None = None
 
     @classmethod
-    def of(cls, lines: Iterable[dict[str, Any]]) -> Measured:
-        """Figures out of lines. Of repeated measurements of ours the slowest counts."""
-        ours: dict[str, System] = {}
-        peers: dict[str, System] = {}
-        date = ""
-        for line in lines:
-            date = max(date, line["date"])
-            name = line["peer"]
-            if name == tower_chat.NAME:
-                durability = line["durability"]
-                label = f"tower-chat, SQLite, `{durability.capitalize()}`"
-                system = ours.setdefault(durability, System(label, durability))
-            else:
-                system = peers.setdefault(name, System(name))
-            system.versions.update(line.get("versions", {}))
-            system.synchronous = line.get("synchronous", system.synchronous)
-            state, history = line["state"], line["history"]
-            if "us_per_call" in line:
-                slowest = system.us.get((state, history), 0.0)
-                system.us[state, history] = max(slowest, line["us_per_call"])
-                system.runs[state, history] = line.get("runs", 0)
-            if "syncs_per_call" in line and state == "warm":
-                system.syncs[history] = line["syncs_per_call"]
-                system.written[history] = line["bytes_written_per_call"]
-        return cls(ours, list(peers.values()), date)
+    def of(cls, lines: Iterable[dict[str, Any]]) -> Figures:
+        """The middle of each figure, but the least processor time: others who use the machine add to
+        it and never take from it. The latency of the disk is that beside the timed runs."""
+        runs = list(lines)
+        timed = [run for run in runs if "us" in run]
+        syncs = _median(runs, "syncs")
+        processor_us = None
+        if timed and syncs is not None:
+            cpu_us = min(run["cpu_us"] for run in timed)
+            sync_cpu_us = min(run["sync_cpu_us"] for run in timed)
+            processor_us = model.processor_us(cpu_us, syncs, sync_cpu_us)
+        return cls(
+            _median(timed, "us"),
+            processor_us,
+            syncs,
+            _median(runs, "read"),
+            _median(runs, "written"),
+            _median(timed, "sync_us"),
+        )
 
-    def factor(self, peer: System, state: str, history: int) -> float | None:
-        """How many times the time of ours a peer takes, with the same durability or better."""
-        ours = self.ours.get(peer.compared_with())
-        theirs = peer.us.get((state, history))
-        own = ours.us.get((state, history)) if ours else None
-        return theirs / own if theirs and own else None
+    def wall_us(self, latency_us: float) -> float | None:
+        """The time of a call on a disk of this latency."""
+        if self.processor_us is None or self.syncs is None:
+            return None
+        return model.wall_us(self.processor_us, self.syncs, latency_us)
 
-    def markdown(self) -> str:
-        """The table of the README."""
-        everybody = [*self.ours.values(), *self.peers]
-        histories = sorted({history for system in everybody for _, history in system.us})
-        heads = ["stack and store", "compared with", "syncs a call", "written a call"]
-        heads += [f"after {history:,}" for history in histories]
-        rows = [heads, ["---"] * 4 + ["---:"] * len(histories)]
-        for system in everybody:
-            is_peer = system in self.peers
-            compared = f"`{system.compared_with().capitalize()}`" if is_peer else ""
-            row = [system.name, compared, _syncs(system), _written(system)]
-            for history in histories:
-                time = _time(system.us.get(("warm", history)))
-                factor = _factor(self.factor(system, "warm", history)) if is_peer else ""
-                row.append(f"{time} ({factor})" if factor else time)
-            rows.append(row)
-        versions = {
-            package: version for peer in self.peers for package, version in peer.versions.items()
+    def measured_by_model(self) -> float | None:
+        """The measured time, divided by what the model says of the disk as it was."""
+        modelled = None if self.sync_us is None else self.wall_us(self.sync_us)
+        return self.us / modelled if self.us and modelled else None
+
+
+def _median(runs: list[dict[str, Any]], name: str) -> float | None:
+    values = [run[name] for run in runs if name in run]
+    return statistics.median(values) if values else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the tables: ours, or a peer with the figures of ours in its turns."""
+
+    name: str
+    own: dict[tuple[int, str], Figures]
+    ours: dict[tuple[int, str], Figures] | None = None
+
+    def modelled(self, history: int, state: str, latency_us: float) -> str:
+        """A time and, for a peer, how many times that of ours it is."""
+        time = self.own[history, state].wall_us(latency_us)
+        ours = self.ours[history, state].wall_us(latency_us) if self.ours else None
+        factor = f" ({_rounded(time / ours)}x)" if time and ours else ""
+        return _time(time) + factor
+
+
+class Measurement:
+    """Everything that was measured."""
+
+    def __init__(self, lines: Iterable[dict[str, Any]]) -> None:
+        self.lines = list(lines)
+        self.date = max(line["date"] for line in self.lines)
+        self.histories = sorted({line["history"] for line in self.lines})
+        self.versions = {
+            package: version
+            for line in self.lines
+            for package, version in line.get("versions", {}).items()
         }
-        named = ", ".join(f"{package} {version}" for package, version in sorted(versions.items()))
-        return f"{_markdown(rows)}\n\nMeasured on {self.date} with {named}."
 
-    def bounds(self) -> str:
-        """Which bounds hold, warm, with the cold factor beside."""
-        rows = [
-            ["peer", "compared with", "after", "bound", "warm", "cold", "runs", "holds"],
-            ["---"] * 8,
+    def rows(self) -> list[Row]:
+        """Each of ours, followed by the peers that are compared with it."""
+        rows = []
+        for key, own in OWN.items():
+            pairs = [pair for pair in self._pairs() if PEERS[pair].compared_with == key]
+            if pairs:
+                rows.append(Row(own.name, self._figures(pairs, "ours")))
+            for pair in pairs:
+                ours = self._figures([pair], "ours")
+                rows.append(Row(PEERS[pair].name, self._figures([pair], "peer"), ours))
+        return rows
+
+    def durability_errors(self) -> list[str]:
+        """Peers that are compared with a durability which is not theirs."""
+        errors = []
+        for pair in self._pairs():
+            ours, peer = (
+                any((figures.syncs or 0) >= NO_SYNCS for figures in by_history.values())
+                for by_history in (self._figures([pair], side) for side in ("ours", "peer"))
+            )
+            if ours and not peer:
+                errors.append(f"{pair} does not sync, and is compared with a store that does")
+            if peer and not ours:
+                errors.append(f"{pair} syncs, and is compared with a store that does not")
+        return errors
+
+    def short(self) -> str:
+        """The table of the README: the shortest and the longest history."""
+        first, last = self.histories[0], self.histories[-1]
+        heads = ["stack and store", "syncs", "written", f"processor, after {first:,}"]
+        heads += [f"after {last:,}", f"after {last:,}, cold"]
+        for history in (first, last):
+            latencies = [_ms(latency) for latency in model.LATENCIES_US]
+            heads += [f"call after {history:,}, sync {latencies[0]}", *latencies[1:]]
+        rows = [heads, ["---"] * 3 + ["---:"] * (len(heads) - 3)]
+        for row in self.rows():
+            at_first, at_last = row.own[first, "warm"], row.own[last, "warm"]
+            cells = [
+                row.name,
+                _range(at_first.syncs, at_last.syncs, _count),
+                _range(at_first.written, at_last.written, _size),
+                _time(at_first.processor_us),
+                _time(at_last.processor_us),
+                _time(row.own[last, "cold"].processor_us),
+            ]
+            cells += [
+                row.modelled(history, "warm", latency)
+                for history in (first, last)
+                for latency in model.LATENCIES_US
+            ]
+            rows.append(cells)
+        return f"{_markdown(rows)}\n\n{self._provenance()}"
+
+    def full(self) -> str:
+        """A table for every history and state."""
+        parts = []
+        heads = ["stack and store", "syncs", "read", "written", "processor"]
+        heads += [f"call, sync {_ms(latency)}" for latency in model.LATENCIES_US]
+        heads += ["measured", "sync here", "measured / model"]
+        for history in self.histories:
+            for state in STATES:
+                rows = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
+                rows += [_full_row(row, history, state) for row in self.rows()]
+                parts.append(f"### After {history:,} messages, {state}\n\n{_markdown(rows)}")
+        parts.append(f"{self._provenance()} {self.check()}")
+        return "\n\n".join(parts)
+
+    def check(self) -> str:
+        """How well the model holds on this machine."""
+        found = [
+            ratio
+            for row in self.rows()
+            for figures in row.own.values()
+            if (ratio := figures.measured_by_model())
         ]
-        for peer in self.peers:
-            after = {0: AT_THE_BEGINNING, 10_000: AFTER_10_000.get(peer.name, AFTER_10_000_OTHERS)}
-            for history, bound in after.items():
-                warm = self.factor(peer, "warm", history)
-                if warm is None:
-                    continue
-                rows.append(
-                    [
-                        peer.name,
-                        peer.compared_with().capitalize(),
-                        f"{history:,}",
-                        f">= {bound:g}x",
-                        f"{warm:.1f}x",
-                        _factor(self.factor(peer, "cold", history)),
-                        "/".join(str(peer.runs.get((state, history), 0)) for state in STATES),
-                        "yes" if warm >= bound else "NO",
-                    ]
-                )
-        return _markdown(rows)
+        if not found:
+            return "The model was not checked."
+        low, middle, high = min(found), statistics.median(found), max(found)
+        return (
+            f"The measured time of a call was {low:.2f} to {high:.2f} times that of the model for "
+            f"the latency of the disk beside it, in the middle {middle:.2f} times."
+        )
+
+    def _provenance(self) -> str:
+        named = ", ".join(f"{name} {version}" for name, version in sorted(self.versions.items()))
+        return f"Measured on {self.date} with {named}."
+
+    def _pairs(self) -> list[str]:
+        measured = {line["pair"] for line in self.lines}
+        return [pair for pair in PEERS if pair in measured]
+
+    def _figures(self, pairs: list[str], side: str) -> dict[tuple[int, str], Figures]:
+        chosen = [line for line in self.lines if line["pair"] in pairs and line["side"] == side]
+        return {
+            (history, state): Figures.of(
+                line for line in chosen if (line["history"], line["state"]) == (history, state)
+            )
+            for history in self.histories
+            for state in STATES
+        }
+
+
+def _full_row(row: Row, history: int, state: str) -> list[str]:
+    figures = row.own[history, state]
+    ratio = figures.measured_by_model()
+    return [
+        row.name,
+        _count(figures.syncs),
+        _size(figures.read),
+        _size(figures.written),
+        _time(figures.processor_us),
+        *(row.modelled(history, state, latency) for latency in model.LATENCIES_US),
+        _time(figures.us),
+        _time(figures.sync_us),
+        "" if ratio is None else f"{ratio:.2f}",
+    ]
 
 
 def _markdown(rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _factor(factor: float | None) -> str:
-    return "" if factor is None else f"{_rounded(factor)}x"
+def _range(first: float | None, last: float | None, text: Any) -> str:
+    texts = [text(first), text(last)]
+    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1e3:g} ms"
 
 
 def _time(us: float | None) -> str:
@@ -142,23 +230,17 @@ def _time(us: float | None) -> str:
     return f"{_rounded(us)} us" if us < 1_000 else f"{_rounded(us / 1_000)} ms"
 
 
-def _syncs(system: System) -> str:
-    if not system.syncs:
+def _count(count: float | None) -> str:
+    if count is None:
         return ""
-    low, high = min(system.syncs.values()), max(system.syncs.values())
-    texts = ["0" if value < 0.05 else _rounded(value) for value in (low, high)]
-    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+    return "0" if count < NO_SYNCS else _rounded(count)
 
 
-def _written(system: System) -> str:
-    if not system.written:
+def _size(size: float | None) -> str:
+    if size is None:
         return ""
-    ends = (min(system.written), max(system.written))
-    texts = [_size(system.written[history]) for history in ends]
-    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
-
-
-def _size(size: float) -> str:
+    if size < 50:
+        return "0"
     return f"{_rounded(size / 1e6)} MB" if size >= 1e6 else f"{_rounded(size / 1e3)} KB"
 
 

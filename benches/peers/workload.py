@@ -1,4 +1,4 @@
-"""What is run: the agent of `benches/src/workload.rs`, with its texts.
+"""What is run: the agent of `benches/src/workload.rs`, with the texts of `texts.rs` beside it.
 
 A run has 20 tool rounds and a final answer. Stored turns have an input, four rounds and an answer.
 Call ids are unique within a conversation, because some frameworks drop calls whose id they know.
@@ -18,23 +18,25 @@ CALLS = ROUNDS + 1
 MESSAGES_OF_RUN = 2 * CALLS
 ROUNDS_OF_STORED_TURN = 4
 
-_SOURCE = Path(__file__).parents[1] / "src" / "workload.rs"
+_SOURCE = Path(__file__).parents[1] / "src" / "texts.rs"
 
 
-def _text(pattern: str) -> str:
+def _text(name: str) -> str:
     """A text of the Rust workload, so that there is only one."""
-    found = re.search(pattern, _SOURCE.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(
+        rf'const {name}: &str =\s+(?:"([^"]*)"|r#"(.*?)"#);', _SOURCE.read_text(encoding="utf-8")
+    )
     if found is None:
-        raise SystemExit(f"error: {_SOURCE} has no text for {pattern!r}")
-    return found.group(1)
+        raise SystemExit(f"error: {_SOURCE} has no text {name}")
+    return found[1] or found[2]
 
 
-TOOL = _text(r'const TOOL: &str = "(.*?)";')
-FINAL_TEXT = _text(r'const FINAL_TEXT: &str = "(.*?)";')
-ARGUMENTS = _text(r'const ARGUMENTS: &str = r#"(.*?)"#;')
-RESULT_TEXT = _text(r'const RESULT_TEXT: &str = r#"(.*?)"#;')
-INPUT = _text(r'fn input\(\).*?ChatRequest::user\("(.*?)"\)')
-STORED_INPUT = _text(r'fn stored_messages\(.*?Message::user\("(.*?)"\)')
+TOOL = _text("TOOL")
+FINAL_TEXT = _text("FINAL_TEXT")
+ARGUMENTS = _text("ARGUMENTS")
+RESULT_TEXT = _text("RESULT_TEXT")
+INPUT = _text("INPUT")
+STORED_INPUT = _text("STORED_INPUT")
 
 
 @dataclass(frozen=True)

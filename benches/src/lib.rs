@@ -9,7 +9,8 @@
 //!
 //! A quick measurement leaves long histories out of the case `sqlite`: they take a while to make.
 //!
-//! `cargo run --release -p tower-chat-benches --bin held` measures memory; see [`held`].
+//! `cargo run --release -p tower-chat-benches --bin held` measures memory; see [`held`]. The program
+//! `peers` is started by `benches/peers/run`; see [`peers`].
 //!
 //! `benches/instructions.py` counts the instructions of what is in [`counted`], and fails where they
 //! are more than those stored beside it; with `--renew` it stores them.
@@ -24,7 +25,7 @@ mod growth;
 pub mod held;
 mod memory;
 mod pairing;
-mod peers;
+pub mod peers;
 mod postgres;
 mod replay;
 mod report;
@@ -32,6 +33,7 @@ mod request;
 mod rows;
 mod sqlite;
 mod streamed_answer;
+mod texts;
 mod whole_run;
 mod workload;
 mod written;
@@ -69,7 +71,6 @@ const CASES: &[Case] = &[
     Case { name: "per_run", measure: whole_run::measure },
     Case { name: "group_commit", measure: group_commit::measure },
     Case { name: "postgres", measure: postgres::measure },
-    Case { name: "peers", measure: peers::measure },
     Case { name: "streamed_answer", measure: streamed_answer::measure },
     Case { name: "pairing", measure: pairing::measure_pairing },
     Case { name: "overlap", measure: pairing::measure_overlap },

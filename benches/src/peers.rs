@@ -1,130 +1,291 @@
-//! `peers`: what `benches/peers` compares with other frameworks, on SQLite in per-service-call
-//! mode.
+//! The side of tower-chat in the comparison of `benches/peers`: a process that runs the workload each
+//! time it is told to.
 //!
-//! A whole run of 20 tool rounds with its load at the beginning, divided by its 21 service calls.
-//! Store `cached` is a [`CachingStore`] that has read the conversation just before, `sqlite` a
-//! handle that has not seen it.
+//! `peers FOLDER STORE` takes one command a line on standard input and answers each with one line of
+//! JSON. STORE is `full` or `normal`, for SQLite with that durability, or the address of a PostgreSQL
+//! server. All run in per-service-call mode behind a [`CachingStore`].
 //!
-//! Floor: the appends of such a run on a bare connection, after the load where the store has to
-//! read.
+//! - `prepare HISTORY`: the conversations from now on have so many stored messages.
+//! - `open warm` or `open cold`: everything before a run. Another conversation has had a run; warm, the
+//!   store has read the conversation of the next run, cold, it has not.
+//! - `run`: one run, with its load at the beginning. The answer has its time in microseconds.
+//! - `close`: what is stored is counted, and the store is closed.
 
-use std::{hint::black_box, sync::Arc, time::Instant};
+use std::{
+    io::{BufRead as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Instant,
+};
 
-use tower_chat::{BoxError, PersistenceMode, store::HistoryStore};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tower_chat::{
+    BoxError, ChatPipeline, ConversationKey, Message, PersistenceMode, store::HistoryStore,
+};
 use tower_chat_cache::CachingStore;
-use tower_chat_sqlite::Durability;
+use tower_chat_postgres::PostgresStore;
+use tower_chat_sqlite::{Durability, SqliteStore};
 
 use crate::{
-    Effort,
-    bare::Bare,
-    files::{self, DURABILITIES, Files},
-    report::{Line, Samples, us_since},
-    rows::BareAppend,
+    report::us_since,
     workload::{self, CALLS, Model},
 };
 
-const HISTORIES: [usize; 3] = [0, 1000, 10_000];
-const STORES: [(&str, bool); 2] = [("cached", true), ("sqlite", false)];
+/// More than SQLite leaves in a log before it begins it again: a log that is reused costs less per
+/// commit than one that grows. The other conversation begins it again, so that no measured run does.
+const BYTES_OF_LOG: usize = 6 << 20;
 
-/// What is measured at once.
-#[derive(Debug, Clone, Copy)]
-struct Measured {
-    durability: (&'static str, Durability),
-    history: usize,
-    store: (&'static str, bool),
+/// Answers to commands until standard input ends.
+pub fn main() -> ExitCode {
+    match answer_commands() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
-pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
-    for durability in DURABILITIES {
-        for history in HISTORIES {
-            for store in STORES {
-                let measured = Measured { durability, history, store };
-                let runs = effort.repetitions(20);
-                let (ours, floor) = runtime.block_on(measured.runs(runs))?;
-                let (us, floor) = (ours.median(), floor.median());
-                let line = Line::new("peers", "per_service_call", store.0, history, us, floor);
-                Line { durability: Some(durability.0), ..line }.print()?;
-            }
-        }
+fn answer_commands() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(folder), Some(store)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: peers FOLDER full|normal|ADDRESS".into());
+    };
+    let mut responder = Responder::new(folder.into(), Backend::named(store))?;
+    print(&json!({"pid": std::process::id(), "versions": {}}))?;
+    for command in std::io::stdin().lock().lines() {
+        print(&responder.answer(command?.trim())?)?;
     }
     Ok(())
 }
 
-impl Measured {
-    /// Runs each conversation once; the times of runs and of the floor, divided by the service
-    /// calls.
-    async fn runs(self, runs: usize) -> Result<(Samples, Samples), BoxError> {
-        let (_, is_cached) = self.store;
-        let files = Files::make(self.durability.1, runs, self.history).await?;
-        let store: Arc<dyn HistoryStore> = match is_cached {
-            true => Arc::new(CachingStore::new(files.store.clone())),
-            false => Arc::new(files.store.clone()),
+fn print(answer: &Value) -> Result<(), BoxError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{answer}")?;
+    Ok(out.flush()?)
+}
+
+/// Where the messages are stored.
+enum Backend {
+    Sqlite(Durability),
+    Postgres { address: String },
+}
+
+impl Backend {
+    fn named(name: String) -> Self {
+        match name.as_str() {
+            "full" => Self::Sqlite(Durability::Full),
+            "normal" => Self::Sqlite(Durability::Normal),
+            _ => Self::Postgres { address: name },
+        }
+    }
+}
+
+struct Responder {
+    runtime: Runtime,
+    folder: PathBuf,
+    backend: Backend,
+    history: usize,
+    /// The file with the stored messages, where the store is a file.
+    template: Option<TempDir>,
+    opened: Option<Opened>,
+    repetitions: usize,
+}
+
+/// A stack that is ready for a run.
+struct Opened {
+    store: Arc<dyn HistoryStore>,
+    pipeline: ChatPipeline,
+    model: Model,
+    key: ConversationKey,
+    /// Deleted when dropped.
+    _folder: Option<TempDir>,
+}
+
+const FILE: &str = "store.db";
+
+impl Responder {
+    fn new(folder: PathBuf, backend: Backend) -> Result<Self, BoxError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let (template, opened) = (None, None);
+        Ok(Self { runtime, folder, backend, history: 0, template, opened, repetitions: 0 })
+    }
+
+    fn answer(&mut self, command: &str) -> Result<Value, BoxError> {
+        let words: Vec<_> = command.split_whitespace().collect();
+        match *words.as_slice() {
+            ["prepare", history] => self.prepare(history.parse()?)?,
+            ["open", "warm"] => self.open(true)?,
+            ["open", "cold"] => self.open(false)?,
+            ["run"] => return Ok(json!({"us": self.run()?})),
+            ["close"] => self.close()?,
+            _ => return Err(format!("unknown command {command:?}").into()),
+        }
+        Ok(json!({}))
+    }
+
+    fn prepare(&mut self, history: usize) -> Result<(), BoxError> {
+        self.history = history;
+        if matches!(self.backend, Backend::Sqlite(_)) {
+            let template = self.folder()?;
+            self.runtime.block_on(async {
+                let store = sqlite(template.path(), Durability::Normal).await?;
+                fill(&store, &key(0), history).await?;
+                Ok::<_, BoxError>(store.close().await?)
+            })?;
+            self.template = Some(template);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, is_warm: bool) -> Result<(), BoxError> {
+        let folder = match &self.template {
+            Some(template) => {
+                let copy = self.folder()?;
+                std::fs::copy(template.path().join(FILE), copy.path().join(FILE))?;
+                Some(copy)
+            }
+            None => None,
         };
-        let floor = Floor { appends: BareAppend::of_each_call(), load: !is_cached };
+        self.repetitions += 1;
+        let opened = self.runtime.block_on(self.opened(folder, is_warm))?;
+        self.opened = Some(opened);
+        Ok(())
+    }
+
+    async fn opened(&self, folder: Option<TempDir>, is_warm: bool) -> Result<Opened, BoxError> {
+        let (store, key): (Arc<dyn HistoryStore>, _) = match (&self.backend, &folder) {
+            (Backend::Sqlite(durability), Some(folder)) => {
+                let store = sqlite(folder.path(), *durability).await?;
+                (Arc::new(CachingStore::new(store)), key(0))
+            }
+            (Backend::Postgres { address }, _) => {
+                let store = PostgresStore::options().connect(address).await?;
+                // A database cannot be copied: each run has a conversation of its own.
+                fill(&store, &key(self.repetitions), self.history).await?;
+                (Arc::new(CachingStore::new(store)), key(self.repetitions))
+            }
+            (Backend::Sqlite(_), None) => return Err("nothing was prepared".into()),
+        };
         let model = Model::default();
-        let mode = PersistenceMode::PerServiceCall;
-        let pipeline = workload::pipeline(&model, Some((store.clone(), mode)))?;
-        let (mut ours, mut floors) = (Samples::default(), Samples::default());
-        for run in 0..runs {
-            let key = files::key(run);
-            if is_cached && store.load(&key).await?.messages.len() != self.history {
-                return Err("messages are missing before the run".into());
-            }
-            // What a disk does after one sync may not be what it does after the other.
-            let is_floor_first = run % 2 == 1;
-            if is_floor_first {
-                floors.add(floor.run(&files.floor(), run, self.history)?);
-            }
-            model.prepare(CALLS - 1);
-            let request = workload::input().in_conversation(key.clone());
-            let (mut pipeline, model) = (pipeline.clone(), model.clone());
-            self.mark("begins");
-            let task = tokio::spawn(async move {
-                let start = Instant::now();
-                workload::run(&mut pipeline, &model, request, CALLS).await?;
-                Ok::<_, BoxError>(us_since(start))
-            });
-            let us = task.await??;
-            self.mark("ends");
-            ours.add(us / CALLS as f64);
-            if !is_floor_first {
-                floors.add(floor.run(&files.floor(), run, self.history)?);
-            }
-            if store.load(&key).await?.messages.len() != self.history + 2 * CALLS {
-                return Err("messages are missing after the run".into());
-            }
+        let pipeline =
+            workload::pipeline(&model, Some((store.clone(), PersistenceMode::PerServiceCall)))?;
+        if folder.is_some() {
+            let messages = vec![Message::user("x".repeat(BYTES_OF_LOG)).into()];
+            let write = workload::first_write(&ConversationKey::new("peers", "log"), messages);
+            store.append(store.reserve().await?, vec![write]).await?;
         }
-        Ok((ours, floors))
+        let other = ConversationKey::new("peers", format!("another-{}", self.repetitions));
+        run(pipeline.clone(), model.clone(), other).await?;
+        if is_warm && store.load(&key).await?.messages.len() != self.history {
+            return Err("messages are missing before the run".into());
+        }
+        Ok(Opened { store, pipeline, model, key, _folder: folder })
     }
 
-    /// Asks for a file that is not there, so that whoever traces system calls finds the run.
-    fn mark(self, what: &str) {
-        let Self { durability: (durability, _), history, store: (store, _) } = self;
-        let path = format!("/measured-run-{what}/{durability}-{store}-{history}");
-        black_box(std::fs::exists(path).is_ok());
+    fn run(&self) -> Result<f64, BoxError> {
+        let opened = self.opened.as_ref().ok_or("nothing is open")?;
+        let Opened { pipeline, model, key, .. } = opened;
+        let task = run(pipeline.clone(), model.clone(), key.clone());
+        self.runtime.block_on(async { tokio::spawn(task).await? })
+    }
+
+    fn close(&mut self) -> Result<(), BoxError> {
+        let opened = self.opened.take().ok_or("nothing is open")?;
+        let Opened { store, key, .. } = &opened;
+        let expected = self.history + 2 * CALLS;
+        self.runtime.block_on(async {
+            let found = store.load(key).await?.messages.len();
+            store.close().await?;
+            match found == expected {
+                true => Ok(()),
+                false => Err(format!("{found} messages are stored, not {expected}").into()),
+            }
+        })
+    }
+
+    fn folder(&self) -> Result<TempDir, std::io::Error> {
+        tempfile::Builder::new().prefix("tower-chat-").tempdir_in(&self.folder)
     }
 }
 
-/// One run on the bare connection.
-struct Floor {
-    appends: Vec<BareAppend>,
-    /// Whether the history is read at the beginning.
-    load: bool,
+async fn sqlite(folder: &Path, durability: Durability) -> Result<SqliteStore, BoxError> {
+    Ok(SqliteStore::options().with_durability(durability).open(folder.join(FILE)).await?)
 }
 
-impl Floor {
-    /// The time for each service call.
-    fn run(&self, bare: &Bare, run: usize, history: usize) -> Result<f64, BoxError> {
-        let key = files::key(run);
-        let mut conversation = bare.conversation(&key)?;
-        let start = Instant::now();
-        if self.load && black_box(bare.load(&key)?).len() != history {
-            return Err("messages are missing".into());
+/// Makes a conversation of so many messages.
+async fn fill(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    history: usize,
+) -> Result<(), BoxError> {
+    if history > 0 {
+        let write = workload::first_write(key, workload::stored_messages(history));
+        store.append(store.reserve().await?, vec![write]).await?;
+    }
+    Ok(())
+}
+
+/// The time of one run in microseconds.
+async fn run(
+    mut pipeline: ChatPipeline,
+    model: Model,
+    key: ConversationKey,
+) -> Result<f64, BoxError> {
+    model.prepare(CALLS - 1);
+    let request = workload::input().in_conversation(key);
+    let start = Instant::now();
+    workload::run(&mut pipeline, &model, request, CALLS).await?;
+    Ok(us_since(start))
+}
+
+fn key(conversation: usize) -> ConversationKey {
+    ConversationKey::new("peers", format!("conversation-{conversation}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_answered_warm_and_cold() -> Result<(), BoxError> {
+        let folder = tempfile::tempdir()?;
+        for durability in ["full", "normal"] {
+            let backend = Backend::named(durability.to_owned());
+            let mut responder = Responder::new(folder.path().to_owned(), backend)?;
+            for history in [0, 20] {
+                responder.answer(&format!("prepare {history}"))?;
+                for open in ["open warm", "open cold"] {
+                    responder.answer(open)?;
+                    assert!(responder.answer("run")?["us"].as_f64().is_some_and(|us| us > 0.0));
+                    responder.answer("close")?;
+                }
+            }
         }
-        for append in &self.appends {
-            bare.append(&mut conversation, append)?;
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_an_error() -> Result<(), BoxError> {
+        let folder = tempfile::tempdir()?;
+        let backend = Backend::named("normal".to_owned());
+        let mut responder = Responder::new(folder.path().to_owned(), backend)?;
+        for (command, error) in [
+            ("open warm", "nothing was prepared"),
+            ("run", "nothing is open"),
+            ("close", "nothing is open"),
+            ("open hot", r#"unknown command "open hot""#),
+        ] {
+            let found = responder.answer(command).expect_err(command);
+            assert_eq!(found.to_string(), error, "{command}");
         }
-        Ok(us_since(start) / CALLS as f64)
+        responder.answer("prepare 20")?;
+        responder.answer("open cold")?;
+        let found = responder.answer("close").expect_err("a run is missing");
+        assert_eq!(found.to_string(), "20 messages are stored, not 62");
+        Ok(())
     }
 }

@@ -18,12 +18,13 @@ use tower_chat::{
 };
 use tower_service::Service;
 
+pub(crate) use crate::texts::TOOL;
+use crate::texts::{ARGUMENTS, FINAL_TEXT, INPUT, RESULT_TEXT, STORED_INPUT};
+
 /// Service calls of a run with tools: 20 rounds and the final answer.
 pub(crate) const CALLS: usize = 21;
 
 const ROUNDS_OF_STORED_TURN: usize = 4;
-/// The name of the only tool.
-pub(crate) const TOOL: &str = "search_orders";
 
 /// The model: gives prepared messages, one a call, and notes when it was asked.
 #[derive(Debug, Clone, Default)]
@@ -129,7 +130,7 @@ pub(crate) async fn run(
 
 /// The input of every run.
 pub(crate) fn input() -> ChatRequest {
-    ChatRequest::user("Which of my orders are late, and why?")
+    ChatRequest::user(INPUT)
 }
 
 /// Stored turns, so many messages in all: the input, four rounds, the answer, and so on.
@@ -137,7 +138,7 @@ pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     let turn = || {
         let rounds = (0..ROUNDS_OF_STORED_TURN)
             .flat_map(|round| [call_message(round), result_message(round)]);
-        std::iter::once(Message::user("And the other orders?"))
+        std::iter::once(Message::user(STORED_INPUT))
             .chain(rounds)
             .chain([Message::assistant(FINAL_TEXT)])
     };
@@ -154,7 +155,7 @@ pub(crate) fn added(mut message: Message) -> Message {
 /// The messages that one run stores.
 pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
     let rounds = (0..CALLS - 1).flat_map(|round| [call_message(round), result_message(round)]);
-    std::iter::once(Message::user("Which of my orders are late, and why?"))
+    std::iter::once(Message::user(INPUT))
         .chain(rounds)
         .chain([Message::assistant(FINAL_TEXT)])
         .map(|message| Arc::new(added(message)))
@@ -176,12 +177,6 @@ pub(crate) fn result_message(round: usize) -> Message {
     result.name = Some(TOOL.to_owned());
     Message::tool_results([result])
 }
-
-const FINAL_TEXT: &str = "Two of your orders are late: the carrier reports snow on the pass.";
-
-const ARGUMENTS: &str = r#"{"order": "A-20260711-0042", "fields": ["state", "carrier", "expected", "delivered"], "limit": 25}"#;
-
-const RESULT_TEXT: &str = r#"{"order":"A-20260711-0042","state":"in transit","carrier":"Northern Parcel","expected":"2026-07-14","delivered":null,"events":[{"at":"2026-07-11T09:14:00Z","what":"picked up"},{"at":"2026-07-12T17:40:00Z","what":"left the sorting centre"},{"at":"2026-07-13T06:05:00Z","what":"held: snow on the pass"}],"note":"ask again tomorrow; the customer was told by text message before noon"}"#;
 
 #[cfg(test)]
 mod tests {

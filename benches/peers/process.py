@@ -1,0 +1,124 @@
+"""A measured process: what it is told, and what it and its server use of the processor and the files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peers import environment, postgres, trace
+
+
+@dataclass(frozen=True)
+class Use:
+    """What some processes have used since they began."""
+
+    cpu_us: float = 0.0
+    read: float = 0.0
+    written: float = 0.0
+
+
+class Measured:
+    """A process that runs the workload when it is told to, and the database server it talks to.
+
+    With a trace, the syncs of both are written to files, from the beginning of the processes.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        server: postgres.Server | None,
+        traced_to: Path | None,
+    ) -> None:
+        self.server = server
+        self.traces = [traced_to] if traced_to else []
+        if server and server.traced_to:
+            self.traces.append(server.traced_to)
+        self.process = subprocess.Popen(
+            [*(trace.command(traced_to) if traced_to else []), *command],
+            cwd=environment.HERE.parent,
+            env=environment.variables(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        first = self._answer()
+        self.pid: int = first["pid"]
+        self.versions: dict[str, str] = first["versions"]
+
+    def tell(self, command: str) -> dict[str, Any]:
+        """The answer to a command."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def run(self) -> tuple[float, Use, trace.Window]:
+        """The microseconds of one run, what it used, and when it was."""
+        roots = [self.pid, *([self.server.pid] if self.server else [])]
+        processes = with_descendants(roots)
+        begin, before = time.time(), {pid: used(pid) for pid in processes}
+        us = self.tell("run")["us"]
+        # Those that were there before come first: what they do after the run is not of the run.
+        after, end = {pid: used(pid) for pid in processes}, time.time()
+        after |= {pid: used(pid) for pid in with_descendants(roots) if pid not in after}
+        return us, _difference(before, after), trace.Window(begin, end)
+
+    def end(self) -> None:
+        """Ends the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        if self.process.wait() != 0:
+            raise subprocess.CalledProcessError(self.process.returncode, self.process.args)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.kill()
+            raise subprocess.CalledProcessError(self.process.wait(), self.process.args)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def used(pid: int) -> Use:
+    """What one process has used, all threads of it; nothing if it has ended."""
+    try:
+        # The clock of another process's time, as Linux numbers it (clock_getcpuclockid).
+        cpu = time.clock_gettime((~pid << 3) | 2)
+        lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
+    except (OSError, ProcessLookupError):
+        return Use()
+    fields = dict(line.split(": ") for line in lines)
+    return Use(cpu * 1e6, float(fields["rchar"]), float(fields["wchar"]))
+
+
+def with_descendants(roots: Iterable[int]) -> list[int]:
+    """Processes, their children, and so on."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name, which may have spaces, is in brackets.
+            parent = int(stat.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+        except (OSError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found = list(roots)
+    for pid in found:
+        found.extend(children.get(pid, []))
+    return found
+
+
+def _difference(before: dict[int, Use], after: dict[int, Use]) -> Use:
+    """What was used between; a process that has ended counts for nothing."""
+    cpu, read, written = 0.0, 0.0, 0.0
+    for pid, end in after.items():
+        begin = before.get(pid, Use())
+        cpu += max(0.0, end.cpu_us - begin.cpu_us)
+        read += max(0.0, end.read - begin.read)
+        written += max(0.0, end.written - begin.written)
+    return Use(cpu, read, written)

@@ -1,0 +1,7 @@
+//! The side of tower-chat in a comparison with other frameworks; see [`tower_chat_benches::peers`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tower_chat_benches::peers::main()
+}
