@@ -1,22 +1,9 @@
 //! For users of `tower-chat` with the feature `macros`: the attribute `#[tool]`, which makes a tool of
 //! an async function.
 //!
-//! Nobody depends on this crate alone: what it writes names items of `tower-chat`.
-//!
-//! ```
-//! use tower_chat::prelude::*;
-//!
-//! /// The weather in a city.
-//! #[tool]
-//! async fn weather(city: String) -> String {
-//!     format!("Rain in {city}.")
-//! }
-//!
-//! let tools = Tools::new().with(weather());
-//! assert_eq!(&*tools.definitions()[0].name, "weather");
-//! ```
-//!
-//! [`macro@tool`] has the rules of parameters, results and settings.
+//! Nobody depends on this crate alone: what the attribute writes names items of `tower-chat`. The
+//! documentation of `tower_chat::tool` has the rules of parameters, results and settings, with programs:
+//! a program here would have cargo build all of `tower-chat` a second time, for the host.
 
 mod function;
 mod settings;
