@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
-use crate::{prune::Age, store::StoreLocation};
+use crate::{age::Age, store::StoreLocation};
 
 /// Durable histories of tool-calling conversations.
 #[derive(Debug, Parser)]
@@ -32,8 +32,8 @@ pub(crate) enum Command {
     Play(PlayArguments),
     /// Print the conversations of a store, one JSON object a line
     ///
-    /// Each line is {"id": ..., "messages": [OpenAI chat format]}, in the order of the ids, with the
-    /// messages that a model would be shown.
+    /// Each line is {"scope": ..., "id": ..., "messages": [OpenAI chat format]}, in the order of the ids,
+    /// and those of one id in the order of their scopes, with the messages that a model would be shown.
     Export(ExportArguments),
     /// List and total the tool calls of a store
     ///
@@ -139,6 +139,9 @@ pub(crate) struct ExportArguments {
     /// Print the conversations of this scope alone
     #[arg(long)]
     pub(crate) scope: Option<String>,
+    /// Print the conversation of this id alone, in each scope that has one
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
 }
 
 /// What `tools` is told.
@@ -189,6 +192,9 @@ pub(crate) struct RunsArguments {
     /// Only runs in conversations of this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
+    /// Only the run in the conversation of this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
 }
 
 /// What `recover` is told.
@@ -206,9 +212,9 @@ pub(crate) struct RecoverArguments {
     /// Only the run in the conversation of this id
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
-    /// Only runs that were opened at least so many seconds ago
-    #[arg(long, value_name = "SECONDS", default_value = "0")]
-    pub(crate) older_than: u64,
+    /// Only runs that were opened at least so long ago: 30d, 12h, 15m or 45s
+    #[arg(long, value_name = "AGE")]
+    pub(crate) older_than: Option<Age>,
     /// Also runs that somebody may still work on; they can write no more then
     #[arg(long)]
     pub(crate) force: bool,
@@ -253,7 +259,7 @@ pub(crate) struct PruneArguments {
     /// Leave at least so many messages of each conversation
     #[arg(long, value_name = "N", group = "keep")]
     pub(crate) keep_messages: Option<u64>,
-    /// Delete the runs that were begun longer ago: 90d, 12h, 15m or 45s
+    /// Delete the runs that were begun longer ago: 30d, 12h, 15m or 45s
     #[arg(long, value_name = "AGE", group = "keep")]
     pub(crate) older_than: Option<Age>,
     /// Only conversations of this scope

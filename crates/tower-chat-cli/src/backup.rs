@@ -10,7 +10,7 @@ use crate::{arguments::BackupArguments, error::CliError, output::Lines};
 pub(crate) async fn backup(arguments: BackupArguments) -> Result<ExitCode, CliError> {
     let BackupArguments { store, to, replace } = arguments;
     let backup = Backup::of_file(store.file("copy")?).replacing(replace);
-    let bytes = backup.write(&to).await.map_err(CliError::Backup)?;
+    let bytes = backup.write(&to).await.map_err(CliError::from)?;
     let mut lines = Lines::default();
     lines.write(&format!("{bytes} bytes are in `{}`", to.display()));
     lines.finish().map_err(CliError::Output)?;

@@ -19,8 +19,23 @@ pub(crate) enum CliError {
     #[error("`{}` cannot be played", file.display())]
     Recording { file: PathBuf, source: RecordingError },
     #[error("the store cannot be used")]
-    Open(#[from] OpenError),
-    #[error("a store in memory holds nothing to {action}: give sqlite:PATH")]
+    Open(#[source] OpenError),
+    #[error("there is no conversation store at `{}`: check the path of --store", path.display())]
+    NoStore { path: PathBuf },
+    #[error(
+        "`{}` has the schema of an older release, version {version} of {supported}: bring it up to date \
+         with `tower-chat vacuum`, after a copy with `tower-chat backup` if the older release is to \
+         read it again",
+        path.display()
+    )]
+    OlderStore { path: PathBuf, version: i64, supported: i64 },
+    #[error(
+        "`{}` or its folder cannot be written: change the permissions, or give another store with \
+         --store; what is in it can be read (export, tools, runs, verify, backup)",
+        path.display()
+    )]
+    NotWritable { path: PathBuf },
+    #[error("a store in memory holds nothing to {action}: give --store sqlite:PATH")]
     Memory { action: &'static str },
     #[error(
         "{count} of the conversations are in the store already, the first is {first:?}: \
@@ -52,6 +67,12 @@ pub(crate) enum CliError {
     #[error("the store cannot be copied; nothing was changed")]
     Backup(#[source] BackupError),
     #[error(
+        "there is a file `{}` already: let the copy replace it with --replace, or give another path \
+         with --to; nothing was changed",
+        path.display()
+    )]
+    CopyExists { path: PathBuf },
+    #[error(
         "the store cannot be vacuumed; nothing is lost, and what was deleted may be there still"
     )]
     Vacuum(#[source] StoreError),
@@ -59,6 +80,30 @@ pub(crate) enum CliError {
     Close(#[source] StoreError),
     #[error("the output cannot be written")]
     Output(#[source] io::Error),
+}
+
+/// Errors of the library whose advice is one for programs are said in options of the command.
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Missing { path } => Self::NoStore { path },
+            OpenError::Older { path, version, supported } => {
+                Self::OlderStore { path, version, supported }
+            }
+            OpenError::ReadOnly { path } => Self::NotWritable { path },
+            other => Self::Open(other),
+        }
+    }
+}
+
+impl From<BackupError> for CliError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Exists { path } => Self::CopyExists { path },
+            BackupError::Open(error) => error.into(),
+            other => Self::Backup(other),
+        }
+    }
 }
 
 /// An error with its causes, in one line.

@@ -5,6 +5,7 @@
 //! arguments, unreadable files, a store that cannot be used, or a conversation that failed; 130,
 //! interrupted.
 
+mod age;
 mod arguments;
 mod backup;
 mod error;

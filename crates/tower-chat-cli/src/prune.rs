@@ -11,7 +11,7 @@ use tower_chat::{
 };
 use tower_chat_sqlite::SqliteStore;
 
-use crate::{arguments::PruneArguments, error::CliError, output::Lines, store};
+use crate::{age::Age, arguments::PruneArguments, error::CliError, output::Lines, store};
 
 /// Takes the oldest runs of conversations away.
 pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliError> {
@@ -25,10 +25,7 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
         true => arguments.store.open_to_read("prune").await?,
         false => arguments.store.open_to_change("prune").await?,
     };
-    let mut keys = store::keys(&store, arguments.scope).await?;
-    if let Some(id) = &arguments.conversation {
-        keys.retain(|key| key.id() == id);
-    }
+    let keys = store::keys(&store, arguments.scope, arguments.conversation.as_deref()).await?;
     let mut lines = Lines::default();
     let mut sum = Pruned::default();
     let (mut conversations, mut left_alone) = (0_usize, 0_usize);
@@ -105,44 +102,4 @@ fn time_before(now: SystemTime, age: Duration) -> SystemTime {
 
 fn line(key: &ConversationKey, what: &str) -> String {
     format!("{key}: {what}")
-}
-
-/// How old something is, as the command line says it: `90d`, `12h`, `15m` or `45s`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Age(pub(crate) Duration);
-
-/// A text says no age.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is no age: say 90d, 12h, 15m or 45s")]
-pub(crate) struct NoAge;
-
-impl std::str::FromStr for Age {
-    type Err = NoAge;
-
-    fn from_str(text: &str) -> Result<Self, NoAge> {
-        let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
-        let found = units.iter().find_map(|(unit, seconds)| {
-            let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
-            count.checked_mul(*seconds)
-        });
-        found.map(|seconds| Self(Duration::from_secs(seconds))).ok_or(NoAge)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_have_a_unit() {
-        let seconds = |text: &str| text.parse::<Age>().map(|Age(age)| age.as_secs());
-        assert_eq!(seconds("2d"), Ok(172_800));
-        assert_eq!(seconds("3h"), Ok(10_800));
-        assert_eq!(seconds("5m"), Ok(300));
-        assert_eq!(seconds("0s"), Ok(0));
-        for text in ["", "d", "5", "-1d", "1.5h", "1 d", "1w", "99999999999999999999d"] {
-            assert_eq!(seconds(text), Err(NoAge), "{text}");
-        }
-        assert_eq!(seconds("18446744073709551615d"), Err(NoAge), "too many seconds");
-    }
 }

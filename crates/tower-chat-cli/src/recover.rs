@@ -1,13 +1,11 @@
 //! `tower-chat recover`.
 
-use std::{
-    process::ExitCode,
-    time::{Duration, SystemTime},
-};
+use std::{process::ExitCode, time::SystemTime};
 
 use tower_chat::{recovery::close, store::HistoryStore};
 
 use crate::{
+    age::Age,
     arguments::{End, RecoverArguments},
     error::CliError,
     output::Lines,
@@ -18,14 +16,11 @@ use crate::{
 pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_change("recover").await?;
     let now = SystemTime::now();
-    let age = Duration::from_secs(arguments.older_than);
-    let mut runs = open_runs(&store, arguments.scope).await?;
-    if let Some(id) = &arguments.conversation {
-        runs.retain(|(key, _)| key.id() == id);
+    let conversation = arguments.conversation.as_deref();
+    let mut runs = open_runs(&store, arguments.scope, conversation).await?;
+    if let Some(Age(age)) = arguments.older_than {
+        runs.retain(|(_, open)| now.duration_since(open.opened_at).is_ok_and(|since| since >= age));
     }
-    runs.retain(|(_, open)| {
-        age.is_zero() || now.duration_since(open.opened_at).is_ok_and(|since| since >= age)
-    });
     let mut lines = Lines::default();
     let mut left_alone = 0_usize;
     for (key, open) in runs {

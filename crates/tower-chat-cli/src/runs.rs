@@ -21,7 +21,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     let store = arguments.store.open_to_read("list").await?;
     let now = SystemTime::now();
     let mut listed = Vec::new();
-    for (key, _) in open_runs(&store, arguments.scope).await? {
+    for (key, _) in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await? {
         let report = open_run(&store, &key).await;
         // It may have come to its end since it was listed.
         let report = report.map_err(|source| CliError::OpenRun { key: key.clone(), source })?;
@@ -52,10 +52,11 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     Ok(ExitCode::SUCCESS)
 }
 
-/// All open runs, or those of a scope, in the byte order of scopes and ids.
+/// All open runs, or those of a scope or a conversation, in the byte order of scopes and ids.
 pub(crate) async fn open_runs(
     store: &SqliteStore,
     scope: Option<String>,
+    conversation: Option<&str>,
 ) -> Result<Vec<(ConversationKey, OpenRun)>, CliError> {
     const PAGE: usize = 1000;
     let scopes = match scope {
@@ -70,7 +71,8 @@ pub(crate) async fn open_runs(
             let page = page.map_err(|source| CliError::List { scope: scope.clone(), source })?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.id().to_owned());
-            runs.extend(page);
+            let is_asked_for = |id: &str| conversation.is_none_or(|asked| id == asked);
+            runs.extend(page.into_iter().filter(|(key, _)| is_asked_for(key.id())));
         }
     }
     Ok(runs)

@@ -1,6 +1,7 @@
 //! Where histories are kept.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
@@ -75,8 +76,13 @@ impl StoreLocation {
         &self,
         action: &'static str,
     ) -> Result<SqliteStore, CliError> {
+        let path = self.file(action)?;
+        // SQLite would make a database of an empty file.
+        if fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
+            return Err(CliError::NoStore { path: path.to_path_buf() });
+        }
         let options = SqliteStore::options().with_create(false);
-        Ok(options.open(self.file(action)?).await?)
+        Ok(options.open(path).await?)
     }
 
     /// The path of the store's file.
@@ -88,10 +94,12 @@ impl StoreLocation {
     }
 }
 
-/// All conversations, or those of a scope, in the byte order of their ids.
+/// All conversations, or those of a scope or an id, in the byte order of their ids, and those of one
+/// id in that of their scopes.
 pub(crate) async fn keys(
     store: &SqliteStore,
     scope: Option<String>,
+    id: Option<&str>,
 ) -> Result<Vec<ConversationKey>, CliError> {
     const PAGE: usize = 1000;
     let scopes = match scope {
@@ -106,7 +114,7 @@ pub(crate) async fn keys(
             let page = page.map_err(|source| CliError::List { scope: scope.clone(), source })?;
             let Some(last) = page.last() else { break };
             after = Some(last.id().to_owned());
-            keys.extend(page);
+            keys.extend(page.into_iter().filter(|key| id.is_none_or(|id| key.id() == id)));
         }
     }
     keys.sort_by(|left, right| (left.id(), left.scope()).cmp(&(right.id(), right.scope())));

@@ -154,6 +154,7 @@ fn copy(
         }
     }
     drop(backup);
+    file.check_unwritten().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     copy.close().map_err(|(_, error)| failed(error))
 }
 

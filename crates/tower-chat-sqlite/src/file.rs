@@ -2,6 +2,7 @@
 
 pub(crate) mod opening;
 mod private_file;
+mod unwritable;
 
 use std::{
     fs::{self, OpenOptions},
@@ -13,7 +14,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use self::private_file::PrivateFile;
+use self::{private_file::PrivateFile, unwritable::Unwritten};
 use crate::{
     Durability, FileChange, OpenError, SqliteOptions, WritePanicked, failure::Failure,
     identity::Identity,
@@ -43,6 +44,8 @@ pub(crate) struct StoreFile {
     identity: Option<Identity>,
     /// Which log and index the writer has open; nothing while it has none.
     in_use: Arc<Mutex<Option<LogInUse>>>,
+    /// Set where the file is read without a log, since none can be made beside it.
+    unwritten: Option<Unwritten>,
 }
 
 /// The write-ahead log that a connection has open.
@@ -83,6 +86,7 @@ impl StoreFile {
             }
         }
         let connection = if options.read_only {
+            file.choose_how_to_read()?;
             file.open_checked_reader()?
         } else {
             file.open_current_writer(options.create)?
@@ -94,8 +98,15 @@ impl StoreFile {
 
     fn at(path: Arc<Path>, durability: Durability) -> Self {
         let [log, index] = [&path, &path].map(Arc::clone);
-        let mut file =
-            Self { path, log, index, durability, identity: None, in_use: Arc::default() };
+        let mut file = Self {
+            path,
+            log,
+            index,
+            durability,
+            identity: None,
+            in_use: Arc::default(),
+            unwritten: None,
+        };
         file.name_log();
         file
     }
@@ -116,7 +127,11 @@ impl StoreFile {
         let options = SqliteOptions::new().with_read_only(true);
         match Self::open(path, &options) {
             Ok((file, _)) => Ok(file),
-            Err(OpenError::Older { path, .. }) => Ok(Self::at(path.into(), options.durability)),
+            Err(OpenError::Older { path, .. }) => {
+                let mut file = Self::at(path.into(), options.durability);
+                file.choose_how_to_read()?;
+                Ok(file)
+            }
             Err(error) => Err(error),
         }
     }
@@ -203,7 +218,10 @@ impl StoreFile {
 
     /// A connection for reading.
     pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
-        let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let connection = match self.unwritten {
+            Some(_) => self.glance()?,
+            None => self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+        };
         connection.busy_timeout(PATIENCE)?;
         Ok(connection)
     }

@@ -45,6 +45,9 @@ pub enum FileChange {
     LogMoved,
     /// The write-ahead log was made shorter.
     LogTruncated,
+    /// Another program wrote to a file that was read without its log, since its folder cannot be
+    /// written.
+    Written,
 }
 
 impl FileMoved {
@@ -58,6 +61,11 @@ impl fmt::Display for FileMoved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.path.display();
         match self.change {
+            FileChange::Written => write!(
+                f,
+                "another program has written to `{at}` while it was read without its log, since its \
+                 folder cannot be written: read it again, or make the folder writable"
+            ),
             FileChange::Moved => write!(
                 f,
                 "`{at}` was moved, deleted or replaced while the store was open: put it back; to \

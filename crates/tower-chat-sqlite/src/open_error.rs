@@ -72,13 +72,27 @@ pub enum OpenError {
     },
     /// The file, or the folder that must hold its write-ahead log, cannot be written.
     #[error(
-        "`{}` or its folder cannot be written: change the permissions; opening it read-only needs \
-         a folder that can be written, for the write-ahead log",
+        "`{}` or its folder cannot be written: change the permissions, or open it read-only",
         path.display()
     )]
     ReadOnly {
         /// The store's path.
         path: PathBuf,
+    },
+    /// The folder cannot be written, and the write-ahead log holds changes: SQLite makes an index of
+    /// the log beside it to read them.
+    #[error(
+        "`{}` cannot be read where it is: changes are in `{}`, and its folder cannot be written: \
+         let the program that writes it close it, copy both files to a folder that can be written, or \
+         change the permissions",
+        path.display(),
+        log.display()
+    )]
+    UnreadLog {
+        /// The store's path.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
     },
     /// The file is damaged.
     #[error(
@@ -139,6 +153,7 @@ impl OpenError {
             | Self::Newer { .. }
             | Self::Older { .. }
             | Self::ReadOnly { .. }
+            | Self::UnreadLog { .. }
             | Self::Corrupt { .. }
             | Self::InvalidOption { .. }
             | Self::Io { .. } => false,

@@ -121,7 +121,10 @@ impl SqliteOptions {
     }
 
     /// Whether the store is only read. Every write then fails with
-    /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly), and nothing is made.
+    /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly), and nothing is made
+    /// but SQLite's index of the write-ahead log. In a folder that cannot be written, the file is read
+    /// by itself if its log is empty or missing, and refused with [`OpenError::UnreadLog`] if not; a read
+    /// during which another program begins to write to it fails.
     #[must_use]
     pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;

@@ -79,7 +79,9 @@ impl Readers {
             Some(connection) => connection,
             None => self.file.reader().map_err(failed)?,
         };
-        match read(&connection) {
+        let outcome = read(&connection);
+        self.file.check_unwritten().map_err(|failure| failure.store_error(action))?;
+        match outcome {
             Ok(value) => {
                 self.idle().push(connection);
                 Ok(value)

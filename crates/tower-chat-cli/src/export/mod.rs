@@ -18,7 +18,7 @@ use crate::{arguments::ExportArguments, error::CliError, output::Lines, store};
 pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliError> {
     let opened = arguments.store.open_to_read("export").await?;
     let mut lines = Lines::default();
-    for key in store::keys(&opened, arguments.scope).await? {
+    for key in store::keys(&opened, arguments.scope, arguments.conversation.as_deref()).await? {
         let history = opened.load(&key).await;
         let history = history.map_err(|source| CliError::Export { key: key.clone(), source })?;
         let messages = if arguments.record {
@@ -26,7 +26,7 @@ pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
         } else {
             shown(&history.messages)
         };
-        let line = Line { id: key.id(), messages };
+        let line = Line { scope: key.scope(), id: key.id(), messages };
         lines.write_json(&line.to_json());
         if !lines.are_open() {
             break;
@@ -46,6 +46,7 @@ fn shown(stored: &Messages) -> Vec<RawJson> {
 
 #[derive(Serialize)]
 struct Line<'a> {
+    scope: &'a str,
     id: &'a str,
     messages: Vec<RawJson>,
 }

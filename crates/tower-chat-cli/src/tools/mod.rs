@@ -17,10 +17,8 @@ use crate::{
 /// Lists and totals the tool calls of a store.
 pub(crate) async fn tools(arguments: ToolsArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
-    let mut keys = crate::store::keys(&store, arguments.scope).await?;
-    if let Some(id) = &arguments.conversation {
-        keys.retain(|key| key.id() == id);
-    }
+    let conversation = arguments.conversation.as_deref();
+    let keys = crate::store::keys(&store, arguments.scope, conversation).await?;
     let mut totals = Totals::default();
     let mut listing = arguments.list.then(Listing::default);
     // One conversation at a time, however large the store is.

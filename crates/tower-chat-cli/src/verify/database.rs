@@ -27,7 +27,7 @@ pub(crate) struct Keys {
 }
 
 pub(crate) async fn keys_of(store: &SqliteStore) -> Result<Keys, CliError> {
-    match store::keys(store, None).await {
+    match store::keys(store, None, None).await {
         Ok(keys) => Ok(Keys { keys, damage: None }),
         Err(
             error @ (CliError::Scopes(StoreError::Corrupt { .. })

@@ -44,6 +44,43 @@ fn conversations_of_all_scopes_come_out_once_in_the_byte_order_of_their_ids() {
 }
 
 #[test]
+fn a_line_names_the_scope_and_the_id_and_each_can_be_chosen() {
+    let store = Store::new();
+    let texts = |text: &str| vec![Message::user(text)];
+    fill(
+        &store,
+        &[
+            ("b", "same", texts("one")),
+            ("a", "same", texts("two")),
+            ("a", "other", texts("three")),
+            ("a same", "", texts("four")),
+        ],
+    );
+    let lines = |more: &[&str]| -> Vec<(String, String, String)> {
+        let text = export_text(&store.argument(), more);
+        let lines =
+            text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let texts = |line: serde_json::Value| {
+            let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+            (text(&line["scope"]), text(&line["id"]), text(&line["messages"][0]["content"]))
+        };
+        lines.map(texts).collect()
+    };
+    let line = |scope: &str, id: &str, text: &str| (scope.into(), id.into(), text.into());
+    let all = [
+        line("a same", "", "four"),
+        line("a", "other", "three"),
+        line("a", "same", "two"),
+        line("b", "same", "one"),
+    ];
+    assert_eq!(lines(&[]), all);
+    assert_eq!(lines(&["--conversation", "same"]), all[2..]);
+    assert_eq!(lines(&["--conversation", "same", "--scope", "b"]), all[3..]);
+    assert_eq!(lines(&["--conversation", ""]), all[..1]);
+    assert_eq!(lines(&["--conversation", "sam"]), []);
+}
+
+#[test]
 fn more_conversations_than_a_page_come_out_each_once() {
     let store = Store::new();
     let ids: Vec<String> = (0..1050).map(|number| format!("c{number:05}")).collect();
@@ -123,5 +160,30 @@ fn an_export_changes_nothing() {
     let (first, second) =
         (export_text(&store.argument(), &[]), export_text(&store.argument(), &[]));
     assert_eq!(first, second);
+    assert_eq!(std::fs::read(store.path()).unwrap(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_export_ends_at_once_by_the_signal() {
+    use std::{
+        io::Read,
+        os::unix::process::ExitStatusExt,
+        process::{Command, Stdio},
+    };
+    let store = Store::new();
+    let text = "a long message ".repeat(1000);
+    let all: Vec<_> = (0..40).map(|number| format!("c{number}")).collect();
+    let all: Vec<_> =
+        all.iter().map(|id| ("play", id.as_str(), vec![Message::user(&*text)])).collect();
+    fill(&store, &all);
+    let before = std::fs::read(store.path()).unwrap();
+    let arguments = ["export", "--store", &store.argument()];
+    let mut child = tower_chat(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    // The pipe is smaller than the export, so the command waits for its reader.
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    assert_eq!(child.wait().unwrap().signal(), Some(2), "shells say 130");
     assert_eq!(std::fs::read(store.path()).unwrap(), before);
 }

@@ -13,5 +13,6 @@ mod resume;
 mod support;
 mod terminal;
 mod tools;
+mod unwritable;
 mod vacuum;
 mod verify;

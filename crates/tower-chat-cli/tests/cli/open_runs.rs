@@ -115,7 +115,7 @@ fn open_runs_are_committed_or_discarded_and_the_rest_is_intact() {
         let before = export(&store.argument(), &["--record"]);
         let open = open_runs(&store);
         let recover = ["recover", "--store", &store.argument(), "--end", end];
-        let young = run(&[&recover[..], &["--older-than", "3600"]].concat());
+        let young = run(&[&recover[..], &["--older-than", "1h"]].concat());
         assert_eq!((young.status.code(), stdout(&young)), (Some(0), String::new()));
         let output = run(&recover);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

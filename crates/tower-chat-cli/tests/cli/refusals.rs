@@ -178,11 +178,52 @@ fn a_store_that_cannot_be_written_is_refused() {
     permit(0o500, 0o400);
     let arguments = ["play", &more, "--store", &store.argument()];
     let printed = refusal(&arguments, &run_held_to(&store.path(), &arguments));
-    assert!(printed.contains("cannot be written"), "{printed}");
+    assert!(printed.contains("cannot be written") && printed.contains("--store"), "{printed}");
     permit(0o700, 0o600);
     if cfg!(target_os = "linux") {
         refused(&["play", &more, "--store", "sqlite:/proc/chat.db"]);
     }
+}
+
+#[test]
+fn ages_have_one_form_and_the_error_says_which() {
+    let store = Store::new();
+    let prune = ["prune", "--store", &store.argument()];
+    let recover = ["recover", "--store", &store.argument(), "--end", "commit"];
+    for command in [&prune[..], &recover] {
+        for age in ["3600", "1w", "-1h", "1.5h", "h", ""] {
+            let option = format!("--older-than={age}");
+            let printed = refused(&[command, &[&option]].concat());
+            assert!(printed.contains("an age has a unit: 30d, 12h, 15m or 45s"), "{printed}");
+            assert!(printed.contains("--older-than <AGE>"), "{printed}");
+        }
+        let printed = refused(&[command, &["--older-than", "30d"]].concat());
+        assert!(printed.contains("there is no conversation store"), "{printed}");
+    }
+}
+
+#[test]
+fn advice_is_given_in_options_of_the_command() {
+    let store = Store::new();
+    let path = store.path().display().to_string();
+    let empty = store.file("empty.db", "");
+    for path in [&path, &empty] {
+        let argument = format!("sqlite:{path}");
+        for command in ["export", "tools", "runs", "verify", "repair", "vacuum"] {
+            let printed = refused(&[command, "--store", &argument]);
+            let expected = format!(
+                "error: there is no conversation store at `{path}`: check the path of --store\n"
+            );
+            assert_eq!(printed, expected, "{command}");
+        }
+    }
+    assert!(!store.path().exists());
+    assert_eq!(fs::read(&empty).unwrap(), b"");
+    let printed = refused(&["export", "--store", "memory:"]);
+    assert_eq!(
+        printed,
+        "error: a store in memory holds nothing to export: give --store sqlite:PATH\n"
+    );
 }
 
 #[test]

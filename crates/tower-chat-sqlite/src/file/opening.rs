@@ -58,7 +58,7 @@ impl StoreFile {
     /// A connection that sees what the file itself says, without its write-ahead log. It takes no
     /// lock and makes no files. To open the file without SQLite is no way to look at it: closing
     /// it would free all locks that this process has on it.
-    fn glance(&self) -> rusqlite::Result<Connection> {
+    pub(super) fn glance(&self) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?immutable=1");
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY

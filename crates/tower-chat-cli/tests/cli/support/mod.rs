@@ -83,7 +83,8 @@ pub(crate) fn conversations_in_order(text: &str) -> BTreeMap<String, Value> {
         .lines()
         .map(|line| {
             let mut line: Value = serde_json::from_str(line).expect("a JSON object a line");
-            assert_eq!(line.as_object().expect("an object").len(), 2, "{line}");
+            let fields: Vec<&String> = line.as_object().expect("an object").keys().collect();
+            assert_eq!(fields, ["id", "messages", "scope"], "{line}");
             (line["id"].as_str().expect("a text").to_owned(), line["messages"].take())
         })
         .collect();

@@ -1,0 +1,146 @@
+//! Stores in folders that cannot be written can be read, if that is right.
+#![cfg(unix)]
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use crate::support::*;
+
+/// Whom the command is run as where the test's own user may write everything.
+const NOBODY: u32 = 65_534;
+
+/// A store in a folder that cannot be written, and the command where anybody can run it.
+struct Unwritable {
+    store: Store,
+    program: Store,
+}
+
+impl Unwritable {
+    fn new(fill: impl Fn(&Store)) -> Self {
+        let unwritable = Self { store: Store::new(), program: Store::new() };
+        fill(&unwritable.store);
+        let program = unwritable.program();
+        fs::copy(env!("CARGO_BIN_EXE_tower-chat"), &program).unwrap();
+        permit(&program, 0o755);
+        permit(unwritable.program.folder(), 0o755);
+        for file in fs::read_dir(unwritable.store.folder()).unwrap() {
+            permit(&file.unwrap().path(), 0o444);
+        }
+        permit(unwritable.store.folder(), 0o555);
+        unwritable
+    }
+
+    fn program(&self) -> PathBuf {
+        self.program.folder().join("tower-chat")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(self.program());
+        command.args(arguments).env_remove("RUST_LOG").stdin(Stdio::null());
+        if fs::write(self.store.folder().join("written"), "").is_ok() {
+            fs::remove_file(self.store.folder().join("written")).unwrap();
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output().expect("the command runs")
+    }
+
+    fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let paths = fs::read_dir(self.store.folder()).unwrap().map(|file| file.unwrap().path());
+        let mut files: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Unwritable {
+    fn drop(&mut self) {
+        permit(self.store.folder(), 0o755);
+    }
+}
+
+fn permit(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_store_that_is_closed_is_read_and_copied_and_not_changed() {
+    let unwritable = Unwritable::new(fill_intact);
+    let argument = unwritable.store.argument();
+    let before = unwritable.files();
+    // The same store where its folder can be written.
+    let copy = Store::new();
+    fs::copy(unwritable.store.path(), copy.path()).unwrap();
+    let copied = copy.argument();
+    for command in [
+        &["export", "--record", "--store", &argument][..],
+        &["tools", "--list", "--store", &argument],
+        &["runs", "--store", &argument],
+        &["verify", "--store", &argument],
+        &["prune", "--keep-messages", "1", "--dry-run", "--store", &argument],
+    ] {
+        let elsewhere: Vec<_> =
+            command.iter().map(|it| if *it == argument { &copied } else { *it }).collect();
+        let expected = run(&elsewhere);
+        let output = unwritable.run(command);
+        let codes = (output.status.code(), expected.status.code());
+        assert_eq!(codes, (Some(0), Some(0)), "{command:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), stdout(&expected), "{command:?}");
+        assert!(unwritable.files() == before, "{command:?}");
+    }
+    let copies = Store::new();
+    permit(copies.folder(), 0o777);
+    let copy = copies.path().display().to_string();
+    let output = unwritable.run(&["backup", "--store", &argument, "--to", &copy]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = export_text(&copies.argument(), &["--record"]);
+    assert_eq!(text, export_text(&copied, &["--record"]));
+    assert!(unwritable.files() == before);
+}
+
+#[test]
+fn a_command_that_writes_says_what_can_be_done() {
+    let unwritable = Unwritable::new(fill_intact);
+    let argument = unwritable.store.argument();
+    let before = unwritable.files();
+    for command in [
+        &["vacuum", "--store", &argument][..],
+        &["repair", "--store", &argument],
+        &["prune", "--keep-messages", "1", "--store", &argument],
+        &["recover", "--end", "commit", "--store", &argument],
+    ] {
+        let output = unwritable.run(command);
+        let printed = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {printed}");
+        assert!(printed.contains("cannot be written") && printed.contains("--store"), "{printed}");
+        assert!(unwritable.files() == before, "{command:?}");
+    }
+}
+
+#[test]
+fn a_log_with_changes_is_not_left_out() {
+    // As a program that was killed leaves it.
+    let unwritable = Unwritable::new(|store| {
+        fill_intact(store);
+        let open = Store::new();
+        fs::copy(store.path(), open.path()).unwrap();
+        let connection = rusqlite::Connection::open(open.path()).unwrap();
+        connection.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 1").unwrap();
+        for name in ["chat.db", "chat.db-wal"] {
+            fs::copy(open.folder().join(name), store.folder().join(name)).unwrap();
+        }
+    });
+    let before = unwritable.files();
+    assert_eq!(before.len(), 2, "the file and its log");
+    for command in ["export", "verify"] {
+        let output = unwritable.run(&[command, "--store", &unwritable.store.argument()]);
+        let printed = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{printed}");
+        assert!(printed.contains("changes are in") && printed.contains("chat.db-wal"), "{printed}");
+        assert!(printed.contains("copy both files"), "{printed}");
+        assert!(unwritable.files() == before);
+    }
+}

@@ -1,0 +1,113 @@
+//! Stores in folders that cannot be written.
+//!
+//! To read a database in WAL mode, SQLite makes the log and its index beside it. Where it may not, it
+//! can be told that nobody writes to the file (`immutable=1`), and then looks at the file alone. That
+//! is right as long as the log holds nothing and no other program writes: the first is looked at before,
+//! the second after each read.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use rusqlite::ErrorCode;
+
+use super::StoreFile;
+use crate::{FileChange, OpenError, failure::Failure, schema};
+
+/// The file as it was when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unwritten {
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Unwritten {
+    fn at(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self { size: metadata.len(), modified: metadata.modified().ok() })
+    }
+}
+
+impl StoreFile {
+    /// Looks whether the file can be read with its log, and is read alone if it has none and none can
+    /// be made.
+    pub(super) fn choose_how_to_read(&mut self) -> Result<(), OpenError> {
+        let Err(error) = self.reader().and_then(|reader| schema::content(&reader)) else {
+            return Ok(());
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {}
+            // Whoever opens the file says what is wrong with it.
+            Some(_) | None => return Ok(()),
+        }
+        if let Some(log) = self.log_with_content() {
+            return Err(OpenError::UnreadLog { path: self.path_buf(), log });
+        }
+        self.unwritten = Unwritten::at(&self.path);
+        Ok(())
+    }
+
+    /// Fails if another program has begun to write to a file that was read without its log.
+    pub(crate) fn check_unwritten(&self) -> Result<(), Failure> {
+        match self.unwritten {
+            Some(before)
+                if Unwritten::at(&self.path) != Some(before)
+                    || self.log_with_content().is_some() =>
+            {
+                Err(self.changed(FileChange::Written))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The write-ahead log, or the journal of a change that was not completed, if it holds anything.
+    fn log_with_content(&self) -> Option<PathBuf> {
+        let mut journal = self.path.as_os_str().to_owned();
+        journal.push("-journal");
+        [self.log.to_path_buf(), journal.into()]
+            .into_iter()
+            .find(|log| fs::metadata(log).is_ok_and(|found| found.len() > 0))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use tower_chat_core::{
+        ConversationKey, Message, MessageId, RunId,
+        store::{HistoryStore, Revision, author::Write},
+    };
+
+    use super::*;
+    use crate::{Durability, SqliteStore};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_is_read_alone_only_while_nobody_writes_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat.db");
+        SqliteStore::open(&path).await.unwrap().close().await.unwrap();
+        let opened = || {
+            let mut file = StoreFile::at(path.as_path().into(), Durability::Full);
+            file.unwritten = Unwritten::at(&path);
+            file
+        };
+        let file = opened();
+        file.reader().and_then(|reader| schema::content(&reader)).unwrap();
+        file.check_unwritten().unwrap();
+
+        let store = SqliteStore::open(&path).await.unwrap();
+        let first = MessageId { run: RunId::new(), index: 0 };
+        let key = ConversationKey::new("alice", "chat");
+        let write = Write::new(key, first, Revision::ABSENT, [Message::user("hi").into()]);
+        store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+        let failure = opened().check_unwritten().unwrap_err();
+        let in_log = std::error::Error::source(&failure).unwrap().to_string();
+        assert!(in_log.contains("another program has written"), "{in_log}");
+        store.close().await.unwrap();
+        assert!(file.log_with_content().is_none(), "the log was carried over");
+        assert!(file.check_unwritten().is_err(), "the file is another one");
+        opened().check_unwritten().unwrap();
+    }
+}
