@@ -1,7 +1,7 @@
 //! The function under the attribute, and what becomes of it.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
 use syn::{
     Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, Ident, ItemFn, Lit, Meta, Pat,
     PathArguments, PathSegment, ReturnType, Type, TypePath, spanned::Spanned,
@@ -63,14 +63,22 @@ impl ToolFunction {
             _ => None,
         });
         let (state_names, state_types): (Vec<_>, Vec<_>) = states.unzip();
-        let arguments = self.parameters.iter().filter_map(|parameter| match &parameter.kind {
-            Kind::Argument { attributes, of_type } => {
-                let name = &parameter.name;
-                Some((name, quote!(#(#attributes)* #name: #of_type)))
+        // The derives are of type parameters where they can be, so that what a type lacks is said once,
+        // where the struct is used, and not by every line that the derives write.
+        let (mut argument_names, mut fields) = (Vec::new(), Vec::new());
+        let (mut parameters, mut types) = (Vec::new(), Vec::new());
+        for Parameter { name, kind } in &self.parameters {
+            let Kind::Argument { attributes, of_type } = kind else { continue };
+            argument_names.push(name);
+            if says_how(attributes) {
+                fields.push(quote!(#(#attributes)* #name: #of_type));
+            } else {
+                let parameter = format_ident!("__Argument{}", parameters.len());
+                fields.push(quote!(#(#attributes)* #name: #parameter));
+                parameters.push(parameter);
+                types.push(of_type);
             }
-            _ => None,
-        });
-        let (argument_names, fields): (Vec<_>, Vec<_>) = arguments.unzip();
+        }
         let passed = self.parameters.iter().map(|Parameter { name, kind }| match kind {
             Kind::Context => quote!(&__context),
             Kind::State(_) => quote!(&*#name),
@@ -82,7 +90,7 @@ impl ToolFunction {
             #tower_chat::tool::TypedTool::new(
                 #name,
                 #description,
-                move |__arguments: __Arguments, __context: #tower_chat::tool::ToolContext| {
+                move |__arguments: __Arguments<#(#types),*>, __context: #tower_chat::tool::ToolContext| {
                     #(let #state_names = ::std::sync::Arc::clone(&#state_names);)*
                     async move {
                         let __Arguments { #(#argument_names),* } = __arguments;
@@ -110,7 +118,7 @@ impl ToolFunction {
                 #[serde(crate = #serde)]
                 #[schemars(crate = #schemars)]
                 #[serde(expecting = "an object with the arguments")]
-                struct __Arguments { #(#fields),* }
+                struct __Arguments<#(#parameters),*> { #(#fields),* }
 
                 #sig #block
 
@@ -150,6 +158,15 @@ fn parameter(input: &mut FnArg) -> syn::Result<Parameter> {
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
     Ok(Parameter { name, kind })
+}
+
+/// Whether attributes of serde or schemars may say how the type is read or described, which by itself
+/// is not.
+fn says_how(attributes: &[Attribute]) -> bool {
+    let is_of_derive = |attribute: &Attribute| {
+        attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")
+    };
+    attributes.iter().any(is_of_derive)
 }
 
 /// The end of the closure: what the function returns, as the result of a tool.

@@ -30,6 +30,30 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
             "`tower::util::BoxCloneSyncService`",
         ]],
     ),
+    (
+        "argument_without_derives",
+        &[
+            &[
+                "the trait bound `Dish: JsonSchema` is not satisfied",
+                "required for `__Arguments<Dish, u8>`",
+            ],
+            &[
+                "the trait bound `Dish: serde::Deserialize<'de>` is not satisfied",
+                "#[derive(serde::Deserialize)]",
+            ],
+        ],
+    ),
+    (
+        "argument_without_schema",
+        &[&["the trait bound `Dish: JsonSchema` is not satisfied", "required for `Vec<Dish>`"]],
+    ),
+    (
+        "result_without_serialize",
+        &[&[
+            "`Json<Receipt>` cannot be the result of a tool",
+            "a type that derives `serde::Serialize`",
+        ]],
+    ),
     ("other_answers", &[&["expected `ChatResponse`, found `String`"]]),
 ];
 

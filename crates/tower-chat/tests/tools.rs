@@ -98,6 +98,35 @@ async fn unsteady(context: &ToolContext, counters: &Counters) -> Result<ToolOutp
     Ok(ToolOutput::from(format!("{} at attempt {call}", context.call_id())))
 }
 
+/// Charges a card, with errors of `anyhow`.
+#[tool(retries = 2)]
+async fn charge(attempts: &AtomicU32, cents: i64) -> anyhow::Result<String> {
+    attempts.fetch_add(1, Ordering::Relaxed);
+    charged(cents)
+}
+
+fn charged(cents: i64) -> anyhow::Result<String> {
+    match cents {
+        0 => Err(ToolError::for_model("an amount of 0 cannot be charged").into()),
+        1 => {
+            Err(anyhow::Error::new(ToolError::for_model("one cent is too little")).context("till"))
+        }
+        2 => Err(ToolError::fail_run("the till is broken"))?,
+        3 => anyhow::bail!("an error that says nothing of the model"),
+        _ => Ok(format!("{cents} cents")),
+    }
+}
+
+/// What a closure charges.
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Charge {
+    cents: i64,
+}
+
+async fn charge_fn(charge: Charge, _context: ToolContext) -> anyhow::Result<String> {
+    charged(charge.cents)
+}
+
 /// Says nothing.
 #[tool(needs_approval, safe_to_retry, accepts_stored_arguments, persist = without_arguments)]
 async fn silent(_secret: String) {}
@@ -209,6 +238,42 @@ async fn parameters_may_have_any_name() {
 async fn an_error_tells_the_model_no_more_than_that_the_tool_failed() {
     let arguments = r#"{"dishes": [], "payment": "card", "guests": 1}"#;
     assert_eq!(told(order(), "order", arguments).await, ("The tool failed.".to_owned(), true));
+}
+
+#[tokio::test]
+async fn errors_of_anyhow_are_told_to_the_model_or_fail_the_run_as_their_tool_error_says() {
+    for (cents, text, is_error, attempts) in [
+        (0, "an amount of 0 cannot be charged", true, 1),
+        (1, "one cent is too little", true, 1),
+        (3, "The tool failed.", true, 3),
+        (40, "40 cents", false, 1),
+    ] {
+        let arguments = json!({"cents": cents}).to_string();
+        let expected = (text.to_owned(), is_error);
+        let counted = Arc::new(AtomicU32::new(0));
+        assert_eq!(told(charge(counted.clone()), "charge", &arguments).await, expected);
+        assert_eq!(counted.load(Ordering::Relaxed), attempts, "a ToolError is final");
+        let typed = TypedTool::of_fn("charge_fn", "Charges.", charge_fn);
+        assert_eq!(told(typed, "charge_fn", &arguments).await, expected);
+        let closure = TypedTool::new("closure", "Charges.", |charge: Charge, context| async move {
+            Ok(charge_fn(charge, context).await?)
+        });
+        assert_eq!(told(closure, "closure", &arguments).await, expected);
+    }
+    for tool in [
+        Box::new(charge(AtomicU32::new(0))) as Box<dyn Tool>,
+        Box::new(TypedTool::of_fn("charge", "Charges.", charge_fn)),
+    ] {
+        let call = Message::tool_calls([ToolCall::new("call_2", "charge", r#"{"cents": 2}"#)]);
+        let model = ScriptedModel::new([Step::message(call)]);
+        let agent = ChatPipeline::builder(model).tools(Tools::new().with(tool)).build().unwrap();
+        let error = agent.oneshot(ChatRequest::user("pay")).await.unwrap_err();
+        let failed = error.downcast_ref::<tower_chat::ToolLoopError>();
+        assert!(
+            matches!(failed, Some(tower_chat::ToolLoopError::ToolFailedRun { .. })),
+            "{error:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

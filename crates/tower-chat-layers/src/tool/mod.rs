@@ -48,6 +48,7 @@ pub use self::{
 };
 pub(crate) use self::{
     context::{RunContext, idempotency_key},
+    error::Effect,
     output::ResultName,
     pending_call::{CallOfRun, PendingCall},
     persist::{NotKept, Redaction, Retained, retained},

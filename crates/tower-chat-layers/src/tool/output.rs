@@ -98,6 +98,12 @@ impl ToolOutput {
 /// }
 /// assert!(ToolOutput::from(Hits(Vec::new())).is_error);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    note = "a result is text, a `ToolOutput`, a `Part`, `Vec<Part>`, a `Media`, a JSON `Value`, `()`, or \
+            `Json` of a type that derives `serde::Serialize`, of the version that \
+            `tower_chat::serde` is; `#[tool]` puts `Json` around other types by itself"
+)]
 pub trait IntoToolOutput {
     /// Makes the output.
     ///

@@ -3,6 +3,7 @@
 use std::{fmt, marker::PhantomData, time::Duration};
 
 use async_trait::async_trait;
+use futures_core::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
@@ -57,6 +58,9 @@ where
     O: IntoToolOutput,
 {
     /// A tool that may run without approval. The description is for the model.
+    ///
+    /// The error is a [`BoxError`], so that a closure can end with `Ok(...)` and use `?` on every other
+    /// error. For a function with an error type of its own there is [`of_fn`](TypedTool::of_fn).
     pub fn new(name: impl Into<String>, description: impl Into<String>, function: F) -> Self {
         let arguments = TypeSchema::of::<A>();
         let definition = ToolDefinition::new(name, description, arguments.portable().clone());
@@ -117,6 +121,44 @@ where
     }
 }
 
+impl<A> TypedTool<A, ()> {
+    /// Like [`new`](TypedTool::new), of a function whose error is any that converts into a
+    /// [`BoxError`]: `anyhow::Error`, [`ToolError`], one of your own.
+    ///
+    /// ```
+    /// use tower_chat::{Tool, ToolContext, ToolError, TypedTool};
+    ///
+    /// async fn charge(cents: u64, context: ToolContext) -> Result<String, ToolError> {
+    ///     match cents {
+    ///         0 => Err(ToolError::for_model("an amount of 0 cannot be charged")),
+    ///         cents => Ok(format!("{cents} cents for {}", context.call_id())),
+    ///     }
+    /// }
+    /// let tool = TypedTool::of_fn("charge", "Charges a card.", charge).needs_approval();
+    /// assert!(tool.definition().needs_approval);
+    /// ```
+    pub fn of_fn<F, R, O, E>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        function: F,
+    ) -> TypedTool<
+        A,
+        impl Fn(A, ToolContext) -> BoxFuture<'static, Result<O, BoxError>> + Send + Sync + 'static,
+    >
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        O: IntoToolOutput + 'static,
+        E: Into<BoxError>,
+    {
+        TypedTool::new(name, description, move |arguments, context| {
+            let returned = function(arguments, context);
+            Box::pin(async move { returned.await.map_err(Into::into) }) as BoxFuture<'static, _>
+        })
+    }
+}
+
 #[async_trait]
 impl<A, F, R, O> Tool for TypedTool<A, F>
 where
@@ -133,7 +175,7 @@ where
         let mut delay = self.first_delay;
         for _ in 0..self.retries {
             match self.run(&context).await {
-                Err(error) if ToolError::of(&*error).is_none() => sleep(delay).await,
+                Err(error) if ToolError::effect_of(&*error).is_none() => sleep(delay).await,
                 outcome => return outcome,
             }
             delay = delay.saturating_mul(2);

@@ -4,7 +4,11 @@ use std::{any::Any, fmt};
 
 use tower_chat_core::{BoxError, ConversationKey};
 
-use crate::{next_step::TooManyCalls, policy::UnknownCall, tool::ToolError};
+use crate::{
+    next_step::TooManyCalls,
+    policy::UnknownCall,
+    tool::{Effect, ToolError},
+};
 
 /// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
 ///
@@ -223,7 +227,7 @@ pub struct ToolFailure {
 impl ToolFailure {
     /// Whether the tool wants the run to fail.
     pub(super) fn fails_run(&self) -> bool {
-        matches!(ToolError::of(&*self.source), Some(ToolError::FailRun(_)))
+        matches!(ToolError::effect_of(&*self.source), Some(Effect::FailRun(_)))
     }
 }
 
@@ -252,7 +256,8 @@ impl ToolPanicked {
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
 pub struct ZeroRounds;
 
-/// An error with everything it says about its causes, on one line.
+/// An error with everything it says about its causes, on one line. What a [`ToolError`] does is not
+/// one of them.
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {
@@ -260,7 +265,9 @@ impl fmt::Display for Chain<'_> {
         write!(f, "{}", self.0)?;
         let mut source = self.0.source();
         while let Some(error) = source {
-            write!(f, ": {error}")?;
+            if !error.is::<Effect>() {
+                write!(f, ": {error}")?;
+            }
             source = error.source();
         }
         Ok(())

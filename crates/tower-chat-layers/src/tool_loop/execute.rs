@@ -18,8 +18,8 @@ use crate::{
     run::Run,
     telemetry::{self, Measured, OpenSpan, records_content},
     tool::{
-        CallOfRun, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext, ToolError,
-        ToolOutcome, ToolOutput, ToolReport,
+        CallOfRun, Effect, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext,
+        ToolError, ToolOutcome, ToolOutput, ToolReport,
     },
 };
 
@@ -315,9 +315,9 @@ impl Executor<'_> {
             error = &*error as &dyn std::error::Error,
             "a tool failed"
         );
-        let for_model = match ToolError::of(&*error) {
-            Some(ToolError::ForModel(text)) => Some(text.clone()),
-            _ => None,
+        let for_model = match ToolError::effect_of(&*error) {
+            Some(Effect::ForModel(text)) => Some(text.clone()),
+            Some(Effect::FailRun(_)) | None => None,
         };
         let text = if let Some(text) = for_model {
             text

@@ -1,0 +1,15 @@
+//! The type of an argument derives nothing.
+
+pub struct Dish {
+    pub name: String,
+}
+
+/// Orders a dish.
+#[tower_chat::tool]
+async fn order(dish: Dish, guests: u8) -> String {
+    format!("{} for {guests}", dish.name)
+}
+
+fn main() {
+    order();
+}
