@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
-    ConversationKey, ToolStatus, format,
+    ConversationKey, PersistenceMode, RunId, ToolStatus, format,
     store::{
         Conflict, OpenRun, Revision, ServiceIdChange, StoreError,
         author::{Claim, Close, RecordedResult, Staged, Write, milliseconds},
@@ -11,6 +11,7 @@ use tower_chat_core::{
 
 use crate::{
     conversation::{self, Conversation},
+    directory::{self, Activity},
     head_cache::HeadCache,
     open_run,
     read::NotRead,
@@ -96,10 +97,28 @@ impl EncodedWrite {
         self.write.check_range(row_key::LAST_SEQUENCE).map_err(NotStored::Refused)?;
         self.check_discard(connection, found.as_ref())?;
         let result = self.write.result();
-        let number = match &found {
-            Some(found) => found.number,
-            None => insert_conversation(connection, self.key(), result.incarnation)?,
+        let before = match &found {
+            Some(found) => found.activity,
+            None => Activity::before(&self.write),
         };
+        let activity = before.after(&self.write, open.is_some());
+        let number = match &found {
+            Some(found) => {
+                activity.store(connection, found.number, &before)?;
+                found.number
+            }
+            None => {
+                let incarnation = result.incarnation;
+                insert_conversation(
+                    connection,
+                    self.key(),
+                    incarnation,
+                    before.last_active,
+                    &activity,
+                )?
+            }
+        };
+        directory::add_usage(connection, number, &self.write)?;
         if !matches!(self.write.close(), Some(Close::Discard { .. })) {
             self.insert_messages(connection, number)?;
         }
@@ -121,7 +140,10 @@ impl EncodedWrite {
             Some(ServiceIdChange::Clear) => None,
             None => before,
         };
-        heads.keep(self.key(), Conversation { number, revision: result, pruned, service_id, open });
+        heads.keep(
+            self.key(),
+            Conversation { number, revision: result, pruned, service_id, open, activity },
+        );
         Ok(result)
     }
 
@@ -342,14 +364,32 @@ pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<b
     Ok(true)
 }
 
+/// Makes the row of a conversation, which was made at `created`.
 pub(crate) fn insert_conversation(
     connection: &Connection,
     key: &ConversationKey,
     incarnation: u64,
+    created: i64,
+    activity: &Activity,
 ) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
-            "INSERT INTO conversations (scope, conversation, incarnation) VALUES (?1, ?2, ?3)",
+            "INSERT INTO conversations
+                 (scope, conversation, incarnation, created, last_active, active_hour, runs,
+                  last_run, mode, runs_without_open, last_run_without_open)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
-        .insert(params![key.scope(), key.id(), incarnation.cast_signed()])
+        .insert(params![
+            key.scope(),
+            key.id(),
+            incarnation.cast_signed(),
+            created,
+            activity.last_active,
+            activity.hour(),
+            activity.runs.count.cast_signed(),
+            activity.runs.last.map(RunId::to_bytes),
+            activity.mode.map(PersistenceMode::as_str),
+            activity.without_open_run.count.cast_signed(),
+            activity.without_open_run.last.map(RunId::to_bytes),
+        ])
 }

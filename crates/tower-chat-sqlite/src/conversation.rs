@@ -1,14 +1,19 @@
 //! A conversation without its messages.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, RunId,
     store::{Head, OpenRun, Revision, StoreError},
 };
 
-use crate::{open_run, read::NotRead, row_key};
+use crate::{
+    directory::{Activity, LAST_ACTIVE, RunCount},
+    open_run,
+    read::NotRead,
+    row_key,
+};
 
 /// A conversation that is there.
 #[derive(Debug, Clone)]
@@ -18,6 +23,7 @@ pub(crate) struct Conversation {
     pub(crate) pruned: u64,
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
+    pub(crate) activity: Activity,
 }
 
 impl Conversation {
@@ -65,14 +71,7 @@ pub(crate) fn find(
     key: &ConversationKey,
 ) -> Result<Option<Conversation>, NotRead> {
     let found = connection
-        .prepare_cached(
-            "SELECT id, incarnation, service_id, (
-                 SELECT place FROM messages
-                 WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
-                 ORDER BY place DESC LIMIT 1
-             ), pruned
-             FROM conversations WHERE scope = ?1 AND conversation = ?2",
-        )?
+        .prepare_cached(&FIND)?
         .query_row([key.scope(), key.id()], |row| {
             let incarnation: i64 = row.get(1)?;
             let last: Option<i64> = row.get(3)?;
@@ -86,6 +85,7 @@ pub(crate) fn find(
                 pruned: unsigned(row, 4)?,
                 service_id: row.get(2)?,
                 open: None,
+                activity: activity(row)?,
             })
         })
         .optional()?;
@@ -95,6 +95,35 @@ pub(crate) fn find(
     found.open = open_run::find(connection, found.number)?;
     found.head().check_range(key, row_key::LAST_SEQUENCE).map_err(NotRead::Damaged)?;
     Ok(Some(found))
+}
+
+static FIND: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT id, incarnation, service_id, (
+             SELECT place FROM messages
+             WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
+             ORDER BY place DESC LIMIT 1
+         ), pruned, {LAST_ACTIVE}, runs, last_run, mode, runs_without_open, last_run_without_open
+         FROM conversations c WHERE scope = ?1 AND conversation = ?2"
+    )
+});
+
+/// What the row of a conversation says of its runs.
+fn activity(row: &Row<'_>) -> rusqlite::Result<Activity> {
+    let count = |first: usize, last: usize| {
+        let run: Option<[u8; 16]> = row.get(last)?;
+        Ok::<_, rusqlite::Error>(RunCount {
+            count: row.get::<_, i64>(first)?.cast_unsigned(),
+            last: run.map(RunId::from_bytes),
+        })
+    };
+    let mode: Option<String> = row.get(8)?;
+    Ok(Activity {
+        last_active: row.get(5)?,
+        runs: count(6, 7)?,
+        mode: mode.and_then(|mode| mode.parse().ok()),
+        without_open_run: count(9, 10)?,
+    })
 }
 
 /// A number that is not negative.

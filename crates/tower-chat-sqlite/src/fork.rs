@@ -1,14 +1,17 @@
 //! Copies of conversations.
 
+use std::time::SystemTime;
+
 use rusqlite::{Connection, params};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Revision, StoreError},
+    store::{Revision, StoreError, author::milliseconds},
 };
 
 use crate::{
     append::{self, NotStored},
     conversation::{self, Conversation},
+    directory::Activity,
     row_key,
 };
 
@@ -28,7 +31,15 @@ pub(crate) fn fork(
     }
     check_whole(connection, from, &found)?;
     let revision = Revision { incarnation: RunId::new().random_half().max(1), sequence };
-    let number = append::insert_conversation(connection, to, revision.incarnation)?;
+    let made = milliseconds::of(SystemTime::now());
+    let runs = match &found.open {
+        Some(_) => found.activity.without_open_run,
+        None => found.activity.runs,
+    };
+    let activity = Activity { last_active: made, runs, ..found.activity };
+    let number =
+        append::insert_conversation(connection, to, revision.incarnation, made, &activity)?;
+    copy_description(connection, found.number, number)?;
     if found.pruned > 0 {
         connection
             .prepare_cached("UPDATE conversations SET pruned = ?2 WHERE id = ?1")?
@@ -53,6 +64,18 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     Ok(revision)
+}
+
+fn copy_description(connection: &Connection, from: i64, to: i64) -> Result<(), NotStored> {
+    connection
+        .prepare_cached(
+            "UPDATE conversations SET title = original.title, metadata = original.metadata,
+                 description_version = original.description_version
+             FROM (SELECT * FROM conversations WHERE id = ?2) AS original
+             WHERE conversations.id = ?1 AND original.description_version > 0",
+        )?
+        .execute([to, from])?;
+    Ok(())
 }
 
 /// Makes sure that no message is missing of what readers see, before anything is copied.

@@ -122,6 +122,7 @@ mod byte_budget;
 mod caller;
 mod checkpoints;
 mod conversation;
+mod directory;
 mod failure;
 mod file;
 mod fork;

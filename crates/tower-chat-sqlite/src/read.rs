@@ -111,7 +111,7 @@ fn message_at(
     Ok(Arc::new(message))
 }
 
-fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
+pub(crate) fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
     let reason = format!(
         "message {sequence} of conversation {key} is missing: restore the file from a backup"
     );

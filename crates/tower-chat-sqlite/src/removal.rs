@@ -30,8 +30,8 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "UPDATE conversations SET scope = '', incarnation = 0, service_id = NULL,
-                 conversation = 'deleted ' || hex(randomblob(16))
+            "UPDATE conversations SET scope = '', incarnation = 0, service_id = NULL, title = NULL,
+                 metadata = NULL, conversation = 'deleted ' || hex(randomblob(16))
              WHERE id = ?1",
         )?
         .execute([number])?;

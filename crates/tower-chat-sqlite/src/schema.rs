@@ -2,12 +2,14 @@
 
 use rusqlite::{Connection, Result, TransactionBehavior};
 
+use crate::directory;
+
 /// Marks a file as ours, in its header: `twch`.
 pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
 /// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED];
+const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY];
 
 const MESSAGES: &str = "
     CREATE TABLE conversations (
@@ -92,8 +94,50 @@ const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
 
+/// What the directory says of conversations and their runs. `crate::directory` says why the last
+/// activity of a conversation stands in two tables, and the index has its hour alone.
+///
+/// A process of an older release that has the file open while it is migrated writes none of it, and what
+/// it writes is not counted.
+const DIRECTORY: &str = "
+    ALTER TABLE conversations ADD COLUMN created INTEGER; -- milliseconds since 1970, as all times
+    ALTER TABLE conversations ADD COLUMN last_active INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversations ADD COLUMN active_hour INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversations ADD COLUMN runs INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversations ADD COLUMN last_run BLOB;
+    ALTER TABLE conversations ADD COLUMN runs_without_open INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversations ADD COLUMN last_run_without_open BLOB;
+    ALTER TABLE conversations ADD COLUMN mode TEXT;
+    ALTER TABLE conversations ADD COLUMN title TEXT;
+    ALTER TABLE conversations ADD COLUMN metadata TEXT; -- JSON
+    ALTER TABLE conversations ADD COLUMN description_version INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX conversations_by_activity ON conversations (scope, active_hour);
+    CREATE TABLE run_usage (
+        number INTEGER NOT NULL, -- conversations.id
+        run BLOB NOT NULL,
+        model TEXT NOT NULL, -- '' if it is not known
+        mode TEXT,
+        began INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        service_calls INTEGER NOT NULL,
+        tool_calls INTEGER NOT NULL,
+        input_tokens INTEGER NOT NULL,
+        cached_input_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        reasoning_tokens INTEGER NOT NULL,
+        cost_nanos INTEGER,
+        PRIMARY KEY (number, run, model)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TRIGGER conversation_with_usage_deleted AFTER DELETE ON conversations BEGIN
+        DELETE FROM run_usage WHERE number = old.id;
+    END;
+";
+
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// The version from which on a file has a directory.
+const DIRECTORY_VERSION: usize = 5;
 
 /// What a file is, as its header and schema say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +190,9 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     };
     for step in missing {
         transaction.execute_batch(step)?;
+    }
+    if done < DIRECTORY_VERSION && content != Content::Empty {
+        directory::fill(&transaction)?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;

@@ -1,39 +1,34 @@
 //! The store.
 
 mod maintenance;
+mod writing;
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    thread::{self, JoinHandle},
-};
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
 use tower_chat_core::{
-    BoxError, ConversationKey,
+    BoxError, ConversationKey, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-        StoreError, StoreHandle, ToolTotals,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
 
+use self::writing::Writing;
 use crate::{
-    OpenError, SqliteOptions,
-    byte_budget::ByteBudget,
-    checkpoints::Checkpoints,
-    file::{NotSynced, StoreFile},
+    OpenError, SqliteOptions, directory,
+    file::StoreFile,
     invocations, open_run,
-    queue::WriteQueue,
     read::{self, NotRead},
     readers::Readers,
     submission::Submission,
     telemetry::{SYSTEM, TELEMETRY},
     tool_totals,
     write_panicked::catch,
-    writer::Writer,
 };
 
 /// Keeps conversations in one SQLite file.
@@ -62,21 +57,6 @@ struct Shared {
     readers: Arc<Readers>,
     /// `None` in a store that was opened read-only.
     writing: Option<Writing>,
-}
-
-#[derive(Debug)]
-struct Writing {
-    queue: Arc<WriteQueue>,
-    slots: Arc<Semaphore>,
-    budget: Arc<ByteBudget>,
-    checkpoints: Arc<Checkpoints>,
-    threads: Mutex<Option<Threads>>,
-}
-
-#[derive(Debug)]
-struct Threads {
-    writer: JoinHandle<Result<(), NotSynced>>,
-    checkpoints: JoinHandle<()>,
 }
 
 impl SqliteStore {
@@ -136,12 +116,12 @@ impl SqliteStore {
     }
 
     #[cfg(test)]
-    pub(crate) fn checkpoints(&self) -> &Checkpoints {
+    pub(crate) fn checkpoints(&self) -> &crate::checkpoints::Checkpoints {
         &self.0.writing.as_ref().unwrap().checkpoints
     }
 
     #[cfg(test)]
-    pub(crate) fn queue(&self) -> &Arc<WriteQueue> {
+    pub(crate) fn queue(&self) -> &Arc<crate::queue::WriteQueue> {
         &self.0.writing.as_ref().unwrap().queue
     }
 
@@ -314,6 +294,76 @@ impl HistoryStore for SqliteStore {
         self.0.readers.read("count tool calls", totals).await
     }
 
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let summary = move |connection: &_| directory::summary(connection, &key);
+        self.0.readers.read_few("read the directory", summary).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        if query.limit == 0 {
+            return Ok(ConversationPage::new(Vec::new(), query.after.clone()));
+        }
+        self.settle(None).await?;
+        let query = query.clone();
+        let page = move |connection: &_| directory::conversations(connection, &query);
+        self.0.readers.read("list the directory", page).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        let key = query.scope.clone().zip(query.conversation.clone());
+        let key = key.map(|(scope, id)| ConversationKey::new(scope, id));
+        self.settle(key.as_ref()).await?;
+        let query = query.clone();
+        let usage = move |connection: &_| directory::usage(connection, &query);
+        self.0.readers.read("add up usage", usage).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let runs = move |connection: &_| directory::runs(connection, &key, after, limit);
+        self.0.readers.read("list the runs of a conversation", runs).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let page =
+            move |connection: &_| directory::messages_before(connection, &key, before, limit);
+        self.0.readers.read("load messages", page).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let slot = self.reserve().await?.without_blocking();
+        let (submission, outcome) =
+            Submission::describe(slot, key.clone(), description.clone(), expected_version);
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.settle(None).await
     }
@@ -331,60 +381,6 @@ impl HistoryStore for SqliteStore {
         synced.map_err(|error| failed(error.into()))
     }
 }
-
-impl Writing {
-    fn start(
-        file: &StoreFile,
-        connection: Connection,
-        options: &SqliteOptions,
-    ) -> Result<Self, BoxError> {
-        let checkpoints = Arc::new(Checkpoints::new(file.clone()));
-        let writer = Writer::new(file.clone(), connection, checkpoints.clone())?;
-        let queue = Arc::new(WriteQueue::new(writer, options.work_on_caller));
-        let serving = queue.clone();
-        let writer =
-            thread::Builder::new().name(WRITER.to_owned()).spawn(move || serving.serve())?;
-        let serving = checkpoints.clone();
-        let name = CHECKPOINTS.to_owned();
-        let threads = match thread::Builder::new().name(name).spawn(move || serving.serve()) {
-            Ok(checkpoints) => Threads { writer, checkpoints },
-            Err(error) => {
-                queue.retire();
-                return Err(error.into());
-            }
-        };
-        let slots = Arc::new(Semaphore::new(options.max_queued));
-        let budget = Arc::new(ByteBudget::new(options.max_queued_bytes));
-        Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
-    }
-
-    /// Ends the threads when all that was submitted is done and durable, and gives the right to wait
-    /// for it, once.
-    fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());
-        move || {
-            checkpoints.end();
-            // The last connection that closes folds the write-ahead log into the file; two that
-            // close at the same time may each take the other for the last, so the writer comes
-            // after all others. A thread that panicked has told those who waited for it.
-            match threads {
-                Some(Threads { writer, checkpoints }) => {
-                    drop(checkpoints.join());
-                    queue.retire();
-                    writer.join().unwrap_or(Ok(()))
-                }
-                None => {
-                    queue.retire();
-                    Ok(())
-                }
-            }
-        }
-    }
-}
-
-const WRITER: &str = "tower-chat-sqlite";
-const CHECKPOINTS: &str = "tower-chat-sqlite-checkpoints";
 
 impl Drop for Shared {
     fn drop(&mut self) {

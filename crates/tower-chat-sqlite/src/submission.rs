@@ -1,5 +1,7 @@
 //! What is submitted, and how it is answered: at once, or out of the queue.
 
+mod append;
+
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -7,15 +9,16 @@ use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Keep, Pruned, Revision, StoreError,
+        Description, Keep, Pruned, Revision, StoreError,
         author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
     telemetry::Queued as Queuing,
 };
 
 use crate::{
-    append::{self, EncodedWrite, NotStored},
+    append::{self as statements, EncodedWrite, NotStored},
     byte_budget::{BudgetGuard, ByteBudget},
+    directory,
     failure::Failure,
     fork,
     head_cache::HeadCache,
@@ -56,13 +59,14 @@ pub(crate) trait Work {
     fn has_deleted(&self) -> bool;
 }
 
-/// An append, a deletion, a copy or a pruning that waits in the queue, and who is told.
+/// An append, a deletion, a copy, a pruning or a description that waits in the queue, and who is told.
 #[derive(Debug)]
 pub(crate) enum Queued {
     Append(Append, TicketSender),
     Delete(Delete),
     Fork(Fork),
     Prune(Prune),
+    Describe(Describe),
 }
 
 #[derive(Debug)]
@@ -94,6 +98,15 @@ pub(crate) struct Prune {
     keep: Keep,
     outcome: Result<Pruned, StoreError>,
     reply: oneshot::Sender<Result<Pruned, StoreError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Describe {
+    key: ConversationKey,
+    description: Description,
+    expected_version: u64,
+    outcome: Result<u64, StoreError>,
+    reply: oneshot::Sender<Result<u64, StoreError>>,
 }
 
 /// The conversations of a submission: one as a rule.
@@ -184,6 +197,17 @@ impl Submission {
         (Self::without_writes(slot, Queued::Prune(prune)), outcome)
     }
 
+    pub(crate) fn describe(
+        slot: Slot,
+        key: ConversationKey,
+        description: Description,
+        expected_version: u64,
+    ) -> (Self, oneshot::Receiver<Result<u64, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let describe = Describe { key, description, expected_version, outcome: Ok(0), reply };
+        (Self::without_writes(slot, Queued::Describe(describe)), outcome)
+    }
+
     fn without_writes(slot: Slot, work: Queued) -> Self {
         Self { slot, budget: None, queued: TELEMETRY.queued(0, None), work }
     }
@@ -202,6 +226,7 @@ impl Submission {
             Queued::Delete(delete) => delete.outcome = Err(StoreError::Closed),
             Queued::Fork(fork) => fork.outcome = Err(StoreError::Closed),
             Queued::Prune(prune) => prune.outcome = Err(StoreError::Closed),
+            Queued::Describe(describe) => describe.outcome = Err(StoreError::Closed),
         }
     }
 
@@ -218,6 +243,7 @@ impl Submission {
             Queued::Delete(delete) => drop(delete.reply.send(delete.outcome)),
             Queued::Fork(fork) => drop(fork.reply.send(fork.outcome)),
             Queued::Prune(prune) => drop(prune.reply.send(prune.outcome)),
+            Queued::Describe(describe) => drop(describe.reply.send(describe.outcome)),
         }
     }
 }
@@ -255,6 +281,7 @@ impl Queued {
             Self::Delete(delete) => [delete.key.clone()].into_iter().collect(),
             Self::Fork(fork) => [fork.from.clone(), fork.to.clone()].into_iter().collect(),
             Self::Prune(prune) => [prune.key.clone()].into_iter().collect(),
+            Self::Describe(describe) => [describe.key.clone()].into_iter().collect(),
         }
     }
 }
@@ -269,9 +296,10 @@ impl Work for Queued {
             Self::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
             Self::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
             Self::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
+            Self::Describe(describe) if describe.reply.is_closed() => Ok(Next::Done),
             Self::Delete(delete) => {
                 heads.forget();
-                delete.outcome = refused(append::delete(connection, &delete.key))?;
+                delete.outcome = refused(statements::delete(connection, &delete.key))?;
                 Ok(Next::Done)
             }
             Self::Fork(fork) => {
@@ -284,6 +312,13 @@ impl Work for Queued {
                 prune.outcome = refused(prune::prune(connection, &prune.key, prune.keep))?;
                 Ok(Next::Done)
             }
+            // The head of a conversation does not have its description.
+            Self::Describe(Describe { key, description, expected_version, outcome, .. }) => {
+                let described =
+                    directory::describe(connection, key, description, *expected_version);
+                *outcome = refused(described)?;
+                Ok(Next::Done)
+            }
         }
     }
 
@@ -293,6 +328,7 @@ impl Work for Queued {
             Self::Delete(delete) => delete.outcome = Ok(false),
             Self::Fork(fork) => fork.outcome = Ok(Revision::ABSENT),
             Self::Prune(prune) => prune.outcome = Ok(Pruned::default()),
+            Self::Describe(describe) => describe.outcome = Ok(0),
         }
     }
 
@@ -306,27 +342,30 @@ impl Work for Queued {
             Self::Prune(prune) => {
                 prune.outcome = Err(failure.store_error("prune a conversation"));
             }
+            Self::Describe(describe) => {
+                describe.outcome = Err(failure.store_error("describe a conversation"));
+            }
         }
     }
 
     fn stored(&self) -> usize {
         match self {
             Self::Append(append, _) => append.stored(),
-            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) => 0,
+            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) | Self::Describe(_) => 0,
         }
     }
 
     fn is_single(&self) -> bool {
         match self {
             Self::Append(append, _) => append.is_single(),
-            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) => true,
+            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) | Self::Describe(_) => true,
         }
     }
 
     fn has_deleted(&self) -> bool {
         match self {
             Self::Delete(delete) => delete.outcome.is_ok(),
-            Self::Append(..) | Self::Fork(_) | Self::Prune(_) => false,
+            Self::Append(..) | Self::Fork(_) | Self::Prune(_) | Self::Describe(_) => false,
         }
     }
 }
@@ -337,58 +376,5 @@ fn refused<T>(outcome: Result<T, NotStored>) -> rusqlite::Result<Result<T, Store
         Ok(done) => Ok(Ok(done)),
         Err(NotStored::Refused(error)) => Ok(Err(error)),
         Err(NotStored::Failed(error)) => Err(error),
-    }
-}
-
-impl Append {
-    fn tell_refusal(&self) {
-        if let Err(error) = &self.outcome {
-            TELEMETRY.refused(&error.source);
-        }
-    }
-
-    fn keys(&self) -> Keys {
-        self.writes.iter().map(|write| write.key().clone()).collect()
-    }
-}
-
-impl Work for Append {
-    fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next> {
-        let Some(write) = self.writes.get(self.stored) else { return Ok(Next::Done) };
-        match write.store(connection, heads) {
-            Ok(revision) => {
-                self.stored += 1;
-                self.outcome = Ok(revision);
-                Ok(if self.stored < self.writes.len() { Next::Step } else { Next::Done })
-            }
-            Err(NotStored::Refused(source)) => {
-                self.outcome = Err(AppendError { completed: self.stored, source });
-                Ok(Next::Done)
-            }
-            Err(NotStored::Failed(error)) => Err(error),
-        }
-    }
-
-    fn start_over(&mut self) {
-        self.stored = 0;
-        self.outcome = Ok(Revision::ABSENT);
-    }
-
-    fn fail(&mut self, completed: usize, failure: &Failure) {
-        let source = failure.store_error("append to a conversation");
-        self.stored = completed;
-        self.outcome = Err(AppendError { completed, source });
-    }
-
-    fn stored(&self) -> usize {
-        self.stored
-    }
-
-    fn is_single(&self) -> bool {
-        self.writes.len() <= 1
-    }
-
-    fn has_deleted(&self) -> bool {
-        false
     }
 }

@@ -80,8 +80,7 @@ mod sqlite_never {
                 SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
                 never(),
             );
-            heavy: "memory_always shows it";
-    directory: "SQLite has no directory yet"
+            heavy: "memory_always shows it"
     );
 }
 
@@ -93,8 +92,7 @@ mod sqlite_always {
     tower_chat_testkit::store_contract!(
             let folder = tempfile::tempdir().unwrap();
             CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap());
-            heavy: "memory_always shows it";
-    directory: "SQLite has no directory yet"
+            heavy: "memory_always shows it"
     );
 }
 

@@ -89,7 +89,8 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     let mut at_once = closing(Close::Commit);
     at_once.service_id = Some(ServiceIdChange::Set("service".into()));
     let at_once = write("c", run(2), end.result(), &["four"]).staged(at_once);
-    assert_eq!(rows_written(&fixture, at_once).await, 2, "a message and the service id");
+    let rows = rows_written(&fixture, at_once).await;
+    assert_eq!(rows, 3, "a message, another run, and the service id");
 }
 
 /// An older release, which has had the file open since before the migration, deletes.

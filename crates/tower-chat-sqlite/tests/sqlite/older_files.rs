@@ -9,10 +9,11 @@ use std::{
 use crate::common::{append, texts};
 use tempfile::TempDir;
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-    ToolStatus,
+    ApprovalRequest, ConversationKey, Message, MessageId, Part, PersistenceMode, Role, RunId,
+    ToolCall, ToolResult, ToolStatus, Usage,
     store::{
-        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, ServiceIdChange,
+        ConversationQuery, ConversationState, Description, HistoryStore, InvocationQuery, Keep,
+        Lease, ModelUsage, Revision, RunActivity, SequencePosition, ServiceIdChange, UsageSum,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -87,7 +88,7 @@ async fn assert_has_the_outcome(store: &SqliteStore) {
 async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
     let (_folder, path) = copy("v1.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 1, supported: 4, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 1, supported: 5, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -109,7 +110,7 @@ async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
 async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_runs() {
     let (_folder, path) = copy("v2.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 2, supported: 4, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 2, supported: 5, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -127,7 +128,7 @@ async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_
 async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
     let (_folder, path) = copy("v3.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 3, supported: 4, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 3, supported: 5, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_open_run_and_the_approval(&store).await;
@@ -140,15 +141,113 @@ async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
 }
 
 #[tokio::test]
-async fn a_file_of_version_4_loads_with_its_pruned_conversation() {
+async fn a_file_of_version_4_loads_with_its_pruned_conversation_and_gets_a_directory() {
     let (_folder, path) = copy("v4.db");
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Older { version: 4, supported: 5, .. }), "{error:?}");
+    for _ in 0..2 {
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_has_the_open_run_and_the_approval(&store).await;
+        assert_has_a_pruned_conversation(&store).await;
+        let support = store.summary(&support()).await.unwrap().unwrap();
+        assert_eq!((support.messages, support.runs), (2, 2));
+        assert_eq!((support.state, support.usage.tool_calls), (ConversationState::RunOpen, 2));
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_version_5_loads_with_its_directory() {
+    let (_folder, path) = copy("v5.db");
     for store in [
         SqliteStore::options().with_read_only(true).open(&path).await.unwrap(),
         SqliteStore::open(&path).await.unwrap(),
     ] {
         assert_has_the_open_run_and_the_approval(&store).await;
         assert_has_a_pruned_conversation(&store).await;
+        let summary = store.summary(&described()).await.unwrap().unwrap();
+        assert_eq!((summary.description, summary.description_version), (description(), 1));
+        assert_eq!((summary.messages, summary.runs, summary.usage), (1, 1, usage().sum));
+        assert_eq!([summary.created_at, summary.last_active_at], [then(); 2]);
+        assert_eq!(summary.last_mode, Some(PersistenceMode::PerServiceCall));
+        let runs = store.runs(&described(), None, 10).await.unwrap();
+        assert_eq!(runs.iter().map(|run| &run.usage[..]).collect::<Vec<_>>(), [[usage()]]);
     }
+}
+
+/// A conversation with a description, in fixtures since version 5.
+fn described() -> ConversationKey {
+    ConversationKey::new("alice", "described")
+}
+
+fn description() -> Description {
+    let metadata = [("topic".to_owned(), "orders".into())].into_iter().collect();
+    Description::new().with_title("Late orders").unwrap().with_metadata(metadata).unwrap()
+}
+
+fn then() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(1_760_000_000_789)
+}
+
+fn usage() -> ModelUsage {
+    let sum = UsageSum::of_calls(1, 2).with_tokens(Usage::new(300, 40)).with_cost_nanos(5);
+    ModelUsage::new(Some("a model".into()), sum)
+}
+
+/// What older releases have written is in the directory with the times at which its runs were made.
+#[tokio::test]
+async fn the_directory_of_an_older_file_has_the_times_of_its_runs() {
+    let (_folder, path) = copy("v4.db");
+    let runs: Vec<RunId> = (1..=4_u8).map(run_made_at).collect();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let insert = "INSERT INTO conversations (id, scope, conversation, incarnation)
+        VALUES (?1, 'old', ?2, 7)";
+    connection.execute(insert, rusqlite::params![77, "long"]).unwrap();
+    connection.execute(insert, rusqlite::params![78, "never recorded"]).unwrap();
+    let message = tower_chat_core::format::encode(&Message::user("from long ago"));
+    // The third run is open; the first goes on after the second.
+    for (sequence, run) in (1_i64..).zip([0, 0, 1, 0, 2, 2]) {
+        let row = rusqlite::params![
+            (77_i64 << 32) + sequence,
+            RunId::to_bytes(runs[run]),
+            sequence,
+            message
+        ];
+        connection.execute("INSERT INTO messages VALUES (?1, ?2, ?3, ?4)", row).unwrap();
+    }
+    let open = "INSERT INTO open_runs
+        VALUES (77, ?1, 1, 1, 1760000000000, 1760000000000, NULL, 4, 0, NULL, NULL)";
+    connection.execute(open, [runs[2].to_bytes()]).unwrap();
+    drop(connection);
+    let store = SqliteStore::open(&path).await.unwrap();
+    let key = ConversationKey::new("old", "long");
+    let summary = store.summary(&key).await.unwrap().unwrap();
+    assert_eq!((summary.messages, summary.runs), (4, 4));
+    assert_eq!([summary.created_at, summary.last_active_at], [1, 3].map(made_at));
+    assert_eq!((summary.last_mode, summary.state), (None, ConversationState::RunOpen));
+    let listed = store.runs(&key, None, 10).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|run| (run.run, run.began_at, run.is_open)).collect();
+    assert_eq!(
+        listed,
+        [(runs[2], made_at(3), true), (runs[1], made_at(2), false), (runs[0], made_at(1), false)]
+    );
+    let query = ConversationQuery::in_scope("old");
+    let page = store.conversations(&query).await.unwrap().conversations;
+    let ids: Vec<_> = page.iter().map(|summary| summary.key.id()).collect();
+    assert_eq!(ids, ["never recorded", "long"], "of the first the time of the migration is known");
+    store.delete(&key).await.unwrap();
+    assert_eq!(store.runs(&key, None, 10).await.unwrap(), []);
+}
+
+fn made_at(second: u8) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + u64::from(second))
+}
+
+fn run_made_at(second: u8) -> RunId {
+    let milliseconds = (1_700_000_000 + u64::from(second)) * 1000;
+    let mut bytes = RunId::new().to_bytes();
+    bytes[..6].copy_from_slice(&milliseconds.to_be_bytes()[2..]);
+    RunId::from_bytes(bytes)
 }
 
 async fn assert_has_the_open_run_and_the_approval(store: &SqliteStore) {
@@ -220,12 +319,12 @@ fn approval_request() -> ApprovalRequest {
     ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
 }
 
-/// Made `fixtures/v4.db`, once. A later schema gets a fixture of its own; this one stays.
+/// Made `fixtures/v5.db`, once. A later schema gets a fixture of its own; this one stays.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {
-    assert!(!fixture("v4.db").exists(), "it is there");
-    let store = SqliteStore::open(fixture("v4.db")).await.unwrap();
+    assert!(!fixture("v5.db").exists(), "it is there");
+    let store = SqliteStore::open(fixture("v5.db")).await.unwrap();
     let id = MessageId { run: run(), index: 0 };
     let call = ToolCall::new("call_1", "orders", "{\"user\": \"al");
     let messages = [Message::user("Where is my order?"), Message::tool_calls([call])];
@@ -243,5 +342,10 @@ async fn make_the_fixture() {
             .with_tools(vec![row]);
     append(&store, vec![support, staged, unnamed]).await.unwrap();
     prune_one_message(&store).await;
+    let activity =
+        RunActivity::new(then()).with_mode(PersistenceMode::PerServiceCall).with_usage([usage()]);
+    let write = Write::new(described(), id, Revision::ABSENT, [Message::user("late").into()]);
+    append(&store, vec![write.with_activity(activity)]).await.unwrap();
+    store.set_description(&described(), &description(), 0).await.unwrap();
     store.close().await.unwrap();
 }

@@ -1,0 +1,178 @@
+//! What the directory says of conversations: how an append writes it.
+//!
+//! An append writes one row, that of its run and model in `run_usage`, whose leaf is as a rule the one
+//! that the append before has written. The row of the conversation changes only with the run, the mode
+//! or the hour: what it has of the last activity is exact up to its last run, whose rows say the rest.
+//! The index by which conversations are listed has the hour alone, so that it changes once an hour.
+
+mod describe;
+mod fill;
+mod list;
+mod usage;
+
+use rusqlite::{Connection, named_params, params};
+use tower_chat_core::{
+    PersistenceMode, RunId,
+    store::{
+        ModelUsage, RunActivity, UsageSum,
+        author::{Close, Write, milliseconds},
+    },
+};
+
+pub(crate) use self::{
+    describe::describe,
+    fill::fill,
+    list::{conversations, messages_before, summary},
+    usage::{runs, usage},
+};
+
+/// How many milliseconds an hour has, by which conversations are indexed.
+const HOUR: i64 = 3_600_000;
+
+/// When a conversation, as `c`, was last active.
+pub(crate) const LAST_ACTIVE: &str = "max(c.last_active, ifnull((
+    SELECT max(last) FROM run_usage WHERE number = c.id AND run = c.last_run), c.last_active))";
+
+/// What the row of a conversation says of its runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Activity {
+    /// In milliseconds since 1970, as all times here. Exact, unlike in the row.
+    pub(crate) last_active: i64,
+    pub(crate) runs: RunCount,
+    pub(crate) mode: Option<PersistenceMode>,
+    /// What is counted once the open run is discarded. It means nothing while no run is open.
+    pub(crate) without_open_run: RunCount,
+}
+
+/// How many runs there were, and which was the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunCount {
+    pub(crate) count: u64,
+    pub(crate) last: Option<RunId>,
+}
+
+impl Activity {
+    /// That of a conversation which is made by a write.
+    pub(crate) fn before(write: &Write) -> Self {
+        let at = write.activity().map_or_else(std::time::SystemTime::now, RunActivity::at);
+        let (runs, without_open_run) = (RunCount::default(), RunCount::default());
+        Self { last_active: milliseconds::of(at), runs, mode: None, without_open_run }
+    }
+
+    /// That after a write, of a conversation of which a run was open before, or was not.
+    #[must_use]
+    pub(crate) fn after(mut self, write: &Write, was_open: bool) -> Self {
+        if write.as_staged().is_some() && !was_open {
+            self.without_open_run = self.runs;
+        }
+        if let Some(activity) = write.activity() {
+            if self.runs.last != Some(write.run()) {
+                let count = self.runs.count.saturating_add(1);
+                self.runs = RunCount { count, last: Some(write.run()) };
+            }
+            self.last_active = self.last_active.max(milliseconds::of(activity.at()));
+            self.mode = activity.mode().or(self.mode);
+        }
+        if let Some(Close::Discard { .. }) = write.close() {
+            self.runs = self.without_open_run;
+        }
+        self
+    }
+
+    /// The hour in which it was last active, by which it is listed.
+    pub(crate) fn hour(&self) -> i64 {
+        self.last_active.div_euclid(HOUR)
+    }
+
+    /// Writes what has changed since `before` into the row of the conversation.
+    pub(crate) fn store(
+        &self,
+        connection: &Connection,
+        number: i64,
+        before: &Self,
+    ) -> rusqlite::Result<()> {
+        let told = |it: &Self| Self { last_active: it.hour(), ..*it };
+        if told(self) == told(before) {
+            return Ok(());
+        }
+        let blob = |run: Option<RunId>| run.map(RunId::to_bytes);
+        connection
+            .prepare_cached(
+                "UPDATE conversations SET last_active = :last_active, runs = :runs,
+                     last_run = :last_run, mode = :mode, runs_without_open = :runs_without_open,
+                     last_run_without_open = :last_run_without_open
+                 WHERE id = :number",
+            )?
+            .execute(named_params! {
+                ":number": number,
+                ":last_active": self.last_active,
+                ":runs": self.runs.count.cast_signed(),
+                ":last_run": blob(self.runs.last),
+                ":mode": self.mode.map(PersistenceMode::as_str),
+                ":runs_without_open": self.without_open_run.count.cast_signed(),
+                ":last_run_without_open": blob(self.without_open_run.last),
+            })?;
+        if self.hour() != before.hour() {
+            set_hour(connection, number, self.hour())?;
+        }
+        Ok(())
+    }
+}
+
+/// A statement of its own, since SQLite writes an index wherever a statement names its column.
+fn set_hour(connection: &Connection, number: i64, hour: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE conversations SET active_hour = ?2 WHERE id = ?1")?
+        .execute([number, hour])?;
+    Ok(())
+}
+
+/// Adds what a write tells of its run.
+pub(crate) fn add_usage(
+    connection: &Connection,
+    number: i64,
+    write: &Write,
+) -> rusqlite::Result<()> {
+    let Some(activity) = write.activity() else { return Ok(()) };
+    let nothing = [ModelUsage::new(None, UsageSum::default())];
+    let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
+    let mode = activity.mode().map(PersistenceMode::as_str);
+    let at = milliseconds::of(activity.at());
+    let mut statement = connection.prepare_cached(ADD_USAGE)?;
+    for ModelUsage { model, sum, .. } in usage {
+        statement.execute(params![
+            number,
+            write.run().to_bytes(),
+            model.as_deref().unwrap_or_default(),
+            mode,
+            at,
+            sum.service_calls.cast_signed(),
+            sum.tool_calls.cast_signed(),
+            sum.tokens.input_tokens.cast_signed(),
+            sum.tokens.cached_input_tokens.cast_signed(),
+            sum.tokens.output_tokens.cast_signed(),
+            sum.tokens.reasoning_tokens.cast_signed(),
+            sum.cost_nanos.map(u64::cast_signed),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Counts are at most 2^53 - 1, so that no sum of two overflows: [`UsageSum::LARGEST`].
+const ADD_USAGE: &str = "
+    INSERT INTO run_usage VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    ON CONFLICT (number, run, model) DO UPDATE SET
+        mode = ifnull(excluded.mode, mode),
+        last = max(last, excluded.last),
+        service_calls = min(service_calls + excluded.service_calls, 9007199254740991),
+        tool_calls = min(tool_calls + excluded.tool_calls, 9007199254740991),
+        input_tokens = min(input_tokens + excluded.input_tokens, 9007199254740991),
+        cached_input_tokens =
+            min(cached_input_tokens + excluded.cached_input_tokens, 9007199254740991),
+        output_tokens = min(output_tokens + excluded.output_tokens, 9007199254740991),
+        reasoning_tokens = min(reasoning_tokens + excluded.reasoning_tokens, 9007199254740991),
+        cost_nanos = CASE
+            WHEN cost_nanos IS NULL THEN excluded.cost_nanos
+            WHEN excluded.cost_nanos IS NULL THEN cost_nanos
+            ELSE min(cost_nanos + excluded.cost_nanos, 9007199254740991)
+        END";

@@ -1,0 +1,88 @@
+//! What a store that can be written has besides its readers.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+use tower_chat_core::BoxError;
+
+use crate::{
+    SqliteOptions,
+    byte_budget::ByteBudget,
+    checkpoints::Checkpoints,
+    file::{NotSynced, StoreFile},
+    queue::WriteQueue,
+    writer::Writer,
+};
+
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub(super) queue: Arc<WriteQueue>,
+    pub(super) slots: Arc<Semaphore>,
+    pub(super) budget: Arc<ByteBudget>,
+    pub(super) checkpoints: Arc<Checkpoints>,
+    threads: Mutex<Option<Threads>>,
+}
+
+#[derive(Debug)]
+struct Threads {
+    writer: JoinHandle<Result<(), NotSynced>>,
+    checkpoints: JoinHandle<()>,
+}
+
+impl Writing {
+    pub(super) fn start(
+        file: &StoreFile,
+        connection: Connection,
+        options: &SqliteOptions,
+    ) -> Result<Self, BoxError> {
+        let checkpoints = Arc::new(Checkpoints::new(file.clone()));
+        let writer = Writer::new(file.clone(), connection, checkpoints.clone())?;
+        let queue = Arc::new(WriteQueue::new(writer, options.work_on_caller));
+        let serving = queue.clone();
+        let writer =
+            thread::Builder::new().name(WRITER.to_owned()).spawn(move || serving.serve())?;
+        let serving = checkpoints.clone();
+        let name = CHECKPOINTS.to_owned();
+        let threads = match thread::Builder::new().name(name).spawn(move || serving.serve()) {
+            Ok(checkpoints) => Threads { writer, checkpoints },
+            Err(error) => {
+                queue.retire();
+                return Err(error.into());
+            }
+        };
+        let slots = Arc::new(Semaphore::new(options.max_queued));
+        let budget = Arc::new(ByteBudget::new(options.max_queued_bytes));
+        Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
+    }
+
+    /// Ends the threads when all that was submitted is done and durable, and gives the right to wait
+    /// for it, once.
+    pub(super) fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());
+        move || {
+            checkpoints.end();
+            // The last connection that closes folds the write-ahead log into the file; two that
+            // close at the same time may each take the other for the last, so the writer comes
+            // after all others. A thread that panicked has told those who waited for it.
+            match threads {
+                Some(Threads { writer, checkpoints }) => {
+                    drop(checkpoints.join());
+                    queue.retire();
+                    writer.join().unwrap_or(Ok(()))
+                }
+                None => {
+                    queue.retire();
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+const WRITER: &str = "tower-chat-sqlite";
+const CHECKPOINTS: &str = "tower-chat-sqlite-checkpoints";
