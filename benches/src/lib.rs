@@ -33,6 +33,7 @@ mod request;
 mod rows;
 mod sqlite;
 mod streamed_answer;
+mod telemetry;
 mod texts;
 mod whole_run;
 mod workload;
@@ -74,6 +75,7 @@ const CASES: &[Case] = &[
     Case { name: "streamed_answer", measure: streamed_answer::measure },
     Case { name: "pairing", measure: pairing::measure_pairing },
     Case { name: "overlap", measure: pairing::measure_overlap },
+    Case { name: "telemetry", measure: telemetry::measure },
     Case { name: "growth", measure: growth::measure },
 ];
 

@@ -98,15 +98,19 @@ impl Service<ChatRequest> for Model {
     }
 }
 
+/// The only tool.
+pub(crate) fn tools() -> Tools {
+    let parameters = json!({"type": "object", "properties": {"order": {"type": "string"}}});
+    let definition = ToolDefinition::new(TOOL, "Looks orders up.", parameters);
+    Tools::new().with(tool_fn(definition, |_| async { Ok(RESULT_TEXT) }))
+}
+
 /// The pipeline of a user with one tool.
 pub(crate) fn pipeline(
     model: &Model,
     history: Option<(Arc<dyn HistoryStore>, PersistenceMode)>,
 ) -> Result<ChatPipeline, BoxError> {
-    let parameters = json!({"type": "object", "properties": {"order": {"type": "string"}}});
-    let definition = ToolDefinition::new(TOOL, "Looks orders up.", parameters);
-    let tool = tool_fn(definition, |_| async { Ok(RESULT_TEXT) });
-    let builder = ChatPipeline::builder(model.clone()).tools(Tools::new().with(tool));
+    let builder = ChatPipeline::builder(model.clone()).tools(tools());
     Ok(match history {
         Some((store, mode)) => builder.history(store).persistence(mode).build()?,
         None => builder.build()?,
