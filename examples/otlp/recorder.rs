@@ -1,0 +1,154 @@
+//! A recorder of `metrics` that hands everything to OpenTelemetry.
+//!
+//! A recorder is asked for a metric each time it is recorded, so instruments are kept by name, and what
+//! a gauge is at present by its labels. The published bridge (`metrics-exporter-opentelemetry` 0.2.2)
+//! keeps neither: each time a gauge would start at zero.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
+use opentelemetry::{KeyValue, metrics::Meter};
+
+pub(crate) struct OtelRecorder {
+    meter: Meter,
+    instruments: Mutex<Instruments>,
+}
+
+#[derive(Default)]
+struct Instruments {
+    described: HashMap<String, (&'static str, String)>,
+    counters: HashMap<String, opentelemetry::metrics::Counter<u64>>,
+    gauges: HashMap<String, opentelemetry::metrics::Gauge<f64>>,
+    histograms: HashMap<String, opentelemetry::metrics::Histogram<f64>>,
+    present: HashMap<Key, Arc<Mutex<f64>>>,
+}
+
+impl OtelRecorder {
+    pub(crate) fn new(meter: Meter) -> Self {
+        Self { meter, instruments: Mutex::default() }
+    }
+
+    fn instruments(&self) -> MutexGuard<'_, Instruments> {
+        lock(&self.instruments)
+    }
+
+    fn describe(&self, name: &KeyName, unit: Option<Unit>, description: &SharedString) {
+        // The unified code for units of measure, as OpenTelemetry wants it.
+        let unit = match unit {
+            Some(Unit::Seconds) => "s",
+            Some(Unit::Bytes) => "By",
+            _ => "1",
+        };
+        let described = (unit, description.to_string());
+        self.instruments().described.insert(name.as_str().to_owned(), described);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn attributes(key: &Key) -> Vec<KeyValue> {
+    key.labels().map(|it| KeyValue::new(it.key().to_owned(), it.value().to_owned())).collect()
+}
+
+impl Recorder for OtelRecorder {
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&name, unit, &description);
+    }
+
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&name, unit, &description);
+    }
+
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&name, unit, &description);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let Instruments { counters, described, .. } = &mut *self.instruments();
+        let name = key.name().to_owned();
+        let instrument = counters.entry(name.clone()).or_insert_with(|| {
+            let (unit, description) = described.get(&name).cloned().unwrap_or_default();
+            self.meter.u64_counter(name).with_unit(unit).with_description(description).build()
+        });
+        let attributes = attributes(key);
+        Counter::from_arc(Arc::new(Labelled { instrument: instrument.clone(), attributes }))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        let Instruments { gauges, described, present, .. } = &mut *self.instruments();
+        let name = key.name().to_owned();
+        let instrument = gauges.entry(name.clone()).or_insert_with(|| {
+            let (unit, description) = described.get(&name).cloned().unwrap_or_default();
+            self.meter.f64_gauge(name).with_unit(unit).with_description(description).build()
+        });
+        let present = present.entry(key.clone()).or_default().clone();
+        let labelled = Labelled { instrument: instrument.clone(), attributes: attributes(key) };
+        Gauge::from_arc(Arc::new(LabelledGauge { labelled, present }))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        let Instruments { histograms, described, .. } = &mut *self.instruments();
+        let name = key.name().to_owned();
+        let instrument = histograms.entry(name.clone()).or_insert_with(|| {
+            let (unit, description) = described.get(&name).cloned().unwrap_or_default();
+            self.meter.f64_histogram(name).with_unit(unit).with_description(description).build()
+        });
+        let attributes = attributes(key);
+        Histogram::from_arc(Arc::new(Labelled { instrument: instrument.clone(), attributes }))
+    }
+}
+
+struct Labelled<I> {
+    instrument: I,
+    attributes: Vec<KeyValue>,
+}
+
+struct LabelledGauge {
+    labelled: Labelled<opentelemetry::metrics::Gauge<f64>>,
+    present: Arc<Mutex<f64>>,
+}
+
+impl CounterFn for Labelled<opentelemetry::metrics::Counter<u64>> {
+    fn increment(&self, value: u64) {
+        self.instrument.add(value, &self.attributes);
+    }
+
+    /// tower-chat never sets a counter, and OpenTelemetry's counters cannot be set.
+    fn absolute(&self, _: u64) {}
+}
+
+impl LabelledGauge {
+    fn change(&self, change: impl FnOnce(f64) -> f64) {
+        let mut present = lock(&self.present);
+        *present = change(*present);
+        self.labelled.instrument.record(*present, &self.labelled.attributes);
+    }
+}
+
+impl GaugeFn for LabelledGauge {
+    fn increment(&self, value: f64) {
+        self.change(|present| present + value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.change(|present| present - value);
+    }
+
+    fn set(&self, value: f64) {
+        self.change(|_| value);
+    }
+}
+
+impl HistogramFn for Labelled<opentelemetry::metrics::Histogram<f64>> {
+    fn record(&self, value: f64) {
+        self.instrument.record(value, &self.attributes);
+    }
+}
