@@ -93,6 +93,11 @@ impl RecordedMetrics {
         self.recorded().described.get(name).cloned()
     }
 
+    /// The names of the metrics that were described, in their byte order.
+    pub fn described_names(&self) -> Vec<String> {
+        self.recorded().described.keys().cloned().collect()
+    }
+
     /// Forgets what was recorded.
     pub fn clear(&self) {
         self.recorded().metrics.clear();
