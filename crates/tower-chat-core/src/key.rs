@@ -64,6 +64,28 @@ impl RunId {
         Self(Uuid::now_v7())
     }
 
+    /// A new, unique run id that says it was made at a time, for runs that took place before they are
+    /// stored: the turns of an import. [`Keep::Since`](crate::store::Keep::Since) goes by it.
+    ///
+    /// Times before 1970 count as 1970, and those that the 48 bits of a UUID cannot hold, after the
+    /// year 10889, as the last that they can.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tower_chat_core::RunId;
+    /// let turn = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
+    /// assert_eq!(RunId::at(turn).made_at(), Some(turn));
+    /// assert_ne!(RunId::at(turn), RunId::at(turn));
+    /// ```
+    pub fn at(time: SystemTime) -> Self {
+        const LAST: u128 = (1 << 48) - 1;
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let milliseconds = since.as_millis().min(LAST);
+        // The version, the variant and the random bits of an id of its own, behind the time.
+        let rest = Uuid::now_v7().as_u128() & ((1 << 80) - 1);
+        Self(Uuid::from_u128(milliseconds << 80 | rest))
+    }
+
     /// When it was made, to the millisecond; `None` if it is no UUID of version 7, as one that a
     /// caller has chosen may be.
     ///

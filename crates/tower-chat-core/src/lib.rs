@@ -41,6 +41,7 @@
 //!
 //! [`HistoryStore`]: store::HistoryStore
 
+mod approval;
 mod cache_key;
 
 mod exact_numbers;
@@ -71,6 +72,7 @@ mod well_formed;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use self::{
+    approval::{ApprovalRequest, ApprovalResponse},
     cache_key::CacheKey,
     exact_numbers::ExactNumbers,
     history_owner::HistoryOwner,
@@ -80,10 +82,7 @@ pub use self::{
     messages::Messages,
     native::{Native, RawJson},
     options::{ChatOptions, ToolChoice, ToolDefinition},
-    part::{
-        ApprovalRequest, ApprovalResponse, ErrorPart, Media, MediaSource, Part, Reasoning, Text,
-        ToolCall, ToolResult,
-    },
+    part::{ErrorPart, Media, MediaSource, Part, Reasoning, Text, ToolCall, ToolResult},
     persistence_mode::{ParsePersistenceModeError, PersistenceMode},
     request::{ChatRequest, SentinelAtClient},
     response::{

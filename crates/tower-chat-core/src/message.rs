@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, pairing::asked_call, part,
-    store::author::milliseconds,
+    ApprovalRequest, ApprovalResponse, MessageId, Part, ToolCall, ToolResult, pairing::asked_call,
+    part, store::author::milliseconds,
 };
 
 /// Who speaks.
@@ -87,6 +87,23 @@ impl Message {
     /// A tool message that answers calls.
     pub fn tool_results(results: impl IntoIterator<Item = ToolResult>) -> Self {
         Self::new(Role::Tool, results.into_iter().map(Part::ToolResult).collect())
+    }
+
+    /// A user message with decisions about calls that wait for approval.
+    ///
+    /// ```
+    /// use tower_chat_core::{ApprovalRequest, ChatRequest, Message, ToolCall};
+    /// // From `Answer::approval_requests`, or `Head::pending_approvals` of the store.
+    /// let waiting = [
+    ///     ApprovalRequest::new("a1", ToolCall::new("call_1", "pay", r#"{"cents": 990}"#), true),
+    ///     ApprovalRequest::new("a2", ToolCall::new("call_2", "pay", r#"{"cents": 1}"#), true),
+    /// ];
+    /// let decisions = [waiting[0].reject("Pay less than 500 cents."), waiting[1].approve()];
+    /// let request = ChatRequest::new(Message::approvals(decisions));
+    /// # assert_eq!(request.messages.last().unwrap().parts.len(), 2);
+    /// ```
+    pub fn approvals(responses: impl IntoIterator<Item = ApprovalResponse>) -> Self {
+        Self::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())
     }
 
     /// The same message with other parts. Its own are not copied.

@@ -133,6 +133,71 @@ impl std::fmt::Debug for Messages {
     }
 }
 
+/// The messages of a [`Messages`], oldest first.
+pub struct IntoIter(<Vector<Arc<Message>> as IntoIterator>::IntoIter);
+
+/// References to the messages of a [`Messages`], oldest first.
+pub struct Iter<'m>(<&'m Vector<Arc<Message>> as IntoIterator>::IntoIter);
+
+impl IntoIterator for Messages {
+    type Item = Arc<Message>;
+    type IntoIter = IntoIter;
+
+    fn into_iter(self) -> IntoIter {
+        IntoIter(self.0.into_iter())
+    }
+}
+
+/// ```
+/// use tower_chat_core::{Message, Messages};
+/// let messages: Messages = [Message::user("hi"), Message::assistant("hello")].into();
+/// for message in &messages {
+///     println!("{:?}: {}", message.role, message.text());
+/// }
+/// let texts: Vec<String> = messages.into_iter().map(|message| message.text()).collect();
+/// assert_eq!(texts, ["hi", "hello"]);
+/// ```
+impl<'m> IntoIterator for &'m Messages {
+    type Item = &'m Arc<Message>;
+    type IntoIter = Iter<'m>;
+
+    fn into_iter(self) -> Iter<'m> {
+        Iter(self.0.iter())
+    }
+}
+
+macro_rules! iterates {
+    ($name:ty, $item:ty $(, $lifetime:lifetime)?) => {
+        impl$(<$lifetime>)? Iterator for $name {
+            type Item = $item;
+
+            fn next(&mut self) -> Option<$item> {
+                self.0.next()
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+
+        impl$(<$lifetime>)? DoubleEndedIterator for $name {
+            fn next_back(&mut self) -> Option<$item> {
+                self.0.next_back()
+            }
+        }
+
+        impl$(<$lifetime>)? ExactSizeIterator for $name {}
+
+        impl$(<$lifetime>)? std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{} messages", self.len())
+            }
+        }
+    };
+}
+iterates!(IntoIter, Arc<Message>);
+iterates!(Iter<'m>, &'m Arc<Message>, 'm);
+
 impl<M: Into<Arc<Message>>> FromIterator<M> for Messages {
     fn from_iter<I: IntoIterator<Item = M>>(messages: I) -> Self {
         Self(messages.into_iter().map(Into::into).collect())
@@ -179,6 +244,9 @@ mod tests {
             messages.append(&numbered(300).skip(count % 7));
             let expected: Vec<_> = (0..messages.len()).filter_map(|at| messages.get(at)).collect();
             assert!(messages.iter().eq(expected.iter().copied()));
+            assert!((&messages).into_iter().eq(expected.iter().copied()));
+            assert!(messages.clone().into_iter().eq(expected.iter().map(|it| (*it).clone())));
+            assert_eq!((&messages).into_iter().len(), expected.len());
             assert!(messages.iter().rev().eq(expected.iter().rev().copied()));
             let mut iter = messages.iter();
             let (mut front, mut back) = (Vec::new(), Vec::new());

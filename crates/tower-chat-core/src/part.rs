@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{CallPosition, Native};
+use crate::{ApprovalRequest, ApprovalResponse, CallPosition, Native};
 
 /// One piece of a message.
 ///
@@ -171,6 +171,23 @@ impl ToolCall {
         }
     }
 
+    /// The result that answers this call with a text: it has the call's id, or none, and its name.
+    /// [`ToolResult`] has fields for everything else, such as an error.
+    ///
+    /// ```
+    /// use tower_chat_core::{Message, ToolCall};
+    /// let call = ToolCall::new("call_1", "weather", r#"{"city": "Paris"}"#);
+    /// let results = Message::tool_results([call.answer("rain")]);
+    /// # assert_eq!(results.results().next().unwrap().call_id.as_deref(), Some("call_1"));
+    /// ```
+    pub fn answer(&self, text: impl Into<String>) -> ToolResult {
+        ToolResult {
+            call_id: self.id.clone(),
+            name: Some(self.name.clone()),
+            ..ToolResult::of_parts("", vec![Part::text(text)])
+        }
+    }
+
     /// Parses the arguments; empty arguments parse as `{}`, as providers send them for tools
     /// without parameters.
     ///
@@ -274,66 +291,6 @@ impl ToolResult {
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()
     }
-}
-
-/// A tool call that waits for approval.
-///
-/// ```
-/// use tower_chat_core::{ApprovalRequest, ChatRequest, Message, Part, Role, ToolCall};
-///
-/// // From `Answer::approval_requests`, or `Head::pending_approvals` of the store.
-/// let waiting = ApprovalRequest::new("a1", ToolCall::new("call_1", "pay", r#"{"cents": 990}"#), true);
-/// let decision = Part::from(waiting.reject("Pay less than 500 cents.")); // or `waiting.approve()`
-/// let request = ChatRequest::new([Message::new(Role::User, vec![decision])]);
-/// # assert_eq!(request.messages.len(), 1);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ApprovalRequest {
-    /// Names the request; unique in its conversation, and what the response repeats.
-    pub id: String,
-    /// The call that waits.
-    pub call: ToolCall,
-    /// This call's tool needs approval; `false` for its siblings in the same batch, which wait too.
-    /// Those are answered with their batch, too. Where the caller executes a part of the batch, they
-    /// need no answer, and run with it unless they are rejected.
-    pub required: bool,
-}
-
-impl ApprovalRequest {
-    /// A request for approval to a call.
-    pub fn new(id: impl Into<String>, call: ToolCall, required: bool) -> Self {
-        Self { id: id.into(), call, required }
-    }
-
-    /// The answer that lets the call run.
-    pub fn approve(&self) -> ApprovalResponse {
-        ApprovalResponse { request_id: self.id.clone(), approved: true, reason: None }
-    }
-
-    /// The answer that refuses it. The model is told, with the reason.
-    pub fn reject(&self, reason: impl Into<String>) -> ApprovalResponse {
-        ApprovalResponse {
-            request_id: self.id.clone(),
-            approved: false,
-            reason: Some(reason.into()),
-        }
-    }
-}
-
-/// Somebody's answer to an [`ApprovalRequest`].
-///
-/// It names the request and carries no call: what runs is always the call that was stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ApprovalResponse {
-    /// The request it answers.
-    pub request_id: String,
-    /// Whether the call may run.
-    pub approved: bool,
-    /// Why not, in words for the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// An image, a sound or a file.

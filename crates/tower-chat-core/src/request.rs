@@ -167,6 +167,6 @@ impl Default for ChatRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request promises a local history but none was put before it: \
-     add PerServiceCallPersistence between the tool loop and the model"
+     put PerServiceCallPersistence right below the tool loop"
 )]
 pub struct SentinelAtClient;

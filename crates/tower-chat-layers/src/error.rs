@@ -100,8 +100,8 @@ pub enum PersistenceError {
     },
     /// The mode needs a layer that is not in the stack.
     #[error(
-        "nothing of this run of conversation {key} is stored: put PerServiceCallPersistence \
-         between the tool loop and the model, right below the loop; where a layer in between, such \
+        "PerServiceCallPersistence is missing below the tool loop (conversation {key}), so that nothing \
+         of this run would be stored: put it right below the tool loop; where a layer in between, such \
          as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
     )]
     PersisterMissing {
@@ -132,8 +132,8 @@ pub enum PersistenceError {
     /// The layer stands below the tool loop, where each service call would be a run. The model was
     /// not called.
     #[error(
-        "{layer} got a service call of conversation {key} from a tool loop, and would take it for \
-         a run: put {layer} above the tool loop"
+        "{layer} stands below the tool loop (conversation {key}), where it would take each service \
+         call for a run: put it above the tool loop"
     )]
     BelowToolLoop {
         /// The conversation.
@@ -142,7 +142,10 @@ pub enum PersistenceError {
         layer: &'static str,
     },
     /// The mode needs the layer above the tool loop.
-    #[error("{mode} persistence of conversation {key} needs PerRunPersistence above the tool loop")]
+    #[error(
+        "PerRunPersistence is missing above the tool loop (conversation {key}), which {mode} \
+         persistence needs: put it above the tool loop"
+    )]
     RunMissing {
         /// The conversation.
         key: ConversationKey,

@@ -100,7 +100,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
     ///
     /// If the key cannot be the value of a header.
     pub fn with_key(self, key: &str) -> Result<ProviderClient<P, Auth<T>>, ProviderError> {
-        let layer = AuthLayer::new(self.provider.auth_header(), key)?;
+        let layer = AuthLayer::new(self.provider.auth_header(), key)
+            .map_err(|error| error.of_provider(self.provider.name()))?;
         Ok(self.with_auth(layer))
     }
 
@@ -108,12 +109,14 @@ impl<P: Provider, T> ProviderClient<P, T> {
     ///
     /// # Errors
     ///
-    /// If the variable is not set, or its value cannot be that of a header.
+    /// If the variable is not set, or its value cannot be that of a header. The error names the provider
+    /// and the variable.
     pub fn with_key_from_env(
         self,
         variable: &str,
     ) -> Result<ProviderClient<P, Auth<T>>, ProviderError> {
-        let layer = AuthLayer::from_env(self.provider.auth_header(), variable)?;
+        let layer = AuthLayer::from_env(self.provider.auth_header(), variable)
+            .map_err(|error| error.of_provider(self.provider.name()))?;
         Ok(self.with_auth(layer))
     }
 

@@ -103,6 +103,11 @@ impl ProviderError {
         Self { provider, request_id: None, kind: Box::new(kind) }
     }
 
+    /// The same error as one of the provider that the layer stands beneath.
+    pub(crate) fn of_provider(self, provider: &'static str) -> Self {
+        Self { provider, ..self }
+    }
+
     /// What happened.
     pub fn kind(&self) -> &ProviderErrorKind {
         &self.kind

@@ -46,6 +46,7 @@
 //! | `sigv4` | `providers::auth` | AWS signatures for Bedrock |
 //! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
 //! | `mcp` | `mcp` | the tools of an MCP server |
+//! | `wire` (with every provider) | `wire` | provider JSON to and from messages, for clients and endpoints of your own |
 //! | `macros` | | the attribute `#[tool]` |
 //!
 //! Each module is a crate of its own, for those who write a layer, a store or a model client and need
@@ -54,6 +55,16 @@
 pub mod prelude;
 
 pub use tower_chat_layers::*;
+
+/// For implementations of this crate's traits, whose signatures have them: a [`store`], a [`Tool`], a codec
+/// of [`adapt`], a layer or a model client. They are of the versions that this crate uses; `tower` has
+/// its feature `util`, and others with a dependency of your own.
+#[doc(no_inline)]
+pub use async_trait::async_trait;
+#[doc(no_inline)]
+pub use futures_core::future::BoxFuture;
+#[doc(no_inline)]
+pub use tower;
 
 /// For types of arguments and results, in the versions that tools take: `#[serde(crate =
 /// "tower_chat::serde")]`, or a dependency of the same version.
@@ -79,3 +90,5 @@ pub use tower_chat_providers as providers;
 pub use tower_chat_redis as redis;
 #[cfg(feature = "sqlite")]
 pub use tower_chat_sqlite as sqlite;
+#[cfg(feature = "wire")]
+pub use tower_chat_wire as wire;

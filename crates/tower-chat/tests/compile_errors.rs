@@ -54,6 +54,7 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
             "a type that derives `serde::Serialize`",
         ]],
     ),
+    ("by_the_facade_alone", &[]),
     ("other_answers", &[&["expected `ChatResponse`, found `String`"]]),
 ];
 
@@ -61,7 +62,7 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
 fn errors_say_what_to_do() {
     let errors = errors_by_program();
     for (program, expected) in PROGRAMS {
-        let errors = errors.get(*program).unwrap_or_else(|| panic!("{program} compiles"));
+        let errors = errors.get(*program).map_or(&[][..], Vec::as_slice);
         let all = errors.concat();
         assert_eq!(errors.len(), expected.len(), "the errors of {program}:\n{all}");
         for (error, parts) in errors.iter().zip(*expected) {
@@ -73,7 +74,7 @@ fn errors_say_what_to_do() {
 }
 
 /// Checks all programs in one run of cargo: they are the binaries of a package of their own, which
-/// depends on what a user's does.
+/// depends on the facade alone.
 fn errors_by_program() -> BTreeMap<String, Vec<String>> {
     let package = package();
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -109,7 +110,6 @@ fn package() -> PathBuf {
     fs::create_dir_all(&package).unwrap();
     let mut manifest = format!(
         "[package]\nname = \"compile-errors\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
-         tower = {{ version = \"0.5\", features = [\"util\"] }}\n\
          tower-chat = {{ path = {facade:?}, default-features = false, features = [\"macros\"] }}\n"
     );
     for (program, _) in PROGRAMS {

@@ -134,8 +134,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be read.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError>;
 
-    /// The whole conversation, without what is staged. One that was never written is empty. The
-    /// head that comes with it need not have the pending approvals.
+    /// The whole conversation, without what is staged. A conversation that nobody has written is empty,
+    /// and no error: its history has no messages, and its head is at [`Revision::ABSENT`]. The head that
+    /// comes with a history need not have the pending approvals.
     ///
     /// # Errors
     ///

@@ -26,7 +26,8 @@ pub enum Keep {
     /// The newest messages, so many of them, and the others of the oldest run among these.
     Messages(u64),
     /// Every run from the first on that was made at this time or later, as its id says. A run
-    /// whose id tells no time counts as made now.
+    /// whose id tells no time counts as made now; an import gives its runs the times of their turns
+    /// with [`RunId::at`](crate::RunId::at).
     Since(SystemTime),
 }
 

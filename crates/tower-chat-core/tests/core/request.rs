@@ -106,3 +106,54 @@ fn a_streamed_request_stays_streamed_with_other_options() {
     assert!(request.options.stream);
     assert!(!ChatRequest::user("hi").with_options(ChatOptions::default()).options.stream);
 }
+
+#[test]
+fn a_call_is_answered_by_its_id_and_name_or_without_an_id() {
+    use tower_chat_core::ToolCall;
+    let result = ToolCall::new("call_7", "weather", "{}").answer("rain");
+    let found = (result.call_id.as_deref(), result.name.as_deref(), result.text(), result.is_error);
+    assert_eq!(found, (Some("call_7"), Some("weather"), "rain".to_owned(), false));
+    assert_eq!(ToolCall::without_id("clock", "").answer("noon").call_id, None);
+}
+
+#[test]
+fn the_time_of_a_run_that_took_place_before_is_in_its_id() {
+    use std::time::{Duration, SystemTime};
+    let at = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
+    for milliseconds in [0, 1, 1_600_000_000_999, (1 << 48) - 1] {
+        let (one, other) = (RunId::at(at(milliseconds)), RunId::at(at(milliseconds)));
+        assert_eq!(one.made_at(), Some(at(milliseconds)));
+        assert_ne!(one, other);
+        assert_eq!(one.to_string().as_bytes()[14], b'7', "{one}");
+    }
+    let before = SystemTime::UNIX_EPOCH - Duration::from_secs(5);
+    assert_eq!(RunId::at(before).made_at(), Some(SystemTime::UNIX_EPOCH));
+    assert_eq!(RunId::at(at(1 << 48)).made_at(), Some(at((1 << 48) - 1)));
+    assert!(RunId::at(at(1_000)) < RunId::at(at(1_001)));
+}
+
+#[tokio::test]
+async fn imported_turns_are_pruned_by_their_own_age() {
+    use std::time::{Duration, SystemTime};
+    use tower_chat_core::{
+        MemoryStore,
+        store::{HistoryStore, Keep, Revision, author::Write},
+    };
+    let store = MemoryStore::new();
+    let key = ConversationKey::new("alice", "imported");
+    let day = Duration::from_secs(24 * 3600);
+    let now = SystemTime::now();
+    let mut revision = Revision::ABSENT;
+    for days in [400, 90, 2] {
+        let first = MessageId { run: RunId::at(now - day * days), index: 0 };
+        let turn = [format!("asked {days} days ago"), format!("answered {days} days ago")];
+        let messages = turn.map(|text| Message::user(text).into());
+        let write = Write::new(key.clone(), first, revision, messages);
+        revision = store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+    }
+    let pruned = store.prune(&key, Keep::Since(now - day * 30)).await.unwrap();
+    assert_eq!((pruned.runs, pruned.messages), (2, 4));
+    let left: Vec<String> =
+        store.load(&key).await.unwrap().messages.into_iter().map(|it| it.text()).collect();
+    assert_eq!(left, ["asked 2 days ago", "answered 2 days ago"]);
+}

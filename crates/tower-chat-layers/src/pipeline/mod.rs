@@ -40,6 +40,23 @@ use crate::ResponseFuture;
 /// # Ok::<(), BoxError>(())
 /// # }).unwrap();
 /// ```
+///
+/// A program that has one pipeline and many tasks clones it, which is cheap: a clone has the same
+/// tools and the same store. [`ServiceExt::oneshot`](tower::ServiceExt::oneshot) waits until a clone is
+/// ready and sends one request:
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat::prelude::*;
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # let model = ScriptedModel::new([Step::text("hello")]);
+/// let agent = ChatPipeline::builder(model).build()?;
+///
+/// let answer = agent.clone().oneshot(ChatRequest::user("hi")).await?.collect().await?;
+/// assert_eq!(answer.text(), "hello");
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>);
 

@@ -151,7 +151,7 @@ pub enum ToolLoopError {
     /// A `PerServiceCallPersistence` stands above the loop.
     #[error(
         "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
-         for one service call: put it between the tool loop and the model",
+         for one service call: put it right below the tool loop",
         of_conversation(conversation.as_ref())
     )]
     PersisterAbove {

@@ -70,8 +70,10 @@ impl AuthLayer {
     ///
     /// If the variable is not set, is empty, or holds what cannot be the value of a header.
     pub fn from_env(header: AuthHeader, variable: &str) -> Result<Self, ProviderError> {
-        let missing =
-            || Errors("auth").missing(format!("the variable {variable} is not set, or is empty"));
+        let missing = || {
+            Errors("auth")
+                .missing(format!("set the variable {variable} to the key; it is not set, or empty"))
+        };
         let key = std::env::var(variable).map_err(|_| missing())?;
         let key = key.trim();
         if key.is_empty() { Err(missing()) } else { Self::new(header, key) }

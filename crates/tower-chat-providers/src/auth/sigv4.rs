@@ -74,7 +74,10 @@ impl SigV4Layer {
     /// If one of the first two is not set.
     pub fn from_env(region: &str, service: &str) -> Result<Self, crate::ProviderError> {
         let required = |name: &str| {
-            let missing = || crate::error::Errors("sigv4").missing(format!("{name} is not set"));
+            let missing = || {
+                crate::error::Errors("sigv4")
+                    .missing(format!("set the variable {name}; it is not set, or empty"))
+            };
             crate::provider::variable(name).ok_or_else(missing)
         };
         let mut credentials =

@@ -156,7 +156,18 @@ fn child_reads_its_environment() {
     let client = Anthropic::from_env().unwrap();
     assert!(!format!("{client:?}").contains("sk-of-the-environment"));
     let missing = OpenAiChat::from_env().unwrap_err();
-    assert!(missing.to_string().contains("OPENAI_API_KEY"), "{missing}");
+    assert_eq!(
+        (missing.provider(), missing.to_string().as_str()),
+        (
+            "openai",
+            "the openai client cannot be used: set the variable OPENAI_API_KEY to the key; it is \
+             not set, or empty"
+        )
+    );
+    let transport = ReqwestTransport::new().unwrap();
+    let refused = OpenAiChat::new(transport).with_key("se\ncret").unwrap_err();
+    assert_eq!(refused.provider(), "openai");
+    assert!(!format!("{refused:?} {refused}").contains("cret"), "{refused:?}");
     assert!(format!("{:?}", Bedrock::from_env().unwrap()).contains("bedrock-runtime.eu-west-3"));
 }
 

@@ -1,6 +1,6 @@
 //! A boxed service that is not `Sync` is given to a pipeline.
 
-use tower::util::BoxCloneService;
+use tower_chat::tower::util::BoxCloneService;
 use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatResponse};
 
 pub fn pipeline(client: BoxCloneService<ChatRequest, ChatResponse, BoxError>) {

@@ -1,6 +1,6 @@
 //! A boxed service that is neither `Clone` nor `Sync` is given to a pipeline.
 
-use tower::util::BoxService;
+use tower_chat::tower::util::BoxService;
 use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatResponse};
 
 pub fn pipeline(client: BoxService<ChatRequest, ChatResponse, BoxError>) {

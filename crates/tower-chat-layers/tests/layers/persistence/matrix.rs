@@ -136,7 +136,7 @@ async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
             let answer = send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(answer.text(), "there");
             assert_eq!(stored(&store).await, [""; 0]);
-            assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
+            assert_eq!(logged.lines("PerServiceCallPersistence is missing below the tool loop"), 1);
             assert_eq!(answer.finish.saved.unwrap().messages, 0, "and the answer says so");
         })
         .await;
@@ -178,7 +178,11 @@ async fn row_4_with_a_bare_model_warns_or_fails() {
                 match missing {
                     MissingPersister::Warn => {
                         assert_eq!(result.unwrap().text(), "hello");
-                        assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
+                        assert_eq!(
+                            logged
+                                .lines("PerServiceCallPersistence is missing below the tool loop"),
+                            1
+                        );
                     }
                     _ => {
                         let error = refused(result);

@@ -1,0 +1,72 @@
+//! A store, a tool, a codec, a layer and a model client, by the facade alone.
+
+use tower_chat::{
+    BoxError, BoxFuture, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish,
+    MemoryStore, Message, Tool, ToolContext, ToolDefinition, ToolOutput, Tools,
+    adapt::{AdaptLayer, ClientCodec},
+    async_trait,
+    store::{self, History, HistoryStore, StoreError},
+    tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService},
+};
+
+pub struct Counting<S>(S);
+
+#[async_trait]
+impl<S: HistoryStore> store::StoreWrapper for Counting<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.0
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        println!("loads {key}");
+        self.0.load(key).await
+    }
+}
+
+pub struct Clock(ToolDefinition);
+
+#[async_trait]
+impl Tool for Clock {
+    fn definition(&self) -> &ToolDefinition {
+        &self.0
+    }
+
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
+        Ok(format!("noon, says {}", context.call_id()).into())
+    }
+}
+
+pub struct Texts;
+
+impl ClientCodec for Texts {
+    type Request = String;
+    type Response = String;
+
+    fn encode(&self, request: ChatRequest) -> Result<String, BoxError> {
+        Ok(request.messages.into_iter().map(|message| message.text()).collect())
+    }
+
+    fn decode(&self, text: String) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+        Box::pin(async { Ok(ChatResponse::whole([Message::assistant(text)], Finish::stop())) })
+    }
+}
+
+pub async fn agent(clock: Clock) -> Result<ChatPipeline, BoxError> {
+    let echo = service_fn(|text: String| async { Ok::<_, BoxError>(text) });
+    let client = ServiceBuilder::new().layer(AdaptLayer::new(Texts)).service(echo);
+    let client = BoxCloneSyncService::new(client);
+    let builder = ChatPipeline::builder(client).tools(Tools::new().with(clock));
+    Ok(builder.history(Counting(MemoryStore::new())).build()?)
+}
+
+pub async fn ask(mut agent: ChatPipeline, request: ChatRequest) -> Result<String, BoxError> {
+    Ok(agent.ready().await?.call(request).await?.collect().await?.text())
+}
+
+pub fn layered<L: Layer<S>, S>(layer: L, service: S) -> L::Service {
+    layer.layer(service)
+}
+
+fn main() {}
