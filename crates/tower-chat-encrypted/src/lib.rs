@@ -28,7 +28,8 @@
 //!
 //! The content of every message (texts, reasoning, media, provider items, authors, metadata), the
 //! arguments of tool calls, their results, in messages and in the record, their errors, the ids under
-//! which services keep conversations, and the text of an answer that was cut off. Each value is sealed
+//! which services keep conversations, the text of an answer that was cut off, and the titles and
+//! metadata of conversations. Each value is sealed
 //! by itself with XChaCha20-Poly1305 under a random nonce, and names the key it was sealed with.
 //!
 //! Authenticated with each value are scope, conversation, number of the message, id of the message
@@ -36,13 +37,15 @@
 //! conversation: one that is deleted and begun again is in another life. A row of the record is
 //! authenticated as a whole: call, tool, status, times, error, and where its result is. A sealed head,
 //! which the store inside keeps instead of the service id, has the life, how many messages were
-//! pruned, and the service id. So a value that was moved, or is of another life, does not open.
+//! pruned, and the service id. A description is authenticated with its conversation and its version,
+//! and with no life. So a value that was moved, or is of another life, does not open.
 //!
 //! # What stays in clear
 //!
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names and ids of tool
 //! calls, how many there are, their statuses and times; ids of approval requests, and whether their tools
-//! need approval; and the size of everything, a third larger than it was.
+//! need approval; what the directory says of times, models, tokens and cost, and whether there is a
+//! description; and the size of everything, a third larger than it was.
 //!
 //! # What a writer without the key can still do
 //!
@@ -60,7 +63,7 @@
 //! - end an open run (commit what is staged, or discard it), change its lease, when it was opened, and
 //!   after which message it begins to be staged; name another run as the open one while no message of
 //!   it is staged;
-//! - count wrongly: totals of tools are counted inside;
+//! - count wrongly: totals of tools and usage are counted inside; take a description away;
 //! - with values of the former format, what the next section says.
 //!
 //! # The former format

@@ -1,15 +1,18 @@
 //! The store.
 
+mod directory;
+mod pruned;
+
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, RunId,
+    ConversationKey, Message,
     store::{
-        Conflict, Description, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
-        MessagePage, OpenRun, Pruned, Revision, ServiceIdChange, StoreError, StoreWrapper,
-        UnreadableInvocation,
+        Conflict, ConversationPage, ConversationQuery, ConversationSummary, Description, Head,
+        History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned,
+        Revision, ServiceIdChange, StoreError, StoreWrapper, UnreadableInvocation,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -189,46 +192,6 @@ impl<S: HistoryStore> EncryptedStore<S> {
             ready.ok_or_else(|| EncryptionError::KeyNotAtHand { key: key.clone() })??;
         Ok(Sealer { conversation: key.clone(), id, key: secret, life })
     }
-
-    /// Says in the sealed head how many messages may be missing at the beginning; `None` stands for
-    /// as many as are missing now. A conversation without a sealed head stays without.
-    async fn seal_pruned(
-        &self,
-        key: &ConversationKey,
-        most: Option<u64>,
-    ) -> Result<(), StoreError> {
-        const ATTEMPTS: usize = 5;
-        let mut conflict = None;
-        for _attempt in 0..ATTEMPTS {
-            let head = self.inner().head(key).await?;
-            let mut opener = self.opener(key, Expected::Any);
-            let sealed = opener.head(head.service_id.as_deref()).await.map_err(reported(OPEN))?;
-            let Some(mut sealed) = sealed else { return Ok(()) };
-            self.check_head(key, &head, Some(&sealed)).map_err(reported(OPEN))?;
-            let pruned = (head.pruned, most.unwrap_or(head.pruned));
-            if sealed.content.pruned == pruned {
-                return Ok(());
-            }
-            sealed.content.pruned = pruned;
-            let change = self.sealer(key, sealed.life).and_then(|sealer| sealer.head(&sealed));
-            let change = change.map_err(reported(SEAL))?;
-            let id = MessageId { run: RunId::new(), index: 0 };
-            let write = Write::new(key.clone(), id, head.revision, [])
-                .with_service_id(change)
-                .without_activity();
-            let slot = self.inner().reserve().await?;
-            match self.inner().append(slot, vec![write]).await.map_err(|error| error.source) {
-                Ok(_) => {
-                    let at = (head.revision, head.pruned);
-                    self.lives.learn(key, at, Some(&sealed), None);
-                    return Ok(());
-                }
-                Err(StoreError::Conflict(found)) => conflict = Some(StoreError::Conflict(found)),
-                Err(error) => return Err(error),
-            }
-        }
-        conflict.map_or(Ok(()), Err)
-    }
 }
 
 /// Why a write to a conversation of which nothing is known here is not stored: as a rule there is
@@ -349,18 +312,19 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         }
         let recorded = HistoryStore::invocations(self, &InvocationQuery::of(from)).await?;
         let recorded = recorded.found.into_iter().map(|(_, invocation)| invocation).collect();
-        let mode = self.inner().summary(from).await;
-        let mode = match mode {
-            Ok(summary) => summary.and_then(|summary| summary.last_mode),
-            Err(StoreError::Unsupported { .. }) => None,
-            Err(error) => return Err(error),
-        };
+        let original = HistoryStore::summary(self, from).await.or_else(|error| match error {
+            StoreError::Unsupported { .. } => Ok(None),
+            error => Err(error),
+        })?;
+        let mode = original.as_ref().and_then(|summary| summary.last_mode);
         let writes = fork::writes(to, &history, recorded, mode);
         let copied = HistoryStore::append(self, slot, writes).await;
-        copied.map_err(|error| match (error.completed, error.source) {
+        let revision = copied.map_err(|error| match (error.completed, error.source) {
             (0, StoreError::Conflict(_)) => exists(),
             (_, source) => source,
-        })
+        })?;
+        self.fork_description(original, to).await?;
+        Ok(revision)
     }
 
     /// Says in the sealed head that messages are about to go, prunes, and says how many went: three
@@ -396,22 +360,40 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         Ok(invocations)
     }
 
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        let Some(sealed) = self.inner().summary(key).await? else { return Ok(None) };
+        self.opened_summary(sealed).await.map(Some).map_err(reported(OPEN))
+    }
+
+    /// Conversations whose description does not open are reported among the unreadable.
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        self.opened_conversations(query).await
+    }
+
     async fn messages_before(
         &self,
-        _: &ConversationKey,
-        _: Option<u64>,
-        _: usize,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
     ) -> Result<MessagePage, StoreError> {
-        Err(StoreError::Unsupported { operation: "messages_before" })
+        self.opened_messages(key, before, limit).await
     }
 
     async fn set_description(
         &self,
-        _: &ConversationKey,
-        _: &Description,
-        _: u64,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
     ) -> Result<u64, StoreError> {
-        Err(StoreError::Unsupported { operation: "set_description" })
+        let version = expected_version.saturating_add(1);
+        let sealed = self.sealed_description(key, description, version).await?;
+        self.inner().set_description(key, &sealed, expected_version).await
     }
 }
 

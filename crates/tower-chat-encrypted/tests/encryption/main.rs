@@ -4,6 +4,7 @@
 mod around;
 mod attacks;
 mod common;
+mod directory;
 mod former;
 mod keys;
 mod plaintext;

@@ -13,8 +13,7 @@ mod memory {
 
     tower_chat_testkit::store_contract!(
             EncryptedStore::new(MemoryStore::new(), keys());
-            heavy: "the same over SQLite shows it";
-    directory: "descriptions are not sealed yet"
+            heavy: "the same over SQLite shows it"
     );
 }
 
@@ -37,7 +36,6 @@ mod sqlite {
                         files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
                     }
                 }
-            };
-    directory: "descriptions are not sealed yet"
+            }
     );
 }

@@ -1,0 +1,144 @@
+//! The directory, in which descriptions are sealed.
+
+use serde_json::{Map, Value};
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{
+        ConversationPage, ConversationQuery, ConversationSummary, Description, DirectoryCursor,
+        HistoryStore, MessagePage, StoreError, UnreadableConversation,
+    },
+};
+
+use super::{EncryptedStore, OPEN, SEAL};
+use crate::{
+    EncryptionError,
+    envelope::json,
+    error::reported,
+    seal::{Expected, Found, Position},
+};
+
+/// The member of the metadata inside that has all of a description.
+const SEALED: &str = "sealed";
+const COLUMN: &str = "description";
+
+/// Where a description belongs: to its version, so that an earlier one is noticed in its place.
+fn position(version: u64) -> Position {
+    Position { sequence: 0, index: version }
+}
+
+impl<S: HistoryStore> EncryptedStore<S> {
+    pub(super) async fn sealed_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        version: u64,
+    ) -> Result<Description, StoreError> {
+        if description.is_empty() {
+            return Ok(Description::new());
+        }
+        let failed = |error: EncryptionError| reported(SEAL)(error);
+        let fetched = self.keys.writing_key(key).await;
+        let (id, secret) = fetched.map_err(EncryptionError::from).map_err(failed)?;
+        // It belongs to the conversation whatever its life is: it may be set before that begins.
+        let life = RunId::from_bytes([0; 16]);
+        let sealer = crate::seal::Sealer { conversation: key.clone(), id, key: secret, life };
+        let sealed = sealer.seal(position(version), None, COLUMN, &json(description));
+        let sealed = Value::from(sealed.map_err(failed)?);
+        let metadata: Map<String, Value> = [(SEALED.to_owned(), sealed)].into_iter().collect();
+        Ok(Description::from_stored(None, metadata))
+    }
+
+    /// What the directory says with the description that was sealed.
+    pub(super) async fn opened_summary(
+        &self,
+        mut summary: ConversationSummary,
+    ) -> Result<ConversationSummary, EncryptionError> {
+        if summary.description.is_empty() {
+            return Ok(summary);
+        }
+        let mut opener = self.opener(&summary.key, Expected::Any);
+        let found = Found::from(position(summary.description_version));
+        let sealed = match (summary.description.title(), summary.description.metadata()) {
+            (None, metadata) => metadata.get(SEALED).and_then(Value::as_str),
+            (Some(_), _) => None,
+        };
+        let sealed = sealed.ok_or_else(|| opener.not_sealed(found, COLUMN, "it is in clear"))?;
+        let opened = opener.open(found, None, COLUMN, sealed).await?;
+        summary.description = opener.parsed(found, COLUMN, &opened.text)?;
+        Ok(summary)
+    }
+
+    /// The page of a query, of which the store inside cannot compare metadata: as many of its pages
+    /// are read as it takes.
+    pub(super) async fn opened_conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        let mut asked = query.clone();
+        asked.metadata.clear();
+        let mut page = ConversationPage::new(Vec::new(), None);
+        if query.limit == 0 {
+            page.next.clone_from(&query.after);
+            return Ok(page);
+        }
+        loop {
+            let mut inner = self.inner.conversations(&asked).await?;
+            page.unreadable.append(&mut inner.unreadable);
+            for summary in inner.conversations {
+                let key = summary.key.clone();
+                let summary = match self.opened_summary(summary).await {
+                    Ok(summary) => summary,
+                    Err(error) => {
+                        let reason = error.to_string();
+                        page.unreadable.push(UnreadableConversation::new(key, reason));
+                        continue;
+                    }
+                };
+                if !summary.description.contains(&query.metadata) {
+                    continue;
+                }
+                if page.conversations.len() >= query.limit {
+                    page.next = page.conversations.last().map(DirectoryCursor::after);
+                    return Ok(page);
+                }
+                page.conversations.push(summary);
+            }
+            let Some(next) = inner.next else { return Ok(page) };
+            if query.metadata.is_empty() && page.conversations.len() >= query.limit {
+                page.next = Some(next);
+                return Ok(page);
+            }
+            asked = asked.after(next);
+        }
+    }
+
+    pub(super) async fn opened_messages(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        let head = self.inner.head(key).await?;
+        let page = self.inner.messages_before(key, before, limit).await?;
+        let opened = async {
+            let (_, [visible, _]) = self.opened_head(key, head).await?;
+            let mut opener = self.opener(key, visible);
+            let mut messages = Vec::with_capacity(page.messages.len());
+            for (sequence, envelope) in &page.messages {
+                messages.push((*sequence, opener.message(*sequence, envelope).await?.into()));
+            }
+            Ok(MessagePage::new(messages, page.earlier))
+        };
+        opened.await.map_err(reported(OPEN))
+    }
+
+    /// Copies the description to a conversation that was made just now.
+    pub(super) async fn fork_description(
+        &self,
+        from: Option<ConversationSummary>,
+        to: &ConversationKey,
+    ) -> Result<(), StoreError> {
+        let Some(from) = from.filter(|from| !from.description.is_empty()) else { return Ok(()) };
+        HistoryStore::set_description(self, to, &from.description, 0).await.map(drop)
+    }
+}
