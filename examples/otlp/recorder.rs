@@ -15,6 +15,30 @@ use metrics::{
 };
 use opentelemetry::{KeyValue, metrics::Meter};
 
+/// The boundaries that the conventions for generative AI want of durations, with some below them for
+/// stores. Those of the SDK are meant for milliseconds.
+const SECONDS: [f64; 17] = [
+    0.0001, 0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48,
+    40.96, 81.92,
+];
+/// And of tokens.
+const COUNTS: [f64; 14] = [
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
+];
+
 pub(crate) struct OtelRecorder {
     meter: Meter,
     instruments: Mutex<Instruments>,
@@ -99,7 +123,13 @@ impl Recorder for OtelRecorder {
         let name = key.name().to_owned();
         let instrument = histograms.entry(name.clone()).or_insert_with(|| {
             let (unit, description) = described.get(&name).cloned().unwrap_or_default();
-            self.meter.f64_histogram(name).with_unit(unit).with_description(description).build()
+            let boundaries = if unit == "s" { SECONDS.to_vec() } else { COUNTS.to_vec() };
+            self.meter
+                .f64_histogram(name)
+                .with_unit(unit)
+                .with_description(description)
+                .with_boundaries(boundaries)
+                .build()
         });
         let attributes = attributes(key);
         Histogram::from_arc(Arc::new(Labelled { instrument: instrument.clone(), attributes }))
