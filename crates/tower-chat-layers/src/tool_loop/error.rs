@@ -42,7 +42,7 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A tool failed the run, by [`ToolError::FailRun`]. Results of other calls are stored as they
+    /// A tool failed the run, by [`ToolError::fail_run`]. Results of other calls are stored as they
     /// are of a run that is cancelled.
     #[error("{}{}", Chain(failure), of_conversation(conversation.as_ref()))]
     ToolFailedRun {
