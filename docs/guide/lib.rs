@@ -32,6 +32,7 @@ chapters! {
     testing = "testing.md",
     migrating = "migrating.md",
     traces = "traces.md",
+    directory = "directory.md",
     operating = "operating.md",
 }
 
