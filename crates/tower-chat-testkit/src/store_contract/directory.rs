@@ -75,6 +75,12 @@ pub(super) fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }
 
+/// Metadata of as many levels as they may have.
+fn deepest() -> Map<String, Value> {
+    let inner = (2..Description::NESTING_LIMIT).fold(json!([7]), |inner, _| json!([inner]));
+    object(json!({ "deep": inner }))
+}
+
 fn described(title: &str, metadata: Value) -> Description {
     let description = Description::new().with_title(title).expect("a title");
     description.with_metadata(object(metadata)).expect("metadata")
@@ -393,6 +399,7 @@ pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
             described("it's \"quoted\"\0 — 😀", json!({})),
             described(&"t".repeat(Description::TITLE_LIMIT), json!({ "a": large })),
             Description::new().with_metadata(object(json!({"untitled": true}))).expect("small"),
+            Description::new().with_metadata(deepest()).expect("metadata"),
             Description::new(),
         ] {
             let set = store.set_description(key, &description, version).await.expect("it is set");

@@ -35,15 +35,18 @@ pub struct Description {
     metadata: Map<String, Value>,
 }
 
-/// A description is larger than one may be.
+/// A description is larger than one may be, or nested deeper.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the {part} of a conversation may have {limit} bytes, and this has {bytes}")]
+#[error("the {part} of a conversation may have {limit} {unit}, and this has {size}")]
 #[non_exhaustive]
 pub struct DescriptionTooLarge {
     /// `title` or `metadata`.
     pub part: &'static str,
-    /// How many bytes it has: the title in UTF-8, the metadata as compact JSON.
-    pub bytes: usize,
+    /// `bytes`, of the title in UTF-8 and of the metadata as compact JSON; or `levels` of values
+    /// inside of others.
+    pub unit: &'static str,
+    /// How many it has.
+    pub size: usize,
     /// How many it may have.
     pub limit: usize,
 }
@@ -53,6 +56,8 @@ impl Description {
     pub const TITLE_LIMIT: usize = 1024;
     /// How many bytes metadata may have, as compact JSON.
     pub const METADATA_LIMIT: usize = 16 * 1024;
+    /// How many levels metadata may have, which a parser of JSON reads that limits them.
+    pub const NESTING_LIMIT: usize = 64;
 
     /// No title and no metadata.
     pub fn new() -> Self {
@@ -66,7 +71,7 @@ impl Description {
     /// If it is larger than [`TITLE_LIMIT`](Self::TITLE_LIMIT).
     pub fn with_title(mut self, title: impl Into<Arc<str>>) -> Result<Self, DescriptionTooLarge> {
         let title = title.into();
-        check("title", title.len(), Self::TITLE_LIMIT)?;
+        check("title", "bytes", title.len(), Self::TITLE_LIMIT)?;
         self.title = Some(title);
         Ok(self)
     }
@@ -82,12 +87,15 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// If they are larger than [`METADATA_LIMIT`](Self::METADATA_LIMIT).
+    /// If they are larger than [`METADATA_LIMIT`](Self::METADATA_LIMIT), or nested deeper than
+    /// [`NESTING_LIMIT`](Self::NESTING_LIMIT).
     pub fn with_metadata(
         mut self,
         metadata: Map<String, Value>,
     ) -> Result<Self, DescriptionTooLarge> {
-        check("metadata", encoded_length(&metadata), Self::METADATA_LIMIT)?;
+        let levels = metadata.values().map(levels).max().map_or(1, |levels| levels + 1);
+        check("metadata", "levels", levels, Self::NESTING_LIMIT)?;
+        check("metadata", "bytes", encoded_length(&metadata), Self::METADATA_LIMIT)?;
         self.metadata = metadata;
         Ok(self)
     }
@@ -120,8 +128,23 @@ impl Description {
     }
 }
 
-fn check(part: &'static str, bytes: usize, limit: usize) -> Result<(), DescriptionTooLarge> {
-    if bytes > limit { Err(DescriptionTooLarge { part, bytes, limit }) } else { Ok(()) }
+fn check(
+    part: &'static str,
+    unit: &'static str,
+    size: usize,
+    limit: usize,
+) -> Result<(), DescriptionTooLarge> {
+    if size > limit { Err(DescriptionTooLarge { part, unit, size, limit }) } else { Ok(()) }
+}
+
+/// How many objects and arrays lie inside of each other.
+fn levels(value: &Value) -> usize {
+    let deepest = match value {
+        Value::Object(members) => members.values().map(levels).max(),
+        Value::Array(items) => items.iter().map(levels).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return 0,
+    };
+    deepest.unwrap_or_default() + 1
 }
 
 fn encoded_length(metadata: &Map<String, Value>) -> usize {
@@ -278,14 +301,23 @@ mod tests {
         let title = |bytes: usize| Description::new().with_title("é".repeat(bytes / 2));
         assert!(title(Description::TITLE_LIMIT).is_ok());
         let error = title(Description::TITLE_LIMIT + 2).unwrap_err();
-        assert_eq!((error.part, error.bytes, error.limit), ("title", 1026, 1024));
+        assert_eq!((error.part, error.size, error.limit), ("title", 1026, 1024));
         let metadata = |bytes: usize| {
             let metadata = object(json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())}));
             Description::new().with_metadata(metadata)
         };
         let largest = metadata(Description::METADATA_LIMIT).unwrap();
         let error = metadata(Description::METADATA_LIMIT + 1).unwrap_err();
-        assert_eq!((error.part, error.bytes, error.limit), ("metadata", 16385, 16384));
+        assert_eq!((error.part, error.size, error.limit), ("metadata", 16385, 16384));
+        let nested = |levels: usize| {
+            let inner = (2..levels).fold(json!([]), |inner, _| json!([inner]));
+            Description::new().with_metadata(object(json!({ "a": inner })))
+        };
+        let deepest = nested(Description::NESTING_LIMIT).unwrap();
+        let text = serde_json::to_string(&deepest).unwrap();
+        assert_eq!(serde_json::from_str::<Description>(&text).unwrap(), deepest);
+        let error = nested(Description::NESTING_LIMIT + 1).unwrap_err();
+        assert_eq!((error.unit, error.size), ("levels", 65));
         let patch = DescriptionPatch::new().with_metadata(object(json!({"b": 1})));
         assert!(patch.apply(&largest).is_err());
         let patch = DescriptionPatch::new().with_title("x".repeat(1025));
