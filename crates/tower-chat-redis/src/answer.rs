@@ -10,6 +10,9 @@ pub(crate) struct Answer(std::vec::IntoIter<Value>);
 /// Names, each with the bytes that belong to it, if they are there.
 pub(crate) type Pairs = Vec<(String, Option<Vec<u8>>)>;
 
+/// Names that need not be text, each with the bytes that belong to it.
+pub(crate) type BytePairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 impl Answer {
     pub(crate) fn new(value: Value) -> Result<Self, StoreError> {
         list(value).map(|items| Self(items.into_iter()))
@@ -46,6 +49,17 @@ impl Answer {
         let mut pairs = Vec::with_capacity(items.len() / 2);
         while let (Some(name), Some(value)) = (items.next(), items.next()) {
             pairs.push((text(name)?, bytes(value)?));
+        }
+        Ok(pairs)
+    }
+
+    /// The same where no bytes are missing.
+    pub(crate) fn byte_pairs(&mut self) -> Result<BytePairs, StoreError> {
+        let mut items = self.list()?.into_iter();
+        let mut pairs = Vec::with_capacity(items.len() / 2);
+        while let (Some(name), Some(value)) = (items.next(), items.next()) {
+            let (name, value) = (bytes(name)?, bytes(value)?);
+            pairs.push((name.unwrap_or_default(), value.unwrap_or_default()));
         }
         Ok(pairs)
     }

@@ -1,9 +1,11 @@
 //! One write, as the script takes it and answers.
 
+use std::time::SystemTime;
+
 use tower_chat_core::{
-    RunId, format,
+    PersistenceMode, RunId, format,
     store::{
-        Conflict, Revision, ServiceIdChange, StoreError,
+        Conflict, ModelUsage, Revision, RunActivity, ServiceIdChange, StoreError, UsageSum,
         author::{Close, LAST_SEQUENCE, Staged, Write, milliseconds},
     },
 };
@@ -11,15 +13,21 @@ use tower_chat_core::{
 use crate::{
     answer::{Answer, damaged, number},
     conversation::newer,
+    directory::{self, write_counts},
     failure::foreign,
     list::{self, Listing},
     message,
+    read::restless,
     script::{APPEND, Call, DISCARD},
     settings::Settings,
     tool_row,
 };
 
 const ACTION: &str = "append to a conversation";
+
+/// How often a conversation of an older release gets its entry in the directory before a write of it is
+/// given up: it was deleted and made again meanwhile, by a process of that release.
+const ATTEMPTS: usize = 16;
 
 /// Stores a write, or acknowledges one that is stored already.
 ///
@@ -31,18 +39,24 @@ pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revisio
     let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
     let may_make = write.expected().incarnation == 0;
     write.check_range(LAST_SEQUENCE)?;
-    for _ in 0..list::ATTEMPTS {
+    let (mut late, mut adoptions) = (0, 0);
+    while late < list::ATTEMPTS && adoptions < ATTEMPTS {
         let listing = match may_make {
             true => Some(list::enlist(settings, write.key()).await?),
             false => None,
         };
         let call = call(settings, write, listing.as_ref());
         let answer = settings.connections.change(ACTION, is_repeatable, &call).await?;
-        if let Some(outcome) = outcome(write, answer)? {
-            return outcome;
+        match outcome(write, answer)? {
+            Outcome::Done(outcome) => return outcome,
+            Outcome::Late => late += 1,
+            Outcome::Undescribed => {
+                directory::adopt(settings, write.key()).await?;
+                adoptions += 1;
+            }
         }
     }
-    Err(list::late(ACTION))
+    if late < list::ATTEMPTS { Err(restless(ACTION)) } else { Err(list::late(ACTION)) }
 }
 
 fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
@@ -102,7 +116,25 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
         call.push(sequence);
         call.push(format::encode(replaced));
     }
+    push_activity(&mut call, write);
     call
+}
+
+/// What the directory is told.
+fn push_activity(call: &mut Call, write: &Write) {
+    let activity = write.activity();
+    call.push(if activity.is_some() { "1" } else { "" });
+    call.push(milliseconds::of(activity.map_or_else(SystemTime::now, RunActivity::at)));
+    let mode = activity.and_then(RunActivity::mode);
+    call.push(mode.map(PersistenceMode::as_str).unwrap_or_default());
+    // A run that has used nothing has a row too.
+    let nothing = [ModelUsage::new(None, UsageSum::default())];
+    let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
+    call.push(usage.len());
+    for ModelUsage { model, sum, .. } in usage {
+        call.push(model.as_deref().unwrap_or_default());
+        write_counts(sum).iter().for_each(|count| call.push(count));
+    }
 }
 
 fn push_lease(call: &mut Call, staged: Option<&Staged>) {
@@ -127,16 +159,23 @@ fn service_id(change: Option<&ServiceIdChange>) -> String {
     }
 }
 
-/// What the script answered; `None` if the write must be put on the list again.
-fn outcome(
-    write: &Write,
-    answer: redis::Value,
-) -> Result<Option<Result<Revision, StoreError>>, StoreError> {
+/// What came of a write.
+enum Outcome {
+    Done(Result<Revision, StoreError>),
+    /// The conversation must be put on the list again.
+    Late,
+    /// The conversation must get its entry in the directory.
+    Undescribed,
+}
+
+/// What the script answered.
+fn outcome(write: &Write, answer: redis::Value) -> Result<Outcome, StoreError> {
     let key = write.key().clone();
     let mut answer = Answer::new(answer)?;
-    Ok(Some(match answer.text()?.as_str() {
+    Ok(Outcome::Done(match answer.text()?.as_str() {
         "stored" => Ok(write.result()),
-        "late" => return Ok(None),
+        "late" => return Ok(Outcome::Late),
+        "undescribed" => return Ok(Outcome::Undescribed),
         "claimed" => {
             let call = tool_row::position(&answer.text()?);
             let call = call.map_err(|reason| crate::answer::corrupt(&reason))?;
@@ -191,7 +230,7 @@ mod tests {
         let listing = Listing { deadline: 0, token: random() };
         let late = call(&settings, &write, Some(&listing));
         let answer = settings.connections.change(ACTION, true, &late).await.unwrap();
-        assert!(outcome(&write, answer).unwrap().is_none());
+        assert!(matches!(outcome(&write, answer), Ok(Outcome::Late)));
         let left = settings.connections.ask(ACTION, &cmd("DBSIZE")).await.unwrap();
         assert_eq!(left, Value::Int(0));
         assert_eq!(append(&settings, &write).await.unwrap(), write.result());

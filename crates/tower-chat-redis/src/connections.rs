@@ -12,6 +12,11 @@ use futures_util::future::{Either, select};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection,
 };
+#[cfg(feature = "cluster")]
+use redis::{
+    cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo},
+    cmd,
+};
 use tokio::sync::Mutex;
 use tower_chat_core::{
     store::{StoreError, author::Retry},
@@ -44,6 +49,14 @@ pub(crate) enum Target {
     Server(Box<Client>),
     #[cfg(feature = "cluster")]
     Cluster(Box<redis::cluster::ClusterClient>),
+}
+
+/// A server that has conversations.
+pub(crate) enum Server {
+    Only,
+    /// One of a cluster, with its port.
+    #[cfg(feature = "cluster")]
+    Address(String),
 }
 
 /// Where a connection is, once it was needed.
@@ -127,6 +140,73 @@ impl Connections {
         command: &Cmd,
     ) -> Result<Value, StoreError> {
         self.persist(action, true, |index| self.once(index, command, false)).await
+    }
+
+    /// All servers that have conversations.
+    pub(crate) async fn primaries(&self) -> Result<Vec<Server>, StoreError> {
+        match &self.target {
+            Target::Server(_) => Ok(vec![Server::Only]),
+            #[cfg(feature = "cluster")]
+            Target::Cluster(_) => {
+                let action = "find the servers of a cluster";
+                let every = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+                let answer = self
+                    .persist(action, true, |index| self.routed(index, cmd("PING"), every.clone()));
+                let Value::Map(answers) = answer.await? else {
+                    return Err(StoreError::backend(
+                        action,
+                        false,
+                        "a cluster did not name its servers",
+                    ));
+                };
+                let names = answers.into_iter().map(|(name, _)| crate::answer::text(name));
+                names.map(|name| name.map(Server::Address)).collect()
+            }
+        }
+    }
+
+    /// The answer of one of the servers to a question that needs no script.
+    pub(crate) async fn ask_server(
+        &self,
+        action: &'static str,
+        server: &Server,
+        command: &Cmd,
+    ) -> Result<Value, StoreError> {
+        match server {
+            Server::Only => self.ask(action, command).await,
+            #[cfg(feature = "cluster")]
+            Server::Address(address) => {
+                let Some((host, port)) = address.rsplit_once(':') else {
+                    return Err(StoreError::backend(action, false, "a server has no port"));
+                };
+                let port =
+                    port.parse().map_err(|error| StoreError::backend(action, false, error))?;
+                let host = host.to_owned();
+                let one = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
+                self.persist(action, true, |index| self.routed(index, command.clone(), one.clone()))
+                    .await
+            }
+        }
+    }
+
+    /// Asks servers of a cluster that no key decides on.
+    #[cfg(feature = "cluster")]
+    async fn routed(&self, index: usize, command: Cmd, to: RoutingInfo) -> Result<Value, Failure> {
+        let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
+        let (link, number) = connection.lock().await.link(self).await?;
+        let answer = self.in_time(async move {
+            match link {
+                Link::Server(mut connection) => command.query_async(&mut connection).await,
+                Link::Cluster(mut connection) => connection.route_command(command, to).await,
+            }
+        });
+        let answer = answer.await;
+        if let Err(failure) = &answer
+            && failure.ends_connection()
+        {
+            connection.lock().await.drop_link(number);
+        }
+        answer
     }
 
     /// Makes one change, in one round trip. `is_repeatable`: doing it twice does it once.

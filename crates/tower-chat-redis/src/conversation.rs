@@ -26,18 +26,41 @@ impl Fields {
 
     /// The head of the conversation; that of one that was never written, if there is nothing.
     pub(crate) fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        let head = self.unchecked_head(key)?;
+        head.check_range(key, LAST_SEQUENCE)?;
+        Ok(head)
+    }
+
+    /// The same, whose numbers may be out of range.
+    pub(crate) fn unchecked_head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         if self.0.is_empty() {
             return Ok(Head::new(Revision::ABSENT));
         }
-        match self.text("format") {
+        match self.format() {
             Some("1") => {}
             Some(format) => return Err(newer(key, format)),
             None => return Err(foreign("there is no format")),
         }
-        let head =
-            self.read().map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))?;
-        head.check_range(key, LAST_SEQUENCE)?;
-        Ok(head)
+        self.read().map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn format(&self) -> Option<&str> {
+        self.text("format")
+    }
+
+    /// Random, and different for another conversation under the same key; a prune leaves it.
+    pub(crate) fn token(&self) -> &str {
+        self.text("token").unwrap_or_default()
+    }
+
+    /// The run that is open.
+    pub(crate) fn run(&self) -> Option<RunId> {
+        let run = <[u8; 16]>::try_from(&**self.0.get("run")?).ok()?;
+        Some(RunId::from_bytes(run))
     }
 
     /// Random, and different for another conversation under the same key.
@@ -59,15 +82,14 @@ impl Fields {
     }
 
     fn open_run(&self) -> Result<OpenRun, String> {
-        let run = self.0.get("run").and_then(|run| <[u8; 16]>::try_from(&**run).ok());
-        let run = run.ok_or("a run id is not 16 bytes")?;
+        let run = self.run().ok_or("a run id is not 16 bytes")?;
         let lease = Lease {
             attempt: self.number("attempt")?,
             holder: self.number("holder")?,
             renewed_at: self.time("renewed")?.ok_or("its lease was never renewed")?,
             until: self.time("until")?,
         };
-        let mut open = OpenRun::new(RunId::from_bytes(run), lease, self.number("visible")?);
+        let mut open = OpenRun::new(run, lease, self.number("visible")?);
         open.opened_at = self.time("opened")?.ok_or("it was never opened")?;
         open.service_id = match self.optional("staged_service_id")?.as_deref() {
             None => None,

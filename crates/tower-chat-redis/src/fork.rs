@@ -4,15 +4,21 @@
 //! see is read as it is at one moment, put aside where the copy will be, in parts, and made a
 //! conversation by one script.
 
+use std::time::SystemTime;
+
 use redis::cmd;
 use tower_chat_core::{
-    ConversationKey, RunId,
-    store::{Revision, StoreError, author::ToolRecord},
+    ConversationKey, PersistenceMode, RunId,
+    store::{
+        Revision, StoreError,
+        author::{ToolRecord, milliseconds},
+    },
 };
 
 use crate::{
     answer::{Answer, corrupt},
     conversation::visible,
+    directory,
     failure::foreign,
     invocations, list, message, read,
     script::{COPY_END, COPY_PART},
@@ -64,6 +70,8 @@ struct Original {
     pruned: u64,
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,
+    has_open_run: bool,
+    directory: directory::Entry,
 }
 
 /// What readers see of a conversation, if they see anything.
@@ -77,6 +85,7 @@ async fn original(
         if visible(&head) == 0 && head.service_id.is_none() {
             return Ok(None);
         }
+        let Some(directory) = directory::entry(settings, from).await? else { continue };
         let rows = invocations::all_rows(settings, from).await?;
         if rows.writes != stored.writes || rows.life != stored.fields.life() {
             continue;
@@ -91,7 +100,13 @@ async fn original(
             })
         });
         let tools = tools.collect::<Result<_, _>>()?;
-        return Ok(Some(Original { pruned: head.pruned, messages: stored.messages, tools }));
+        return Ok(Some(Original {
+            pruned: head.pruned,
+            messages: stored.messages,
+            tools,
+            has_open_run: head.open_run.is_some(),
+            directory,
+        }));
     }
     Err(StoreError::backend(ACTION, true, "it was written again and again while it was read"))
 }
@@ -164,7 +179,7 @@ impl Copy<'_> {
     /// Makes a conversation of it, unless there is one.
     async fn end(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
-        let [head, messages, tools, calls, pending] = names.all();
+        let [head, messages, tools, calls, pending, directory] = names.all();
         let [aside_messages, aside_tools, aside_calls, aside_pending] = names.copy(&self.name);
         let keys = [
             head,
@@ -176,7 +191,13 @@ impl Copy<'_> {
             aside_tools,
             aside_calls,
             aside_pending,
+            directory,
         ];
+        let entry = &original.directory;
+        let description = serde_json::to_vec(&entry.description)
+            .map_err(|error| StoreError::backend(ACTION, false, error))?;
+        let (runs, last_run) = entry.visible_runs(original.has_open_run);
+        let mode = entry.last_mode.map(PersistenceMode::as_str).unwrap_or_default();
         for _ in 0..list::ATTEMPTS {
             let listing = list::enlist(self.settings, self.to).await?;
             let call = COPY_END
@@ -191,7 +212,13 @@ impl Copy<'_> {
                 .with(&self.name)
                 .with(self.to.scope())
                 .with(self.to.id())
-                .with(original.pruned);
+                .with(original.pruned)
+                .with(milliseconds::of(SystemTime::now()))
+                .with(mode)
+                .with(runs)
+                .with(last_run)
+                .with(entry.description_version)
+                .with(description.as_slice());
             let answer = self.settings.connections.change(ACTION, true, &call).await?;
             match Answer::new(answer)?.text()?.as_str() {
                 "made" => return Ok(self.revision),

@@ -39,7 +39,7 @@
 //! and their disks where that is asked for. A server that throws data away when its memory is full
 //! (`maxmemory-policy` other than `noeviction`) is refused, unless that is
 //! [allowed](RedisOptions::allow_eviction). When its memory is full, reading, deleting and pruning
-//! go on, and so does the end of a run that is discarded; other writes fail until there is room.
+//! go on, and so does the end of a run that is discarded; other writes, and descriptions, fail until there is room.
 //!
 //! # When the server goes away
 //!
@@ -61,13 +61,35 @@
 //!
 //! # The keys
 //!
-//! A conversation has up to five: `tower-chat:{alice/support}:head`, and `messages`, `tools`, `calls`
-//! and `pending` in its place. What stands in braces is escaped, so that it has none, and puts all
+//! A conversation has up to six: `tower-chat:{alice/support}:head`, and `messages`, `tools`, `calls`,
+//! `pending` and `directory` instead of `head`. What stands in braces is escaped, so that it has none, and puts all
 //! of them on one server of a cluster. Of a scope or an id longer than 128 bytes, its beginning and
 //! its SHA-256 stand there. A scope has a list of its conversations, `tower-chat:{alice/*}:list`, on
 //! whichever server that lies. It is brought up to date by who reads it and never shows what is not
 //! there; [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and questions to the record
 //! that name no conversation ask every conversation on it.
+//!
+//! # The directory
+//!
+//! What the directory has of a conversation is in its key `directory`, which the script of each write
+//! brings up to date: it costs no round trip. A
+//! [`summary`](tower_chat_core::store::HistoryStore::summary) is one question, whatever the length of
+//! the conversation; [`runs`](tower_chat_core::store::HistoryStore::runs) and the usage of a
+//! conversation are one too, and read what is stored of all its runs.
+//!
+//! There is no index by last activity. It would lie on another server of a cluster than the
+//! conversations, and each write would take a round trip more. So
+//! [`conversations`](tower_chat_core::store::HistoryStore::conversations) asks every conversation on
+//! the list of the scope, 256 at a time, for each page, and
+//! [`usage`](tower_chat_core::store::HistoryStore::usage) does so 32 at a time: the answers are
+//! exact, and the cost grows with the number of conversations, whatever the limit. Where no scope is
+//! named, the lists of all scopes are looked for first, among the names of all keys of the server or of
+//! each primary of the cluster (`SCAN`), those of other programs too. While a slot of a cluster is
+//! moved, that may miss a scope. Conversations whose entry cannot be read are on the first page.
+//!
+//! A conversation that was made by a release without a directory gets its entry when it is first read
+//! or written. Its times are those of its run ids, its runs are counted from the messages that are
+//! left, and its usage begins at zero. All its messages are gone through once, in pages.
 //!
 //! # The end of a conversation
 //!
@@ -85,6 +107,7 @@ mod answer;
 mod append;
 mod connections;
 mod conversation;
+mod directory;
 mod durability;
 mod failure;
 mod fork;

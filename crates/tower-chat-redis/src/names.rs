@@ -16,6 +16,14 @@ pub(crate) struct Names {
     prefix: String,
 }
 
+/// The scope that the name of a list tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ListName {
+    Scope(String),
+    /// How a long scope stands in names.
+    Shortened(String),
+}
+
 /// The names of what belongs to one conversation, all on one server of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationNames {
@@ -36,6 +44,37 @@ impl Names {
     /// is in their byte order.
     pub(crate) fn list(&self, scope: &str) -> String {
         format!("{}:{{{}/*}}:list", self.prefix, half(scope))
+    }
+
+    /// A pattern that the names of all lists fit, and perhaps others.
+    pub(crate) fn lists(&self) -> String {
+        let mut pattern = String::new();
+        for character in self.prefix.chars() {
+            if "\\*?[]^-".contains(character) {
+                pattern.push('\\');
+            }
+            pattern.push(character);
+        }
+        format!("{pattern}:{{*/\\*}}:list")
+    }
+
+    /// The scope of the list with this name, if it is the name of a list.
+    pub(crate) fn read_list(&self, name: &str) -> Option<ListName> {
+        let half = name.strip_prefix(&self.prefix)?.strip_prefix(":{")?.strip_suffix("/*}:list")?;
+        if half.contains('~') {
+            return Some(ListName::Shortened(half.to_owned()));
+        }
+        unescaped(half).filter(|scope| self::half(scope) == half).map(ListName::Scope)
+    }
+
+    /// The head of a conversation in a scope that is known by how it stands in names.
+    pub(crate) fn head_of_shortened(&self, scope: &str, id: &str) -> String {
+        ConversationNames { base: format!("{}:{{{scope}/{}}}", self.prefix, half(id)) }.head()
+    }
+
+    /// Whether a scope stands in names like this.
+    pub(crate) fn is_shortened(scope: &str, as_half: &str) -> bool {
+        half(scope) == as_half
     }
 
     /// Who is about to make a conversation; on the server of the list.
@@ -68,12 +107,19 @@ impl ConversationNames {
         self.part("pending")
     }
 
-    /// Everything there may be of a conversation.
-    pub(crate) fn all(&self) -> [String; 5] {
-        [self.head(), self.messages(), self.tools(), self.calls(), self.pending()]
+    /// What the directory has of the conversation.
+    pub(crate) fn directory(&self) -> String {
+        self.part("directory")
     }
 
-    /// Where a copy is put together that will be this conversation: all but the head.
+    /// Everything there may be of a conversation.
+    pub(crate) fn all(&self) -> [String; 6] {
+        let pending = self.pending();
+        [self.head(), self.messages(), self.tools(), self.calls(), pending, self.directory()]
+    }
+
+    /// Where a copy is put together that will be this conversation: all but the head and the
+    /// directory.
     pub(crate) fn copy(&self, copy: &str) -> [String; 4] {
         ["messages", "tools", "calls", "pending"]
             .map(|part| self.part(&format!("copy:{copy}:{part}")))
@@ -109,6 +155,22 @@ fn escaped(bytes: &[u8]) -> String {
         }
     }
     escaped
+}
+
+fn unescaped(half: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(half.len());
+    let mut rest = half.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -165,6 +227,29 @@ mod tests {
             }
             assert!(tags.insert(tag(&list).to_owned()), "{scope:?}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_list_tells_its_scope_or_how_a_long_one_stands_in_names() {
+        let names = Names::new("a:{b}:c*");
+        for scope in halves() {
+            let found = names.read_list(&names.list(&scope)).unwrap();
+            if scope.len() > LONGEST {
+                let ListName::Shortened(half) = found else { panic!("{scope}") };
+                let key = ConversationKey::new(&*scope, "an id");
+                assert!(Names::is_shortened(&scope, &half));
+                let head = names.head_of_shortened(&half, "an id");
+                assert_eq!(head, names.conversation(&key).head());
+            } else {
+                assert_eq!(found, ListName::Scope(scope));
+            }
+        }
+        let head = names.conversation(&ConversationKey::new("a", "*")).head();
+        for name in [&*head, "a:{b}:c:{x/*}:list", "a:{b}:c*:{x y/*}:list", "a:{b}:c*:{%2/*}:list"]
+        {
+            assert_eq!(names.read_list(name), None, "{name}");
+        }
+        assert_eq!(names.lists(), "a:{b}:c\\*:{*/\\*}:list");
     }
 
     #[test]

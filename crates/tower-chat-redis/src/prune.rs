@@ -15,6 +15,7 @@ use tower_chat_core::{
 use crate::{
     answer::{Answer, corrupt, damaged},
     conversation::Fields,
+    directory,
     failure::foreign,
     read::PAGE_BYTES,
     script::{PRUNE, RUNS},
@@ -49,6 +50,7 @@ pub(crate) async fn prune(
         match Answer::new(answer)?.text()?.as_str() {
             "pruned" => return Ok(seen.cut.pruned),
             "changed" => {}
+            "undescribed" => directory::adopt(settings, key).await?,
             "damaged" => return Err(damaged(key)),
             other => return Err(foreign(other)),
         }
@@ -105,15 +107,19 @@ async fn look(
     Ok(Some(Seen { cut: pruning.cut()?, revision: head.revision, life, writes }))
 }
 
-struct Page {
-    fields: Fields,
+/// A page of the runs of messages.
+pub(crate) struct Page {
+    /// What is stored of the conversation, on the first page.
+    pub(crate) fields: Fields,
     rows: Vec<(String, String)>,
-    runs: Vec<Vec<u8>>,
-    writes: Option<String>,
+    /// The run of each message.
+    pub(crate) runs: Vec<Vec<u8>>,
+    /// How often the conversation had been written.
+    pub(crate) writes: Option<String>,
 }
 
 /// A page of the runs; `None` if the conversation is another by now.
-async fn page(
+pub(crate) async fn page(
     settings: &Settings,
     key: &ConversationKey,
     life: &str,

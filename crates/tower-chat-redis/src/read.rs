@@ -4,7 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message,
-    store::{Head, History, StoreError, author::OpenRunContent},
+    store::{
+        Head, History, MessagePage, StoreError,
+        author::{LAST_SEQUENCE, OpenRunContent},
+    },
 };
 
 use crate::{
@@ -21,6 +24,8 @@ use crate::{
 /// How many bytes of messages are asked for at once. Nobody else is served while they are put
 /// together.
 pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
+
+const BACKWARDS: &str = "read messages from the end backwards";
 
 /// How often a conversation is read from its beginning again because it was pruned meanwhile, or
 /// deleted and made again.
@@ -98,7 +103,7 @@ pub(crate) async fn stored_messages(
 ) -> Result<StoredMessages, StoreError> {
     'reading: for _ in 0..ATTEMPTS {
         let Page::Of { fields, mut messages, writes } =
-            page(settings, key, action, "", 1, 0).await?
+            page(settings, key, action, Range::All).await?
         else {
             continue;
         };
@@ -106,7 +111,7 @@ pub(crate) async fn stored_messages(
         let seen = visible(&head);
         while head.pruned.saturating_add(messages.len() as u64) < seen {
             let from = head.pruned.saturating_add(messages.len() as u64).saturating_add(1);
-            match page(settings, key, action, fields.life(), from, seen).await? {
+            match page(settings, key, action, Range::Of(fields.life(), from, seen)).await? {
                 Page::Gone => continue 'reading,
                 Page::Of { messages: more, .. } if more.is_empty() => {
                     return Err(missing(key, from));
@@ -119,9 +124,57 @@ pub(crate) async fn stored_messages(
     Err(restless(action))
 }
 
+/// The last messages before one, as many as that. See [`stored_messages`].
+pub(crate) async fn messages_before(
+    settings: &Settings,
+    key: &ConversationKey,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<MessagePage, StoreError> {
+    // A script can count to no more, and there is none behind.
+    let behind_all = LAST_SEQUENCE.saturating_add(1);
+    let asked =
+        Range::Before(before.unwrap_or(behind_all).min(behind_all), behind_all.min(limit as u64));
+    'reading: for _ in 0..ATTEMPTS {
+        let Page::Of { fields, mut messages, .. } = page(settings, key, BACKWARDS, asked).await?
+        else {
+            continue;
+        };
+        let head = fields.head(key)?;
+        let (first, end) = MessagePage::range(head.pruned, visible(&head), before, limit);
+        while first.saturating_add(messages.len() as u64) < end {
+            let from = first.saturating_add(messages.len() as u64);
+            let rest = Range::Of(fields.life(), from, end.saturating_sub(1));
+            match page(settings, key, BACKWARDS, rest).await? {
+                Page::Gone => continue 'reading,
+                Page::Of { messages: more, .. } if more.is_empty() => {
+                    return Err(missing(key, from));
+                }
+                Page::Of { messages: more, .. } => messages.extend(more),
+            }
+        }
+        let numbered = messages.iter().zip(first..end);
+        let messages = numbered.map(|(stored, at)| Ok((at, read(key, at, stored)?)));
+        let earlier = (first > head.pruned.saturating_add(1)).then_some(first);
+        return Ok(MessagePage::new(messages.collect::<Result<_, StoreError>>()?, earlier));
+    }
+    Err(restless(BACKWARDS))
+}
+
 /// A conversation came to its end however often it was read from its beginning.
 pub(crate) fn restless(action: &'static str) -> StoreError {
     StoreError::backend(action, true, "it was pruned, or deleted and made again, all the time")
+}
+
+/// Which messages are asked for.
+#[derive(Clone, Copy)]
+enum Range<'a> {
+    /// All that readers see.
+    All,
+    /// As many as that, the last ones before one.
+    Before(u64, u64),
+    /// Of this life, from one to another.
+    Of(&'a str, u64, u64),
 }
 
 enum Page {
@@ -133,17 +186,25 @@ async fn page(
     settings: &Settings,
     key: &ConversationKey,
     action: &'static str,
-    life: &str,
-    from: u64,
-    last: u64,
+    range: Range<'_>,
 ) -> Result<Page, StoreError> {
     let names = settings.names.conversation(key);
+    let (life, from, last) = match range {
+        Range::All | Range::Before(..) => ("", 1, 0),
+        Range::Of(life, from, last) => (life, from, last),
+    };
+    let (before, limit) = match range {
+        Range::Before(before, limit) => (before.to_string(), limit.to_string()),
+        Range::All | Range::Of(..) => (String::new(), String::new()),
+    };
     let call = MESSAGES
         .on([names.head(), names.messages()])
         .with(life)
         .with(from)
         .with(last)
-        .with(PAGE_BYTES);
+        .with(PAGE_BYTES)
+        .with(before)
+        .with(limit);
     let mut answer = Answer::new(settings.connections.read(action, &call).await?)?;
     match answer.text()?.as_str() {
         "page" => Ok(Page::Of {

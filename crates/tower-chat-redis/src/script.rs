@@ -69,7 +69,7 @@ impl Call {
 
 /// What a list that a script answers begins with when it has done what was asked. One that begins
 /// with another word changed nothing.
-const DONE: [&str; 4] = ["stored", "made", "pruned", "deleted"];
+const DONE: [&str; 6] = ["stored", "made", "pruned", "deleted", "adopted", "set"];
 
 /// Whether a script answered that it changed nothing.
 pub(crate) fn is_refusal(answer: &Value) -> bool {
@@ -80,26 +80,31 @@ pub(crate) fn is_refusal(answer: &Value) -> bool {
 
 /// A script with these flags that looks at stored numbers.
 macro_rules! counting {
-    ($flags:literal, $file:literal) => {
+    ($flags:literal, $($file:literal),+) => {
         Script::new(concat!(
             "#!lua",
             $flags,
             "\n",
             include_str!("scripts/numbers.lua"),
-            include_str!($file)
+            $(include_str!($file)),+
         ))
     };
 }
 
-pub(crate) static APPEND: Script = counting!("", "scripts/append.lua");
+pub(crate) static APPEND: Script = counting!("", "scripts/entry.lua", "scripts/append.lua");
 /// The same for a write that ends a run and leaves nothing of it, so that it needs no memory.
-pub(crate) static DISCARD: Script = counting!(" flags=allow-oom", "scripts/append.lua");
+pub(crate) static DISCARD: Script =
+    counting!(" flags=allow-oom", "scripts/entry.lua", "scripts/append.lua");
 pub(crate) static HEAD: Script = counting!(" flags=no-writes", "scripts/head.lua");
 pub(crate) static MESSAGES: Script = counting!(" flags=no-writes", "scripts/messages.lua");
 pub(crate) static OPEN_RUN: Script = counting!(" flags=no-writes", "scripts/open_run.lua");
 pub(crate) static INVOCATIONS: Script = counting!(" flags=no-writes", "scripts/invocations.lua");
 pub(crate) static RUNS: Script = counting!(" flags=no-writes", "scripts/runs.lua");
 pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
+pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summary.lua");
+pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
+/// A write that ends a run may need it, and a prune.
+pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static DELETE: Script = Script::new(include_str!("scripts/delete.lua"));
 pub(crate) static COPY_PART: Script = Script::new(include_str!("scripts/copy_part.lua"));
 pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.lua"));

@@ -1,6 +1,7 @@
 -- Stores a write, or says why not. Nothing is changed before everything is checked: what a script
 -- has changed stays when it fails.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local directory = KEYS[6]
 
 local at = 0
 local function take()
@@ -30,14 +31,24 @@ local first_message = at
 local first_claim = first_message + message_count
 local first_row = first_claim + 3 * claim_count
 local first_replaced = first_row + 4 * row_count
+at = first_replaced + 2 * replaced_count
+-- Whether the directory is told of it, when it was made, in which mode its run is, '' if unknown, and
+-- what the run has used of how many models.
+local is_told, told_at, mode, usage_count = take() == '1', take(), take(), tonumber(take())
+local before_usage = at
 
 local found = redis.call('HMGET', head, 'format', 'incarnation', 'sequence', 'visible', 'run',
-    'attempt', 'holder', 'staged_service_id', 'expires', 'writes', 'pruned')
+    'attempt', 'holder', 'staged_service_id', 'expires', 'writes', 'pruned', 'token')
+local described = redis.call('HMGET', directory, 'of', 'active', 'mode', 'runs', 'last',
+    'runs_before', 'last_before', 'usage')
 local is_there, is_open = found[1] and true or false, found[4] and true or false
 if is_there and found[1] ~= '1' then
     return { 'newer', found[1] }
 end
 if not is_there and redis.call('EXISTS', head, messages, tools, calls, pending) > 0 then
+    return { 'foreign' }
+end
+if not is_there and not described[1] and redis.call('EXISTS', directory) == 1 then
     return { 'foreign' }
 end
 local found_incarnation, found_sequence = found[2] or '0', found[3] or '0'
@@ -94,6 +105,18 @@ if is_open then
     end
 elseif kind == 'discard' then
     return conflict()
+end
+
+-- It was made by an older release, which has no directory.
+if is_there and described[1] ~= (found[12] or '') then
+    return { 'undescribed' }
+end
+-- An entry that is left over from another conversation under this key is none.
+local entry, entry_unset = entry_after(directory, is_there and described or {}, {
+    run = run, kind = kind, is_open = is_open, is_told = is_told, at = told_at, mode = mode,
+    before_usage = before_usage, usage_count = usage_count, is_new = not is_there })
+if not entry then
+    return { 'damaged' }
 end
 
 for claim = first_claim + 1, first_row, 3 do
@@ -185,6 +208,13 @@ all('HSET', tools, rows)
 all('ZADD', calls, scores)
 all('ZADD', pending, waiting)
 all('ZREM', pending, answered)
+
+if not is_there then
+    redis.call('UNLINK', directory)
+    redis.call('HSET', directory, 'of', token, 'created', told_at)
+end
+all('HSET', directory, entry)
+all('HDEL', directory, entry_unset)
 
 local set = { 'incarnation', incarnation, 'sequence', sequence,
     'writes', number((whole(found[10]) or 0) + 1) }

@@ -4,11 +4,18 @@ local head = KEYS[1]
 local incarnation, sequence, row_count, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local deadline, token, life, scope, id = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local pruned = ARGV[10]
+-- When the copy is made, and what the directory has of the original.
+local made_at, mode, runs, last_run, version, description =
+    ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local directory = KEYS[10]
 local found = redis.call('HMGET', head, 'format', 'life')
 if found[1] then
     return { found[2] == life and 'made' or 'exists' }
 end
 if redis.call('EXISTS', unpack(KEYS, 1, 5)) > 0 then
+    return { 'foreign' }
+end
+if not redis.call('HGET', directory, 'of') and redis.call('EXISTS', directory) == 1 then
     return { 'foreign' }
 end
 if redis.call('HLEN', KEYS[6]) ~= tonumber(sequence) - tonumber(pruned)
@@ -22,6 +29,11 @@ if now > tonumber(deadline) then
 end
 redis.call('HSET', head, 'format', '1', 'incarnation', incarnation, 'sequence', sequence,
     'pruned', pruned, 'writes', '1', 'life', life, 'token', token, 'scope', scope, 'id', id)
+-- One may be left over from another conversation under this key.
+redis.call('UNLINK', directory)
+redis.call('HSET', directory, 'of', token, 'created', made_at, 'active', made_at, 'mode', mode,
+    'runs', runs, 'last', last_run, 'version', version, 'description', description,
+    'usage', '0 0 0 0 0 0 -')
 for part = 2, 5 do
     if redis.call('EXISTS', KEYS[part + 4]) == 1 then
         redis.call('RENAME', KEYS[part + 4], KEYS[part])
@@ -34,5 +46,6 @@ if lifetime ~= '' then
     for part = 1, 5 do
         redis.call('PEXPIREAT', KEYS[part], ends)
     end
+    redis.call('PEXPIREAT', directory, ends)
 end
 return { 'made' }

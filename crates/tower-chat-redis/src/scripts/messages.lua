@@ -12,6 +12,11 @@ if life == '' then
         return { 'damaged' }
     end
     from, last = pruned + 1, seen
+    -- The last ones before one are asked for.
+    if ARGV[5] ~= '' then
+        last = math.max(math.min(last, tonumber(ARGV[5]) - 1), pruned)
+        from = math.max(last + 1 - tonumber(ARGV[6]), from)
+    end
 elseif redis.call('HGET', head, 'life') ~= life then
     return { 'gone' }
 end

@@ -1,13 +1,19 @@
 -- Takes messages away, up to one, with the rows of their calls, unless the conversation has been
 -- written since it was looked at.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local directory = KEYS[6]
 local life, writes, cut, incarnation, next_life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local found = redis.call('HMGET', head, 'format', 'life', 'writes', 'pruned', 'run', 'sequence')
+local found = redis.call('HMGET', head, 'format', 'life', 'writes', 'pruned', 'run', 'sequence',
+    'token')
 if found[2] == next_life then
     return { 'pruned' }
 end
 if found[2] ~= life or found[3] ~= writes or found[5] then
     return { 'changed' }
+end
+-- The messages say how many runs there were, so they stay until that is noted.
+if redis.call('HGET', directory, 'of') ~= (found[7] or '') then
+    return { 'undescribed' }
 end
 local pruned, _, last = range(messages, { sequence = found[6], pruned = found[4] })
 local to = whole(cut)

@@ -26,7 +26,7 @@ mod contract {
     use super::open;
     use crate::common::options;
 
-    tower_chat_testkit::store_contract!(open(options()).await; directory: "Redis has no directory yet");
+    tower_chat_testkit::store_contract!(open(options()).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

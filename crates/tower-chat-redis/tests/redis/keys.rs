@@ -53,7 +53,7 @@ async fn deletion_leaves_nothing() {
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     whole(&store, "id of it", "what it was about").await;
-    assert_eq!(names(&mut connection, &prefix).await.len(), 7);
+    assert_eq!(names(&mut connection, &prefix).await.len(), 8);
     let all = everything(&mut connection, &prefix).await;
     assert!(all.contains("what it was about") && all.contains("id of it"), "{all}");
     assert!(store.delete(&key("id of it")).await.unwrap());
@@ -70,7 +70,7 @@ async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
     let of_it = format!("{prefix}:{{scope/ends}}:");
     let keys = names(&mut connection, &prefix).await;
     let keys: Vec<_> = keys.into_iter().filter(|name| name.starts_with(&of_it)).collect();
-    assert_eq!(keys.len(), 5);
+    assert_eq!(keys.len(), 6);
     let mut ends = Vec::new();
     for name in &keys {
         ends.push(ask::<i64>(&mut connection, &["PEXPIRETIME", name]).await.unwrap());
@@ -122,7 +122,7 @@ async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_
     append(&store, write(&key("ended"), Revision::ABSENT, &["a"])).await.unwrap();
     let list = format!("{prefix}:{{scope/*}}:list");
     let made = format!("{prefix}:{{scope/*}}:made:ended");
-    for part in ["head", "messages"] {
+    for part in ["head", "messages", "directory"] {
         let name = format!("{prefix}:{{scope/ended}}:{part}");
         ask::<()>(&mut connection, &["DEL", &name]).await.unwrap();
     }
@@ -173,17 +173,17 @@ async fn a_store_without_a_time_to_live_lets_a_conversation_live() {
     }
 }
 
-/// Whether the five keys of a conversation will end; none does if not all do.
+/// Whether the six keys of a conversation will end; none does if not all do.
 async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -> bool {
     let all = names(connection, &format!("{prefix}:{{scope/a}}")).await;
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
     let mut mortal = 0;
     for name in all {
         let left: i64 = ask(connection, &["PTTL", &name]).await.unwrap();
         mortal += usize::from(left > 0);
     }
-    assert!([0, 5].contains(&mortal), "{mortal}");
-    mortal == 5
+    assert!([0, 6].contains(&mortal), "{mortal}");
+    mortal == 6
 }
 
 /// Opens a store of which one key holds something else.
@@ -208,6 +208,8 @@ async fn foreign_data_under_the_names_of_a_store_are_left_alone() {
         ("tools", &["RPUSH", "foreign"]),
         ("calls", &["SADD", "foreign"]),
         ("pending", &["SET", "foreign"]),
+        ("directory", &["SET", "foreign"]),
+        ("directory", &["HSET", "foreign", "yes"]),
     ] {
         let (store, mut connection, name) = with_foreign(part, words).await;
         let before: Vec<u8> =
@@ -235,7 +237,7 @@ async fn foreign_data_under_the_names_of_a_store_are_left_alone() {
 
 #[tokio::test]
 async fn a_key_that_was_replaced_stops_a_write_before_its_first_change() {
-    for part in ["messages", "tools", "calls", "pending"] {
+    for part in ["messages", "tools", "calls", "pending", "directory"] {
         let prefix = prefix();
         let store = open(options().with_prefix(&prefix)).await;
         let mut connection = raw(&address()).await;
@@ -305,7 +307,7 @@ async fn pruned_messages_are_gone_and_a_concurrent_reader_starts_again() {
     assert_eq!((pruned.runs, pruned.messages), (1, 1));
     assert!(!everything(&mut connection, &prefix).await.contains("what it was about"));
     let names = names(&mut connection, &format!("{prefix}:{{scope/pruned}}")).await;
-    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names.len(), 3, "{names:?}");
     let after: String = ask(&mut connection, &["HGET", &head, "life"]).await.unwrap();
     assert_ne!(life, after);
     assert_eq!(texts(&store, &key).await, ["left"]);

@@ -5,6 +5,7 @@
 #[cfg(feature = "cluster")]
 mod cluster;
 mod common;
+mod directory;
 mod durability;
 mod keys;
 mod lost_connections;

@@ -11,8 +11,7 @@ mod for_ever {
             residual_data: {
                 let prefix = prefix.clone();
                 move |_: &RedisStore| values(prefix.clone())
-            };
-    directory: "Redis has no directory yet"
+            }
     );
 }
 
@@ -23,7 +22,6 @@ mod for_an_hour_over_one_connection {
 
     tower_chat_testkit::store_contract!(
             open(options().with_max_connections(1).with_time_to_live(Duration::from_secs(3600))).await;
-            heavy: "the store for ever shows it";
-    directory: "Redis has no directory yet"
+            heavy: "the store for ever shows it"
     );
 }

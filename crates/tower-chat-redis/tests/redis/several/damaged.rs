@@ -7,7 +7,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId, RunId, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        ConversationQuery, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition,
+        StoreError, UsageGrouping, UsageQuery,
         author::{Close, Staged, ToolRecord, Write},
     },
 };
@@ -53,6 +54,18 @@ const DAMAGES: &[&[&str]] = &[
     &["HSET", "{tools}", "2:0000000000", "ok x 1e400 9999999999999999999999:"],
     &["HSET", "{tools}", "2:0000000000", "ok 1 x 4:tool{}"],
     &["HSET", "{tools}", "2:0000000000", ""],
+    &["HSET", "{directory}", "usage", "1e300 0 0 0 0 0 -"],
+    &["HSET", "{directory}", "usage", ""],
+    &["HSET", "{directory}", "runs", "18446744073709551615"],
+    &["HSET", "{directory}", "active", "nan"],
+    &["HSET", "{directory}", "active", "99999999999999999999"],
+    &["HSET", "{directory}", "created", ""],
+    &["HSET", "{directory}", "mode", "x"],
+    &["HSET", "{directory}", "version", "-1"],
+    &["HSET", "{directory}", "description", "{"],
+    &["HSET", "{directory}", "0123456789abcdefmodel", "1 2 3"],
+    &["HSET", "{directory}", "of", "another"],
+    &["HDEL", "{directory}", "created"],
 ];
 
 struct Fixture {
@@ -86,7 +99,7 @@ impl Fixture {
 
     async fn damage(&mut self, words: &[&str]) {
         let base = format!("{}:{{scope/c}}", self.prefix);
-        let names = ["head", "messages", "tools", "calls", "pending"];
+        let names = ["head", "messages", "tools", "calls", "pending", "directory"];
         let words: Vec<String> = words
             .iter()
             .map(|word| {
@@ -147,6 +160,13 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
     let query = InvocationQuery::in_scope("scope");
     drop(check(&format!("{what}: record"), store.invocations(&query)).await);
     drop(check(&format!("{what}: totals"), store.tool_totals(&query)).await);
+    drop(check(&format!("{what}: summary"), store.summary(&c)).await);
+    drop(check(&format!("{what}: runs"), store.runs(&c, None, 9)).await);
+    drop(check(&format!("{what}: page"), store.messages_before(&c, None, 9)).await);
+    let query = UsageQuery::in_scope("scope", UsageGrouping::Run);
+    drop(check(&format!("{what}: usage"), store.usage(&query)).await);
+    let page = store.conversations(&ConversationQuery::in_scope("scope")).await.unwrap();
+    assert_eq!(page.conversations.len() + page.unreadable.len(), 2, "{what}");
     for keep in [Keep::Messages(0), Keep::Since(std::time::SystemTime::now())] {
         match check(&format!("{what}: prune"), store.prune(&c, keep)).await {
             Ok(pruned) => assert!(pruned.messages <= 4, "{what}: {pruned:?}"),

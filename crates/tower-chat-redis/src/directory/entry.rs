@@ -1,0 +1,182 @@
+//! What the directory has of one conversation, as it is stored: fields of a hash.
+
+use std::{collections::HashMap, time::SystemTime};
+
+use tower_chat_core::{
+    ConversationKey, PersistenceMode, Usage,
+    store::{ConversationSummary, Description, Head, StoreError, UsageSum},
+};
+
+use super::{run_row::RunRow, time, unreadable};
+use crate::{answer::BytePairs, conversation::Fields};
+
+/// No name of a field is as long as the sixteen bytes with which that of a run begins.
+const RUN: usize = 16;
+
+/// The fields of an entry, and those of runs if they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct EntryFields {
+    fields: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+/// What the directory has of a conversation besides its runs.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    created_at: SystemTime,
+    last_active_at: SystemTime,
+    pub(crate) last_mode: Option<PersistenceMode>,
+    runs: u64,
+    last_run: Vec<u8>,
+    /// How many runs there are without the open one, and which of them is the last.
+    without_open_run: Option<(u64, Vec<u8>)>,
+    usage: UsageSum,
+    pub(crate) description: Description,
+    pub(crate) description_version: u64,
+}
+
+impl EntryFields {
+    pub(super) fn new(fields: BytePairs) -> Self {
+        Self { fields: fields.into_iter().collect() }
+    }
+
+    /// Whether it is the entry of this conversation, and not left over from another one.
+    pub(super) fn is_of(&self, head: &Fields) -> bool {
+        self.fields.get(&b"of"[..]).is_some_and(|of| of == head.token().as_bytes())
+    }
+
+    pub(super) fn read(&self, key: &ConversationKey) -> Result<Entry, StoreError> {
+        self.entry().map_err(|reason| unreadable(key, &reason))
+    }
+
+    /// The rows of runs, in the order of runs and models.
+    pub(super) fn runs(&self, key: &ConversationKey) -> Result<Vec<RunRow>, StoreError> {
+        let rows = self.fields.iter().filter(|(name, _)| name.len() >= RUN);
+        let rows = rows.map(|(name, row)| RunRow::read(name, row));
+        let mut rows: Vec<_> =
+            rows.collect::<Result<_, _>>().map_err(|reason| unreadable(key, &reason))?;
+        rows.sort_unstable_by(|left, right| left.order().cmp(&right.order()));
+        Ok(rows)
+    }
+
+    fn entry(&self) -> Result<Entry, String> {
+        let without_open_run = match self.fields.get(&b"runs_before"[..]) {
+            Some(_) => Some((self.number("runs_before")?, self.bytes("last_before"))),
+            None => None,
+        };
+        let description = match self.fields.get(&b"description"[..]) {
+            Some(json) if !json.is_empty() => {
+                serde_json::from_slice(json).map_err(|error| format!("its description: {error}"))?
+            }
+            Some(_) | None => Description::new(),
+        };
+        let has_version = self.fields.contains_key(&b"version"[..]);
+        Ok(Entry {
+            created_at: time(self.number("created")?)?,
+            last_active_at: time(self.number("active")?)?,
+            last_mode: mode(self.text("mode").unwrap_or_default())?,
+            runs: self.number("runs")?,
+            last_run: self.bytes("last"),
+            without_open_run,
+            usage: read_counts(self.text("usage").unwrap_or_default())?,
+            description,
+            description_version: if has_version { self.number("version")? } else { 0 },
+        })
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        self.fields.get(name.as_bytes()).cloned().unwrap_or_default()
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.fields.get(name.as_bytes())?).ok()
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T, String> {
+        let number = self.text(name).and_then(|text| text.parse().ok());
+        number.ok_or_else(|| format!("its {name} is no number"))
+    }
+}
+
+impl Entry {
+    pub(super) fn summary(&self, key: &ConversationKey, head: &Head) -> ConversationSummary {
+        let mut summary = ConversationSummary::new(key.clone(), head, self.created_at);
+        summary.last_active_at = self.last_active_at;
+        summary.description = self.description.clone();
+        summary.description_version = self.description_version;
+        summary.runs = self.runs;
+        summary.usage = self.usage;
+        summary.last_mode = self.last_mode;
+        summary
+    }
+
+    /// How many runs readers see of a conversation that has an open run or none, and the last of them.
+    pub(crate) fn visible_runs(&self, is_open: bool) -> (u64, &[u8]) {
+        match &self.without_open_run {
+            Some((runs, last)) if is_open => (*runs, last),
+            // An older release leaves the other count behind when it ends a run.
+            Some(_) | None => (self.runs, &self.last_run),
+        }
+    }
+}
+
+/// Reads the mode of a run, which may not be known.
+pub(super) fn mode(text: &str) -> Result<Option<PersistenceMode>, String> {
+    match text {
+        "" | "-" => Ok(None),
+        text => text.parse().map(Some).map_err(|error| format!("{error}")),
+    }
+}
+
+/// Counts as scripts add them up.
+pub(crate) fn write_counts(sum: &UsageSum) -> [String; 7] {
+    let Usage { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, .. } =
+        sum.tokens;
+    let counts = [sum.service_calls, sum.tool_calls, input_tokens, cached_input_tokens];
+    let [calls, tools, input, cached] = counts.map(|count| count.to_string());
+    let [output, reasoning] = [output_tokens, reasoning_tokens].map(|count| count.to_string());
+    let cost = sum.cost_nanos.map_or_else(|| "-".to_owned(), |cost| cost.to_string());
+    [calls, tools, input, cached, output, reasoning, cost]
+}
+
+/// Reads counts as scripts add them up.
+pub(super) fn read_counts(text: &str) -> Result<UsageSum, String> {
+    let damaged = || format!("it says {text:?} of usage");
+    let mut words = text.split(' ');
+    let mut count = || words.next()?.parse::<u64>().ok();
+    let counts = [count(), count(), count(), count(), count(), count()];
+    let [Some(calls), Some(tools), Some(input), Some(cached), Some(output), Some(reasoning)] =
+        counts
+    else {
+        return Err(damaged());
+    };
+    let cost = match words.next() {
+        Some("-") => None,
+        cost => Some(cost.and_then(|cost| cost.parse().ok()).ok_or_else(damaged)?),
+    };
+    if words.next().is_some() {
+        return Err(damaged());
+    }
+    let mut tokens = Usage::new(input, output);
+    tokens.cached_input_tokens = cached;
+    tokens.reasoning_tokens = reasoning;
+    Ok(UsageSum::of_calls(calls, tools).with_tokens(tokens).with_cost_nanos(cost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_come_back_from_their_text_and_damaged_ones_do_not() {
+        let mut tokens = Usage::new(1, 2);
+        tokens.cached_input_tokens = 3;
+        tokens.reasoning_tokens = UsageSum::LARGEST;
+        for cost in [None, Some(0), Some(UsageSum::LARGEST)] {
+            let sum = UsageSum::of_calls(5, 6).with_tokens(tokens).with_cost_nanos(cost);
+            assert_eq!(read_counts(&write_counts(&sum).join(" ")), Ok(sum));
+        }
+        for text in ["", "0 0 0 0 0 0", "0 0 0 0 0 - 0", "0 0 0 0 0 0 - 0", "a 0 0 0 0 0 -"] {
+            assert!(read_counts(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! All scopes of a store. There is no list of them: their lists are found among the names of all keys.
+
+use std::collections::BTreeSet;
+
+use redis::{Value, cmd};
+use tower_chat_core::store::StoreError;
+
+use super::ACTION;
+use crate::{
+    answer,
+    names::{ListName, Names},
+    settings::Settings,
+};
+
+/// How many names of keys a server looks at before it serves others.
+const STEP: usize = 1000;
+
+/// The scopes of all lists on all servers.
+pub(super) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreError> {
+    let mut scopes = BTreeSet::new();
+    for server in settings.connections.primaries().await? {
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(settings.names.lists()).arg("COUNT").arg(STEP);
+            let answer = settings.connections.ask_server(ACTION, &server, &scan).await?;
+            let mut answer = answer::Answer::new(answer)?;
+            cursor = answer.text()?;
+            for name in answer.list()? {
+                let name = answer::text(name)?;
+                if let Some(list) = settings.names.read_list(&name) {
+                    scopes.extend(scope(settings, &name, list).await?);
+                }
+            }
+            if cursor == "0" {
+                break;
+            }
+        }
+    }
+    Ok(scopes)
+}
+
+/// The scope that a list is of. Of a long one the name has but the beginning; its conversations have
+/// the whole. One of which no conversation is left has nothing that is looked for.
+async fn scope(
+    settings: &Settings,
+    name: &str,
+    list: ListName,
+) -> Result<Option<String>, StoreError> {
+    let half = match list {
+        ListName::Scope(scope) => return Ok(Some(scope)),
+        ListName::Shortened(half) => half,
+    };
+    let mut after = b"-".to_vec();
+    loop {
+        let mut next = cmd("ZRANGEBYLEX");
+        next.arg(name).arg(&after).arg("+").arg("LIMIT").arg(0).arg(1);
+        let ids = answer::list(settings.connections.ask(ACTION, &next).await?)?;
+        let Some(id) = ids.into_iter().next() else { return Ok(None) };
+        let id = answer::text(id)?;
+        let head = settings.names.head_of_shortened(&half, &id);
+        let found = settings.connections.ask(ACTION, cmd("HGET").arg(head).arg("scope")).await?;
+        if found != Value::Nil {
+            let scope = answer::text(found)?;
+            return Ok(Names::is_shortened(&scope, &half).then_some(scope));
+        }
+        after = [b"(", id.as_bytes()].concat();
+    }
+}

@@ -1,0 +1,32 @@
+-- A conversation without its messages, how many calls wait for approval, and what it has in the
+-- directory: all of it, or what says nothing of its runs.
+local head, messages, pending, directory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local with_runs = ARGV[1] == '1'
+
+local function pick(key, names)
+    local values, picked = redis.call('HMGET', key, unpack(names)), {}
+    for place, name in ipairs(names) do
+        if values[place] then
+            picked[#picked + 1] = name
+            picked[#picked + 1] = values[place]
+        end
+    end
+    return picked
+end
+
+local fields = pick(head, { 'format', 'incarnation', 'sequence', 'visible', 'pruned', 'run',
+    'attempt', 'holder', 'renewed', 'until', 'opened', 'token' })
+if #fields == 0 and redis.call('EXISTS', head) == 1 then
+    return { 'foreign' }
+end
+local found = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')
+local _, seen, _ = range(messages, { visible = found[1], sequence = found[2], pruned = found[3] })
+local waiting = seen and redis.call('ZCOUNT', pending, 1, seen) or 0
+local entry
+if with_runs then
+    entry = redis.call('HGETALL', directory)
+else
+    entry = pick(directory, { 'of', 'created', 'active', 'mode', 'runs', 'last', 'runs_before',
+        'last_before', 'usage', 'version', 'description' })
+end
+return { 'summary', fields, seen and 'whole' or 'damaged', string.format('%.0f', waiting), entry }
