@@ -44,7 +44,6 @@ pub(crate) fn history(
                 Some((_, Closed::Commit)) => staged(run, index),
                 Some((_, Closed::Discard)) | None => Vec::new(),
             },
-            _ => unreachable!("there is no other mode"),
         };
         if !entries.is_empty() {
             turns.push(Turn { run, labels: say(run, &entries, index)? });
