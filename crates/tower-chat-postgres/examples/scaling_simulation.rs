@@ -27,7 +27,7 @@ const MESSAGE_BYTES: usize = 392;
 /// Conversations that are written at the same time.
 const WRITERS: usize = 8;
 const SCHEMA: &str = "simulation";
-const TABLES: [&str; 3] = ["conversations", "messages", "tool_invocations"];
+const TABLES: [&str; 4] = ["conversations", "messages", "tool_invocations", "run_usage"];
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -10,6 +10,7 @@ use tower_chat_core::{
 };
 
 use crate::{
+    activity::Activity,
     connections::{Connections, Question},
     conversation::corrupt,
     plain_append::{PlainAppend, WritePosition},
@@ -37,10 +38,11 @@ pub(crate) async fn append(
     let tools = tool_row::rows(write.tools());
     // A statement by itself cannot first say which scope it is for.
     let plain_appends = &connections.statements.plain_appends;
+    let activity = Activity::of(write);
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };
-    if let Some(plain) = plain {
-        let position = WritePosition::of(write);
-        let values = PlainAppend::values(&key, &position, &bodies, &tools);
+    if let Some((plain, usage)) = plain.zip(activity.usage.first()) {
+        let position = WritePosition::new(write, &activity);
+        let values = PlainAppend::values(&key, &position, usage, &bodies, &tools);
         let question = Question { sql: &plain.sql, values: &values };
         if connections.execute(ACTION, true, question).await? > 0 {
             return Ok(write.result());
@@ -56,12 +58,13 @@ pub(crate) async fn append(
     let (changes_service_id, service_id) = service_id(change);
     let run = write.run().to_bytes();
     let open = OpenRunValues::new(staged);
+    let usage = activity.columns();
     let (replaced, replacements): (Vec<i64>, Vec<String>) = write
         .replaced()
         .iter()
         .map(|(sequence, message)| (number(*sequence), format::encode(message)))
         .unzip();
-    let values: [&(dyn ToSql + Sync); 38] = [
+    let values: [&(dyn ToSql + Sync); 50] = [
         &key.scope,
         &key.conversation,
         &key.long_scope,
@@ -98,6 +101,18 @@ pub(crate) async fn append(
         &open.close,
         &open.visible,
         &open.partial_text,
+        &activity.at,
+        &activity.made,
+        &activity.mode,
+        &usage.models,
+        &usage.long_models,
+        &usage.counts[0],
+        &usage.counts[1],
+        &usage.counts[2],
+        &usage.counts[3],
+        &usage.counts[4],
+        &usage.counts[5],
+        &usage.cost_nanos,
         &replaced,
         &replacements,
     ];

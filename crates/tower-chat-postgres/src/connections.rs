@@ -104,7 +104,16 @@ impl Connections {
         scope: &[u8],
         questions: [Question<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], StoreError> {
-        self.persist(action, true, || self.read_once(scope, questions)).await
+        self.persist(action, true, || self.read_once(Some(scope), questions)).await
+    }
+
+    /// The same of questions to the directory about all scopes.
+    pub(crate) async fn read_all_scopes<const COUNT: usize>(
+        &self,
+        action: &'static str,
+        questions: [Question<'_>; COUNT],
+    ) -> Result<[Vec<Row>; COUNT], StoreError> {
+        self.persist(action, true, || self.read_once(None, questions)).await
     }
 
     /// Makes one change by a statement that is a transaction, in one round trip. `is_repeatable`:
@@ -145,7 +154,7 @@ impl Connections {
 
     async fn read_once<const COUNT: usize>(
         &self,
-        scope: &[u8],
+        scope: Option<&[u8]>,
         questions: [Question<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], Failure> {
         let client = self.get().await?;
@@ -156,7 +165,7 @@ impl Connections {
     async fn read_over<const COUNT: usize>(
         &self,
         client: &Object,
-        scope: &[u8],
+        scope: Option<&[u8]>,
         questions: [Question<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], Failure> {
         let mut statements = Vec::with_capacity(COUNT);
@@ -189,11 +198,11 @@ impl Connections {
         self.in_time(answers).await
     }
 
-    fn begin_reading(&self, scope: &[u8]) -> String {
+    fn begin_reading(&self, scope: Option<&[u8]>) -> String {
         let mut sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned();
         if self.names_scope {
             sql.push(';');
-            sql.push_str(&name_scope(scope));
+            sql.push_str(&scope.map_or_else(|| NAME_ALL_SCOPES.to_owned(), name_scope));
         }
         sql
     }
@@ -255,6 +264,9 @@ impl Connections {
         outcome
     }
 }
+
+/// Says that a transaction asks the directory about all scopes.
+const NAME_ALL_SCOPES: &str = "SELECT set_config('tower_chat.all_scopes', 'on', true)";
 
 /// Says which scope a transaction is for: the policies of the tables look at it.
 fn name_scope(scope: &[u8]) -> String {

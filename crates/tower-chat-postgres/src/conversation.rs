@@ -21,7 +21,8 @@ pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreErr
     Ok(head)
 }
 
-fn read_head(row: &Row) -> Result<Head, String> {
+/// Reads the head from the first columns of a row.
+pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     let revision = Revision {
         incarnation: column::<i64>(row, 0)?.cast_unsigned(),
         sequence: unsigned(row, 1)?,
@@ -82,6 +83,6 @@ pub(crate) fn unsigned(row: &Row, index: usize) -> Result<u64, String> {
     })
 }
 
-fn time(stored: i64) -> Result<SystemTime, String> {
+pub(crate) fn time(stored: i64) -> Result<SystemTime, String> {
     milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))
 }

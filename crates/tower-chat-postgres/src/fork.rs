@@ -3,11 +3,16 @@
 //! A copy and what it is made of may lie on different servers, so no transaction has both: what
 //! readers see is read as it is at one moment, then written in one transaction.
 
+use std::time::SystemTime;
+
 use deadpool_postgres::{Object, Transaction};
 use tokio_postgres::{Row, Statement, types::ToSql};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Revision, StoreError, author::ToolRecord},
+    store::{
+        Revision, StoreError,
+        author::{ToolRecord, milliseconds},
+    },
 };
 
 use crate::{
@@ -34,9 +39,11 @@ pub(crate) async fn fork(
     let stored = StoredKey::new(from);
     let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
-    let questions = [&statements.conversation, &statements.messages, &statements.tools]
+    let described = &statements.directory.described;
+    let questions = [&statements.conversation, &statements.messages, &statements.tools, described]
         .map(|sql| Question { sql, values: &values });
-    let [found, messages, tools] = connections.read(ACTION, &stored.scope, questions).await?;
+    let [found, messages, tools, described] =
+        connections.read(ACTION, &stored.scope, questions).await?;
     let head = conversation::head(from, &found)?;
     let sequence = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
     if sequence == 0 && head.service_id.is_none() {
@@ -54,6 +61,8 @@ pub(crate) async fn fork(
         key: StoredKey::new(to),
         revision: Revision { incarnation: RunId::new().random_half().max(1), sequence },
         pruned: head.pruned,
+        made: milliseconds::of(SystemTime::now()),
+        described: described.first().map(Described::read).transpose()?.unwrap_or_default(),
         messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         tools,
     };
@@ -66,8 +75,38 @@ struct Copy<'a> {
     key: StoredKey,
     revision: Revision,
     pruned: u64,
+    /// When it is made, in milliseconds since 1970.
+    made: i64,
+    described: Described<'a>,
     messages: Vec<StoredMessage<'a>>,
     tools: Vec<ToolRecord>,
+}
+
+/// What the directory says of the original and of the copy.
+#[derive(Debug, Default)]
+struct Described<'a> {
+    mode: Option<&'a str>,
+    title: Option<&'a [u8]>,
+    metadata: Option<&'a str>,
+    version: i64,
+    runs: i64,
+    last_run: Option<&'a [u8]>,
+}
+
+impl<'a> Described<'a> {
+    fn read(row: &'a Row) -> Result<Self, StoreError> {
+        let read = || {
+            Ok(Self {
+                mode: column(row, 0)?,
+                title: column(row, 1)?,
+                metadata: column(row, 2)?,
+                version: column(row, 3)?,
+                runs: column(row, 4)?,
+                last_run: column(row, 5)?,
+            })
+        };
+        read().map_err(|reason: String| corrupt(&reason))
+    }
 }
 
 /// A message as it stands in its row.
@@ -126,7 +165,8 @@ impl Copy<'_> {
         let incarnation = self.revision.incarnation.cast_signed();
         let statements = &connections.statements;
         let statement = prepare(&statements.copy_conversation).await?;
-        let values: [&(dyn ToSql + Sync); 7] = [
+        let Described { mode, title, metadata, version, runs, last_run } = &self.described;
+        let values: [&(dyn ToSql + Sync); 14] = [
             scope,
             conversation,
             long_scope,
@@ -134,6 +174,13 @@ impl Copy<'_> {
             &incarnation,
             &number(self.revision.sequence),
             &number(self.pruned),
+            &self.made,
+            mode,
+            title,
+            metadata,
+            version,
+            runs,
+            last_run,
         ];
         if execute(&statement, &values).await? == 0 {
             let statement = prepare(&statements.conversation).await?;

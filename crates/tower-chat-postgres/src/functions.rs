@@ -1,6 +1,8 @@
 //! What changes a conversation, as functions in the database: each is one round trip, and one
 //! transaction of one conversation.
 
+use crate::activity;
+
 /// Says to the policies of the tables which scope a function is for; where there are policies.
 pub(crate) const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
@@ -13,7 +15,7 @@ pub(crate) const NAME_SCOPE: &str =
 /// For all others the conversation's row is locked first, so that writes of one conversation follow
 /// one another and each sees what the last one left, and nothing is written before everything is
 /// checked.
-pub(crate) const APPEND: &str = "
+const APPEND: &str = "
 CREATE OR REPLACE FUNCTION {schema}.append(
     p_scope bytea, p_conversation bytea, p_long_scope bytea, p_long_conversation bytea,
     p_expected_incarnation bigint, p_expected_sequence bigint,
@@ -26,6 +28,10 @@ CREATE OR REPLACE FUNCTION {schema}.append(
     p_changes_service_id boolean, p_service_id bytea,
     p_staged boolean, p_attempt bigint, p_holder bigint, p_renewed bigint, p_until bigint,
     p_close text, p_visible bigint, p_partial_text bytea,
+    p_at bigint, p_made bigint, p_mode text, p_models bytea[], p_long_models bytea[],
+    p_service_calls bigint[], p_tool_calls bigint[], p_input_tokens bigint[],
+    p_cached_input_tokens bigint[], p_output_tokens bigint[], p_reasoning_tokens bigint[],
+    p_cost_nanos bigint[],
     OUT o_outcome text, OUT o_incarnation bigint, OUT o_sequence bigint, OUT o_run bytea,
     OUT o_claim_sequence bigint, OUT o_claim_index bigint
 ) LANGUAGE plpgsql AS $append$
@@ -42,7 +48,8 @@ BEGIN
     IF NOT p_staged AND p_expected_incarnation <> 0 AND p_sequence > p_expected_sequence
         AND cardinality(p_claim_sequences) = 0 THEN
         UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
-            service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END
+            service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END,
+            {counted}
         WHERE c.scope = p_scope AND c.conversation = p_conversation
             AND c.incarnation = p_expected_incarnation
             AND c.last_sequence = p_expected_sequence AND c.visible IS NULL;
@@ -115,8 +122,10 @@ BEGIN
 
         EXIT WHEN v_present;
         INSERT INTO {schema}.conversations
-            (scope, conversation, long_scope, long_conversation, incarnation, last_sequence)
-        VALUES (p_scope, p_conversation, p_long_scope, p_long_conversation, p_incarnation, 0)
+            (scope, conversation, long_scope, long_conversation, incarnation, last_sequence,
+            created, last_active)
+        VALUES (p_scope, p_conversation, p_long_scope, p_long_conversation, p_incarnation, 0,
+            p_made, p_made)
         ON CONFLICT DO NOTHING;
         -- Where somebody else was faster, their row is looked at.
         EXIT WHEN FOUND;
@@ -148,11 +157,25 @@ BEGIN
             started = excluded.started, finished = excluded.finished;
     END IF;
 
+    IF p_at IS NOT NULL THEN
+        INSERT INTO {schema}.run_usage AS u {used}
+        SELECT p_scope, p_conversation, p_run, r.model, r.long_model, p_mode, p_at, p_at,
+            r.service_calls, r.tool_calls, r.input_tokens, r.cached_input_tokens,
+            r.output_tokens, r.reasoning_tokens, r.cost_nanos
+        FROM unnest(p_models, p_long_models, p_service_calls, p_tool_calls, p_input_tokens,
+            p_cached_input_tokens, p_output_tokens, p_reasoning_tokens, p_cost_nanos)
+            AS r(model, long_model, service_calls, tool_calls, input_tokens,
+                cached_input_tokens, output_tokens, reasoning_tokens, cost_nanos)
+        {used_again};
+    END IF;
+
     IF NOT p_staged THEN
-        IF NOT v_is_counted AND (p_sequence <> o_sequence OR p_changes_service_id) THEN
+        IF NOT v_is_counted AND (p_sequence <> o_sequence OR p_changes_service_id
+            OR p_at IS NOT NULL) THEN
             UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
                 service_id = CASE WHEN p_changes_service_id THEN p_service_id
-                    ELSE c.service_id END
+                    ELSE c.service_id END,
+                {counted}
             WHERE c.scope = p_scope AND c.conversation = p_conversation;
         END IF;
     ELSIF p_close IS NULL THEN
@@ -170,7 +193,11 @@ BEGIN
             partial_text = CASE WHEN p_partial_text IS NULL THEN o.partial_text
                 ELSE excluded.partial_text END;
         UPDATE {schema}.conversations AS c SET incarnation = p_incarnation,
-            last_sequence = p_sequence, visible = coalesce(c.visible, p_expected_sequence)
+            last_sequence = p_sequence, visible = coalesce(c.visible, p_expected_sequence),
+            runs_without_open = CASE WHEN v_is_open THEN c.runs_without_open ELSE c.runs END,
+            last_run_without_open =
+                CASE WHEN v_is_open THEN c.last_run_without_open ELSE c.last_run END,
+            {counted}
         WHERE c.scope = p_scope AND c.conversation = p_conversation;
     ELSE
         IF p_close = 'discard' THEN
@@ -189,7 +216,11 @@ BEGIN
         WHERE o.scope = p_scope AND o.conversation = p_conversation;
         UPDATE {schema}.conversations AS c SET incarnation = p_incarnation,
             last_sequence = p_sequence, visible = NULL,
-            service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END
+            service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END,
+            last_active = greatest(c.last_active, p_at), mode = coalesce(p_mode, c.mode),
+            runs = CASE WHEN p_close = 'discard' THEN c.runs_without_open ELSE {runs} END,
+            last_run = CASE WHEN p_close = 'discard' THEN c.last_run_without_open
+                ELSE {last_run} END
         WHERE c.scope = p_scope AND c.conversation = p_conversation;
     END IF;
 
@@ -199,6 +230,19 @@ BEGIN
 END
 $append$;
 ";
+
+/// The function that stores a write.
+///
+/// What it does for a process of an older release, which tells nothing of runs, is left to the function
+/// of that release: it has fewer parameters, and stays beside this one.
+pub(crate) fn append() -> String {
+    APPEND
+        .replace("{counted}", &activity::counted("p_at", "p_run", "p_mode"))
+        .replace("{runs}", &activity::runs("p_at", "p_run"))
+        .replace("{last_run}", &activity::last_run("p_at", "p_run"))
+        .replace("{used}", activity::USED)
+        .replace("{used_again}", &activity::used_again())
+}
 
 /// Deletes a conversation with everything that belongs to it; says whether there was one.
 pub(crate) const DELETE: &str = "
@@ -218,9 +262,33 @@ BEGIN
     WHERE t.scope = p_scope AND t.conversation = p_conversation;
     DELETE FROM {schema}.open_runs AS o
     WHERE o.scope = p_scope AND o.conversation = p_conversation;
+    DELETE FROM {schema}.run_usage AS u
+    WHERE u.scope = p_scope AND u.conversation = p_conversation;
     RETURN true;
 END
 $delete$;
+";
+
+/// Sets the description of a conversation, if it has the expected version; answers the version that was
+/// found, or null if there is no conversation.
+pub(crate) const DESCRIBE: &str = "
+CREATE OR REPLACE FUNCTION {schema}.describe(
+    p_scope bytea, p_conversation bytea, p_title bytea, p_metadata text, p_expected bigint
+) RETURNS bigint LANGUAGE plpgsql AS $describe$
+DECLARE
+    v_found bigint;
+BEGIN
+    {name_scope}
+    SELECT c.description_version INTO v_found FROM {schema}.conversations AS c
+    WHERE c.scope = p_scope AND c.conversation = p_conversation FOR UPDATE;
+    IF v_found = p_expected THEN
+        UPDATE {schema}.conversations AS c SET title = p_title, metadata = p_metadata,
+            description_version = p_expected + 1
+        WHERE c.scope = p_scope AND c.conversation = p_conversation;
+    END IF;
+    RETURN v_found;
+END
+$describe$;
 ";
 
 /// Replaces messages that a run has staged.

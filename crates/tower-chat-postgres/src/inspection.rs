@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use crate::{
     functions,
-    schema::{Layout, TABLES},
+    schema::{Layout, RUN_USAGE, TABLES},
     statements::{Scope, Statements},
 };
 
@@ -24,7 +24,7 @@ fn words(sql: &str) -> String {
 fn faults(sql: &str, scope: Scope) -> Vec<String> {
     let sql = words(sql);
     let mut faults = Vec::new();
-    for (table, _) in TABLES {
+    for (table, _) in TABLES.iter().chain([&RUN_USAGE]) {
         for (at, found) in sql.match_indices(&format!("\"s\".{table} ")) {
             let before = &sql[..at];
             let after = &sql[at + found.len()..];
@@ -46,7 +46,7 @@ fn faults(sql: &str, scope: Scope) -> Vec<String> {
                     sql.split(&condition).skip(1).any(|rest| !rest.starts_with(char::is_numeric))
                 })
             };
-            if !is_limited("scope", 1) {
+            if scope != Scope::All && !is_limited("scope", 1) {
                 faults.push(format!("{table} as {alias} is not limited to a scope"));
             }
             if scope == Scope::Conversation && !is_limited("conversation", 2) {
@@ -63,15 +63,16 @@ fn every_statement_is_limited_to_one_conversation() {
     let mut of_scopes = Vec::new();
     for (name, scope, sql) in statements.all() {
         assert_eq!(faults(&sql, scope), Vec::<String>::new(), "{name}: {sql}");
-        if scope == Scope::Scope {
+        if scope != Scope::Conversation {
             of_scopes.push(name);
         }
     }
     of_scopes.dedup();
     let exceptions = ["list", "list_after", "list_long", "list_long_after", "open_runs"];
+    let directory = ["directory", "directory_of_all", "usage"];
     let questions = ["invocations", "tool_totals", "invocations", "tool_totals"];
-    assert_eq!(of_scopes, [exceptions.as_slice(), &questions].concat());
-    for function in [functions::APPEND, functions::DELETE] {
+    assert_eq!(of_scopes, [exceptions.as_slice(), &directory, &questions].concat());
+    for function in [&functions::append(), functions::DELETE, functions::DESCRIBE] {
         let sql = layout().with_schema(function);
         for statement in sql.split(';') {
             let found = faults(statement, Scope::Conversation);
@@ -84,9 +85,9 @@ fn every_statement_is_limited_to_one_conversation() {
 fn the_inspection_notices_what_reaches_further() {
     for (sql, scope) in [
         ("SELECT 1 FROM \"s\".messages AS m WHERE m.scope = $1", Scope::Conversation),
-        ("SELECT 1 FROM \"s\".messages AS m WHERE m.conversation = $2", Scope::Scope),
-        ("SELECT 1 FROM \"s\".messages AS m WHERE m.scope = $10", Scope::Scope),
-        ("DELETE FROM \"s\".messages WHERE scope = $1 AND conversation = $2", Scope::Scope),
+        ("SELECT 1 FROM \"s\".messages AS m WHERE m.conversation = $2", Scope::One),
+        ("SELECT 1 FROM \"s\".messages AS m WHERE m.scope = $10", Scope::One),
+        ("DELETE FROM \"s\".messages WHERE scope = $1 AND conversation = $2", Scope::One),
         ("INSERT INTO \"s\".messages (sequence) VALUES (1)", Scope::Conversation),
         (
             "SELECT 1 FROM \"s\".messages AS m JOIN \"s\".open_runs AS o ON true
@@ -101,11 +102,15 @@ fn the_inspection_notices_what_reaches_further() {
 #[test]
 fn the_key_leads_every_primary_key_and_index_and_the_database_numbers_nothing() {
     let sql = words(&crate::schema::all(&layout()));
-    let tables = TABLES.len();
+    let tables = TABLES.len() + 1;
     assert_eq!(sql.matches("PRIMARY KEY (scope, conversation").count(), tables);
     assert_eq!(sql.matches("PRIMARY KEY").count(), tables);
     for index in sql.split("CREATE INDEX").skip(1) {
-        assert!(index.split_once('(').unwrap().1.starts_with("scope, conversation"), "{index}");
+        let columns = index.split_once('(').unwrap().1;
+        let is_led_by_the_key = ["scope, conversation", "scope, active_hour"]
+            .iter()
+            .any(|key| columns.starts_with(key));
+        assert!(is_led_by_the_key, "{index}");
     }
     let sql = sql.to_lowercase();
     for word in ["serial", "identity", "create sequence", "nextval", "references", "foreign key"] {
@@ -116,8 +121,17 @@ fn the_key_leads_every_primary_key_and_index_and_the_database_numbers_nothing() 
 #[test]
 fn statements_stand_nowhere_else() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let apart = ["functions.rs", "inspection.rs", "plain_append.rs", "schema.rs", "statements.rs"];
-    let tables: Vec<_> = TABLES.iter().map(|(table, _)| format!("}}.{table}")).collect();
+    let apart = [
+        "directory_migration.rs",
+        "directory_statements.rs",
+        "functions.rs",
+        "inspection.rs",
+        "plain_append.rs",
+        "schema.rs",
+        "statements.rs",
+    ];
+    let tables: Vec<_> =
+        TABLES.iter().chain([&RUN_USAGE]).map(|(table, _)| format!("}}.{table}")).collect();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -63,6 +63,15 @@
 //! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and questions to the record that
 //! name no conversation read a whole scope.
 //!
+//! What the directory says is written by the append itself, in the same statement: in the row of the
+//! conversation, and in one row for each run and model in `run_usage`. The conversations of a scope are
+//! [listed](tower_chat_core::store::HistoryStore::conversations) along an index on the hour of their last
+//! activity, which changes once an hour; those of all scopes are sorted. Metadata are compared by the
+//! store, which reads more conversations where few fit.
+//!
+//! A process of an older release that has the database open while it is brought up to date goes on, and
+//! the directory has the conversations that it makes, but neither counts nor times of what it appends.
+//!
 //! Keys, names and ids are kept as bytes (`convert_from(scope, 'UTF8')` shows them), since
 //! PostgreSQL's text cannot hold U+0000. Of a scope or an id longer than 512 bytes, its beginning
 //! and its SHA-256 stand in the keys, and the whole beside them. Messages are JSON text.
@@ -73,9 +82,14 @@
 //! nothing, but lets their room be used again; `VACUUM FULL` writes the tables anew. The log holds
 //! them until it is recycled, and backups for as long as they are kept.
 
+mod activity;
 mod append;
 mod connections;
 mod conversation;
+mod directory;
+mod directory_migration;
+mod directory_statements;
+mod directory_usage;
 mod failure;
 mod fork;
 mod functions;

@@ -104,7 +104,9 @@ impl PostgresOptions {
     /// Lets the server itself keep scopes apart, against mistakes and against whoever else uses the
     /// database: a transaction sees the rows of the scope that it names in the setting
     /// `tower_chat.scope`, as bytes (`\x616c696365` for `alice`), and without it none,
-    /// also in a partition that is named itself. Superusers, and roles with `BYPASSRLS`, see
+    /// also in a partition that is named itself. A transaction that sets `tower_chat.all_scopes` to `on`,
+    /// as the store does for what is asked of the directory about all scopes, can read all rows but
+    /// messages, and change none. Superusers, and roles with `BYPASSRLS`, see
     /// everything all the same.
     ///
     /// It is decided when the tables are made, and not looked at afterwards.

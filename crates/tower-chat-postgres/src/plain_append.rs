@@ -17,6 +17,7 @@ use tokio_postgres::types::ToSql;
 use tower_chat_core::store::author::Write;
 
 use crate::{
+    activity::{self, Activity, UsageRow},
     schema::Layout,
     stored_key::StoredKey,
     tool_row::{ToolRow, number},
@@ -28,8 +29,9 @@ const MOST_MESSAGES: usize = 4;
 const MOST_TOOLS: usize = 8;
 
 /// The parameters before those of the rows: both halves of the key, the incarnation, the last
-/// sequence before and after, the run, and the first message's position in it.
-const BEFORE_ROWS: usize = 7;
+/// sequence before and after, the run, the first message's position in it, and what is told of the
+/// run: when, in which mode, the model in two columns, and seven counts.
+const BEFORE_ROWS: usize = 18;
 
 /// The columns of a row of the record after its key, in the order of [`ToolRow::values`], with their
 /// types: a value in a list of rows has none but that which it is given.
@@ -75,6 +77,8 @@ pub(crate) struct WritePosition {
     after: i64,
     run: Vec<u8>,
     run_index: i64,
+    at: i64,
+    mode: Option<&'static str>,
 }
 
 impl PlainAppends {
@@ -86,11 +90,15 @@ impl PlainAppends {
 
     /// The statement for a write, if there is one, and its like has come before: to prepare it takes
     /// a round trip, which is lost on what comes once.
+    ///
+    /// It tells of its run, and of one model at most.
     pub(crate) fn find(&self, write: &Write, tools: &[ToolRow<'_>]) -> Option<&PlainAppend> {
         let (expected, result) = (write.expected(), write.result());
         let is_plain = write.as_staged().is_none()
             && write.claims().is_empty()
             && write.service_id().is_none()
+            && write.activity().is_some()
+            && write.usage().len() <= 1
             && expected.incarnation != 0
             && expected.incarnation == result.incarnation
             && tools.iter().all(|row| (1..=number(result.sequence)).contains(&row.sequence));
@@ -127,15 +135,25 @@ impl PlainAppend {
         let recorded = if tools == 0 { String::new() } else { recorded(&records.join(", ")) };
         let sql = format!(
             "WITH counted AS (
-                 UPDATE {{schema}}.conversations AS c SET last_sequence = $5::bigint
+                 UPDATE {{schema}}.conversations AS c SET last_sequence = $5::bigint,
+                     {counted}
                  WHERE c.scope = $1::bytea AND c.conversation = $2::bytea
                      AND c.incarnation = $3::bigint AND c.last_sequence = $4::bigint
                      AND c.visible IS NULL
                  RETURNING c.pruned
+             ), used AS (
+                 INSERT INTO {{schema}}.run_usage AS u {used}
+                 SELECT $1, $2, $6, $10::bytea, $11::bytea, $9, $8, $8, $12::bigint, $13::bigint,
+                     $14::bigint, $15::bigint, $16::bigint, $17::bigint, $18::bigint
+                 FROM counted
+                 {used_again}
              ){recorded}
              INSERT INTO {{schema}}.messages (scope, conversation, sequence, run, run_index, body)
              SELECT $1, $2, $4 + b.ordinal, $6::bytea, $7::bigint + b.ordinal - 1, b.body
              FROM counted, (VALUES {bodies}) AS b(ordinal, body)",
+            counted = activity::counted("$8::bigint", "$6::bytea", "$9::text"),
+            used = activity::USED,
+            used_again = activity::used_again(),
             bodies = bodies.join(", "),
         );
         Self { messages, tools, sql: layout.with_schema(&sql), has_come: AtomicBool::new(false) }
@@ -145,6 +163,7 @@ impl PlainAppend {
     pub(crate) fn values<'a>(
         key: &'a StoredKey,
         position: &'a WritePosition,
+        usage: &'a UsageRow,
         bodies: &'a [String],
         tools: &'a [ToolRow<'_>],
     ) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -156,7 +175,13 @@ impl PlainAppend {
             &position.after,
             &position.run,
             &position.run_index,
+            &position.at,
+            &position.mode,
+            &usage.model,
+            &usage.long_model,
         ];
+        values.extend(usage.counts.iter().map(|count| count as &(dyn ToSql + Sync)));
+        values.push(&usage.cost_nanos);
         values.extend(bodies.iter().map(|body| body as &(dyn ToSql + Sync)));
         values.extend(tools.iter().flat_map(ToolRow::values));
         values
@@ -164,13 +189,15 @@ impl PlainAppend {
 }
 
 impl WritePosition {
-    pub(crate) fn of(write: &Write) -> Self {
+    pub(crate) fn new(write: &Write, activity: &Activity) -> Self {
         Self {
             incarnation: write.expected().incarnation.cast_signed(),
             before: number(write.expected().sequence),
             after: number(write.result().sequence),
             run: write.run().to_bytes().to_vec(),
             run_index: write.id().index.into(),
+            at: activity.at.unwrap_or(activity.made),
+            mode: activity.mode,
         }
     }
 }

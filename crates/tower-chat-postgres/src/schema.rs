@@ -3,11 +3,12 @@
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error, IsolationLevel};
 
-use crate::{connections::Connections, failure::Failure, functions};
+use crate::{connections::Connections, directory_migration, failure::Failure, functions};
 
 /// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[fn(&Layout) -> String] = &[first, pruned, partition_policies, replacing];
+const MIGRATIONS: &[fn(&Layout) -> String] =
+    &[first, pruned, partition_policies, replacing, directory];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -34,6 +35,11 @@ impl Layout {
         sql.replace("{schema}", &self.quoted())
     }
 
+    /// The names of a table's partitions.
+    fn partitions_of(&self, table: &str) -> impl Iterator<Item = String> {
+        (0..self.partitions.unwrap_or_default()).map(move |part| format!("{table}_{part}"))
+    }
+
     /// The number of the lock that one process takes to migrate this schema.
     fn lock(&self) -> i64 {
         let digest = Sha256::digest(format!("tower-chat {}", self.schema));
@@ -46,7 +52,8 @@ impl Layout {
 ///
 /// A conversation's row says how many messages it has and how many readers see, while a run is
 /// open, so that a write looks at one row before it adds its own. It is rewritten at every append
-/// and has no index on what changes, so the new version stays on its page.
+/// and has no index on what changes then, so the new version stays on its page: of the time of the last
+/// activity the index of the directory has the hour alone.
 pub(crate) const TABLES: &[(&str, &str)] = &[
     (
         "conversations",
@@ -107,6 +114,27 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
+/// What runs have used, for the directory: one of the tables since version 5.
+pub(crate) const RUN_USAGE: (&str, &str) = (
+    "run_usage",
+    "scope bytea NOT NULL,
+    conversation bytea NOT NULL,
+    run bytea NOT NULL,
+    model bytea NOT NULL, -- empty if it is not known
+    long_model bytea,
+    mode text,
+    began bigint NOT NULL, -- milliseconds since 1970
+    last bigint NOT NULL,
+    service_calls bigint NOT NULL,
+    tool_calls bigint NOT NULL,
+    input_tokens bigint NOT NULL,
+    cached_input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    reasoning_tokens bigint NOT NULL,
+    cost_nanos bigint,
+    PRIMARY KEY (scope, conversation, run, model)",
+);
+
 /// Calls that wait for approval are few: they are found at the same cost in any record.
 const PENDING_APPROVALS: &str = "
     CREATE INDEX pending_approvals ON {schema}.tool_invocations (scope, conversation, sequence)
@@ -121,7 +149,7 @@ fn first(layout: &Layout) -> String {
         }
     }
     sql.push_str(PENDING_APPROVALS);
-    sql.push_str(functions::APPEND);
+    sql.push_str(&functions::append());
     sql.push_str(functions::DELETE);
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
     layout.with_schema(&sql.replace("{name_scope}", name_scope))
@@ -132,14 +160,34 @@ fn pruned(layout: &Layout) -> String {
     let column =
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
-    layout
-        .with_schema(&format!("{column}{}", functions::APPEND).replace("{name_scope}", name_scope))
+    layout.with_schema(
+        &format!("{column}{}", functions::append()).replace("{name_scope}", name_scope),
+    )
 }
 
 /// A write that commits a run may replace staged messages.
 fn replacing(layout: &Layout) -> String {
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
     layout.with_schema(&functions::REPLACE_STAGED.replace("{name_scope}", name_scope))
+}
+
+/// What the directory says of conversations and their runs.
+fn directory(layout: &Layout) -> String {
+    let (table, columns) = RUN_USAGE;
+    let mut sql = directory_migration::columns();
+    sql.push_str(&table_sql(layout, table, columns));
+    sql.push_str(&directory_migration::fill(layout));
+    if layout.row_level_security {
+        for table in [table.to_owned()].into_iter().chain(layout.partitions_of(table)) {
+            sql.push_str(&policy(&format!("{{schema}}.{table}")));
+        }
+        sql.push_str(&directory_migration::policies());
+    }
+    let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
+    for function in [&functions::append(), functions::DELETE, functions::DESCRIBE] {
+        sql.push_str(&function.replace("{name_scope}", name_scope));
+    }
+    layout.with_schema(&sql)
 }
 
 /// A partition that is named itself is not held to the policy of its table: it gets one of its own.
@@ -169,7 +217,7 @@ fn partition_policies(layout: &Layout) -> String {
          {append}",
         schema = layout.schema.replace('\'', "''"),
         policy = policy("%1$s"),
-        append = functions::APPEND.replace("{name_scope}", functions::NAME_SCOPE),
+        append = functions::append().replace("{name_scope}", functions::NAME_SCOPE),
     );
     layout.with_schema(&sql)
 }
@@ -177,7 +225,7 @@ fn partition_policies(layout: &Layout) -> String {
 fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
     // Room for the next version of a conversation's row on the same page.
     let storage = match table {
-        "conversations" | "open_runs" => " WITH (fillfactor = 70)",
+        "conversations" | "open_runs" | "run_usage" => " WITH (fillfactor = 70)",
         _ => "",
     };
     let Some(partitions) = layout.partitions else {
@@ -264,6 +312,7 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     if version > 0 {
         // Decided when the tables were made, whatever this process was told.
         layout.row_level_security = has_policies(transaction.client(), &layout).await?;
+        layout.partitions = partitions(transaction.client(), &layout).await?;
     }
     for step in missing {
         transaction.batch_execute(&step(&layout)).await?;
@@ -283,6 +332,14 @@ pub(crate) async fn has_policies(client: &Client, layout: &Layout) -> Result<boo
     let sql = "SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass($1)";
     let row = client.query_one(sql, &[&layout.with_schema("{schema}.conversations")]).await?;
     row.try_get(0)
+}
+
+/// Into how many partitions each table is divided, as was decided when they were made.
+async fn partitions(client: &Client, layout: &Layout) -> Result<Option<u16>, Error> {
+    let sql = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass($1)";
+    let row = client.query_one(sql, &[&layout.with_schema("{schema}.conversations")]).await?;
+    let found: i64 = row.try_get(0)?;
+    Ok(u16::try_from(found).ok().filter(|found| *found > 0))
 }
 
 fn found(version: i64) -> Found {

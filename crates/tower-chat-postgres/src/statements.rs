@@ -5,18 +5,20 @@
 
 use tower_chat_core::ToolStatus;
 
-use crate::{plain_append::PlainAppends, schema::Layout};
+use crate::{
+    directory_statements::DirectoryStatements, plain_append::PlainAppends, schema::Layout,
+};
 
 /// The columns of a row of the record from the call's index on, in the order in which
 /// [`tool_row`](crate::tool_row) reads them.
 const TOOL: &str = "t.call_index, t.round_index, t.call_id, t.name, t.status, t.result_sequence, \
     t.result_index, t.result, t.error, t.started, t.finished";
 
-const OPEN_RUN: &str = "o.run, o.attempt, o.holder, o.opened, o.renewed, o.until, o.visible, \
+pub(crate) const OPEN_RUN: &str = "o.run, o.attempt, o.holder, o.opened, o.renewed, o.until, o.visible, \
     o.changes_service_id, o.service_id, o.partial_text";
 
 /// What of a conversation is visible, in a statement that reads it as `c`.
-const VISIBLE: &str = "coalesce(c.visible, c.last_sequence)";
+pub(crate) const VISIBLE: &str = "coalesce(c.visible, c.last_sequence)";
 
 /// The id of a conversation, in a statement that reads it as `c`.
 const WHOLE_ID: &str = "coalesce(c.long_conversation, c.conversation)";
@@ -60,6 +62,7 @@ pub(crate) struct Statements {
     pub(crate) list_long: String,
     pub(crate) list_long_after: String,
     pub(crate) open_runs: String,
+    pub(crate) directory: DirectoryStatements,
     layout: Layout,
 }
 
@@ -127,8 +130,10 @@ impl Statements {
             tools: named(tools(seen("t"))),
             copy_conversation: named(
                 "INSERT INTO {schema}.conversations (scope, conversation, long_scope,
-                     long_conversation, incarnation, last_sequence, pruned)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING"
+                     long_conversation, incarnation, last_sequence, pruned, created, last_active,
+                     mode, title, metadata, description_version, runs, last_run)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, $13, $14)
+                 ON CONFLICT DO NOTHING"
                     .to_owned(),
             ),
             copy_messages: named(
@@ -189,6 +194,7 @@ impl Statements {
                      OR coalesce(o.long_conversation, o.conversation) > $2)
                  ORDER BY coalesce(o.long_conversation, o.conversation) LIMIT $3"
             )),
+            directory: DirectoryStatements::new(layout),
             layout: layout.clone(),
         }
     }
@@ -265,17 +271,18 @@ impl Statements {
             ("prune_messages", Scope::Conversation, self.prune_messages.clone()),
             ("prune_tools", Scope::Conversation, self.prune_tools.clone()),
             ("prune_conversation", Scope::Conversation, self.prune_conversation.clone()),
-            ("list", Scope::Scope, self.list.clone()),
-            ("list_after", Scope::Scope, self.list_after.clone()),
-            ("list_long", Scope::Scope, self.list_long.clone()),
-            ("list_long_after", Scope::Scope, self.list_long_after.clone()),
-            ("open_runs", Scope::Scope, self.open_runs.clone()),
+            ("list", Scope::One, self.list.clone()),
+            ("list_after", Scope::One, self.list_after.clone()),
+            ("list_long", Scope::One, self.list_long.clone()),
+            ("list_long_after", Scope::One, self.list_long_after.clone()),
+            ("open_runs", Scope::One, self.open_runs.clone()),
         ];
+        all.extend(self.directory.all());
         for sql in self.plain_appends.all() {
             all.push(("plain_append", Scope::Conversation, sql.to_owned()));
         }
         for of_conversation in [true, false] {
-            let scope = if of_conversation { Scope::Conversation } else { Scope::Scope };
+            let scope = if of_conversation { Scope::Conversation } else { Scope::One };
             for of_messages in [true, false] {
                 let reach = Reach { of_conversation, of_messages };
                 all.push(("invocations", scope, self.invocations(reach)));
@@ -291,7 +298,10 @@ impl Statements {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Conversation,
-    Scope,
+    /// One scope.
+    One,
+    /// All scopes, as only questions to the directory may.
+    All,
 }
 
 /// How far a question to the record reaches.
@@ -339,17 +349,19 @@ fn prune(table: &str, alias: &str) -> String {
 }
 
 fn append() -> String {
-    let parameters: Vec<_> = (1..=36).map(|number| format!("${number}")).collect();
-    format!("SELECT * FROM {{schema}}.append({})", parameters.join(", "))
+    format!("SELECT * FROM {{schema}}.append({})", append_parameters())
+}
+
+fn append_parameters() -> String {
+    (1..=48).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The same for a write that also replaces staged messages.
 fn append_replacing() -> String {
-    let parameters: Vec<_> = (1..=36).map(|number| format!("${number}")).collect();
     format!(
         "SELECT a.*, CASE WHEN a.o_outcome = 'stored'
-             THEN {{schema}}.replace_staged($1, $2, $9, $37, $38) END
+             THEN {{schema}}.replace_staged($1, $2, $9, $49, $50) END
          FROM {{schema}}.append({}) AS a",
-        parameters.join(", ")
+        append_parameters()
     )
 }

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio_postgres::Config;
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, RunId,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
-        StoreError, StoreHandle, ToolTotals,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
+        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
         author::{OpenRunContent, Slot, TaskQueue, Ticket, Write},
     },
 };
@@ -16,6 +17,7 @@ use tower_chat_core::{
 use crate::{
     OpenError, PostgresOptions, append,
     connections::{Connections, Question},
+    directory, directory_usage,
     failure::{Failure, Meaning},
     fork, invocations, list, prune, read,
     schema::{self, Found, Layout},
@@ -178,6 +180,62 @@ impl HistoryStore for PostgresStore {
         }
         self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
         invocations::tool_totals(&self.0.connections, query).await
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        directory::summary(&self.0.connections, key).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        self.0.tasks.settle(None).await;
+        directory::conversations(&self.0.connections, query).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        self.0.tasks.settle(None).await;
+        directory_usage::usage(&self.0.connections, query).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        directory_usage::runs(&self.0.connections, key, after, limit).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        directory::messages_before(&self.0.connections, key, before, limit).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let (connections, described) = (self.0.connections.clone(), key.clone());
+        let description = description.clone();
+        let set = async move {
+            directory::set_description(&connections, &described, &description, expected_version)
+                .await
+        };
+        self.0.tasks.change(vec![key.clone()], set).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@
 
 mod caches;
 mod common;
+mod directory;
 mod lost_connections;
 mod metrics;
 mod migrations;

@@ -1,10 +1,12 @@
 //! The tables of an older release are brought up to date, with everything that is in them.
 
+use std::time::{Duration, SystemTime};
+
 use crate::common::{append, key, ordinary_user, quoted, raw, schema, texts, write};
 use tokio_postgres::Client;
 use tower_chat_core::{
     Message, RunId, format,
-    store::{HistoryStore, Revision},
+    store::{ConversationQuery, ConversationState, HistoryStore, Revision},
 };
 use tower_chat_postgres::PostgresStore;
 
@@ -14,6 +16,18 @@ const DIVIDED_TABLES: &str = include_str!("../fixtures/version_1/divided_tables.
 const FUNCTIONS: &str = include_str!("../fixtures/version_1/functions.sql");
 const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
+
+/// What later versions have added.
+const WITHOUT_DIRECTORY: &str = "
+    DROP TABLE {schema}.run_usage;
+    DROP FUNCTION {schema}.describe;
+    DROP POLICY IF EXISTS all_scopes ON {schema}.conversations;
+    DROP POLICY IF EXISTS all_scopes ON {schema}.tool_invocations;
+    DROP POLICY IF EXISTS all_scopes ON {schema}.open_runs;
+    ALTER TABLE {schema}.conversations DROP COLUMN active_hour, DROP COLUMN last_active,
+        DROP COLUMN created, DROP COLUMN runs, DROP COLUMN last_run,
+        DROP COLUMN runs_without_open, DROP COLUMN last_run_without_open, DROP COLUMN mode,
+        DROP COLUMN title, DROP COLUMN metadata, DROP COLUMN description_version;";
 
 const REVISION: Revision = Revision { incarnation: 7, sequence: 1 };
 
@@ -77,6 +91,74 @@ async fn version_1_with_row_level_security_is_brought_up_to_date_by_a_store_that
     }
 }
 
+fn made_at(second: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + second)
+}
+
+fn run_made_at(second: u64) -> RunId {
+    let mut bytes = RunId::new().to_bytes();
+    let milliseconds = (1_700_000_000 + second) * 1000;
+    bytes[..6].copy_from_slice(&milliseconds.to_be_bytes()[2..]);
+    RunId::from_bytes(bytes)
+}
+
+/// What version 1 has of a conversation is in the directory, with the times at which its runs were made.
+#[tokio::test]
+async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
+    for (tables, name_scope) in [(TABLES, ""), (DIVIDED_TABLES, NAME_SCOPE)] {
+        let before = SystemTime::now() - Duration::from_secs(5);
+        let schema = version_1(tables, name_scope).await;
+        let client = raw(&ordinary_user().await).await;
+        client.batch_execute("SET tower_chat.scope = '\\x73636f7065'").await.unwrap();
+        let table = quoted(&schema);
+        let runs: Vec<RunId> = (1..=3).map(run_made_at).collect();
+        let body = format::encode(&Message::user("from long ago"));
+        // The first goes on after the second, and the third is open.
+        for (sequence, run) in (1_i64..).zip([0, 0, 1, 0, 2, 2]) {
+            let sql =
+                format!("INSERT INTO {table}.messages VALUES ('scope', 'long', $1, $2, 0, $3)");
+            let run = runs[run].to_bytes();
+            client.execute(&sql, &[&sequence, &run.as_slice(), &body]).await.unwrap();
+        }
+        let opened = runs[2].to_bytes();
+        let sql = format!(
+            "INSERT INTO {table}.open_runs
+             VALUES ('scope', 'long', NULL, $1, 1, 1, 0, 0, NULL, 4, false, NULL, NULL)"
+        );
+        client.execute(&sql, &[&opened.as_slice()]).await.unwrap();
+        let sql = format!(
+            "INSERT INTO {table}.conversations
+             VALUES ('scope', 'long', NULL, NULL, 7, 6, 4), ('scope', 'empty', NULL, NULL, 7, 0, NULL);
+             INSERT INTO {table}.tool_invocations
+             SELECT 'scope', 'long', 3, n, 0, '', 'tool', 'ok' FROM generate_series(1, 5) AS n"
+        );
+        client.batch_execute(&sql).await.unwrap();
+
+        let store = open(&schema).await;
+        let summary = store.summary(&key("long")).await.unwrap().unwrap();
+        assert_eq!((summary.messages, summary.runs, summary.usage.tool_calls), (4, 4, 5));
+        assert_eq!([summary.created_at, summary.last_active_at], [1, 3].map(made_at));
+        assert_eq!((summary.last_mode, summary.state), (None, ConversationState::RunOpen));
+        let listed = store.runs(&key("long"), None, 10).await.unwrap();
+        let listed: Vec<_> = listed.iter().map(|it| (it.run, it.began_at, it.is_open)).collect();
+        assert_eq!(
+            listed,
+            [3, 2, 1].map(|second| (runs[second as usize - 1], made_at(second), second == 3))
+        );
+        for id in ["empty", "old"] {
+            let summary = store.summary(&key(id)).await.unwrap().unwrap();
+            assert!(summary.created_at >= before, "{id}: {summary:?}");
+        }
+        let page = store.conversations(&ConversationQuery::in_all_scopes()).await.unwrap();
+        assert_eq!(page.conversations.len(), 3);
+        assert_eq!(page.conversations[2].key, key("long"));
+        assert!(store.delete(&key("long")).await.unwrap());
+        assert_eq!(store.runs(&key("long"), None, 10).await.unwrap(), []);
+        assert_is_usable(&store, REVISION).await;
+        assert_eq!(store.summary(&key("old")).await.unwrap().unwrap().runs, 3);
+    }
+}
+
 /// Version 2 could have an `append` that names no scope, and it had partitions without policies,
 /// which everybody could read by their names.
 #[tokio::test]
@@ -109,6 +191,7 @@ async fn version_2_gets_the_name_of_the_scope_and_the_policies_of_partitions() {
             ));
         }
     }
+    sql.push_str(&WITHOUT_DIRECTORY.replace("{schema}", &quoted));
     client.batch_execute(&sql).await.unwrap();
     let all = async || {
         seen(&client, &schema, "messages_0").await + seen(&client, &schema, "messages_1").await

@@ -11,8 +11,7 @@ mod plain {
             residual_data: {
                 let schema = schema.clone();
                 move |_: &PostgresStore| rows(schema.clone())
-            };
-    directory: "PostgreSQL has no directory yet"
+            }
     );
 }
 
@@ -31,8 +30,7 @@ mod divided_with_row_level_security {
                 let schema = schema.clone();
                 move |_: &PostgresStore| rows(schema.clone())
             };
-            heavy: "the plain tables show it";
-    directory: "PostgreSQL has no directory yet"
+            heavy: "the plain tables show it"
     );
 }
 
@@ -43,7 +41,6 @@ mod cached {
 
     tower_chat_testkit::store_contract!(
             CachingStore::new(open(options()).await);
-            heavy: "the plain tables show it";
-    directory: "PostgreSQL has no directory yet"
+            heavy: "the plain tables show it"
     );
 }

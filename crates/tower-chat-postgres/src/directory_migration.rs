@@ -1,0 +1,109 @@
+//! How a database of an older release gets its directory.
+
+use crate::schema::Layout;
+
+/// Milliseconds since 1970, of the moment at which the migration began, or a row is made.
+const NOW: &str = "floor(extract(epoch FROM now()) * 1000)::bigint";
+
+/// When a run was made, as its id says if it is a UUID of version 7.
+const MADE: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
+        THEN (get_byte(m.run, 0)::bigint << 40) | (get_byte(m.run, 1)::bigint << 32)
+            | (get_byte(m.run, 2)::bigint << 24) | (get_byte(m.run, 3)::bigint << 16)
+            | (get_byte(m.run, 4)::bigint << 8) | get_byte(m.run, 5)::bigint
+        ELSE {now} END";
+
+/// The columns of the conversations, and the index by which they are listed.
+///
+/// The default times are those of conversations of which no message is left, and of those that a process
+/// of an older release makes: it writes nothing else of all this.
+pub(crate) fn columns() -> String {
+    format!(
+        "ALTER TABLE {{schema}}.conversations
+             ADD COLUMN created bigint NOT NULL DEFAULT {NOW}, -- milliseconds since 1970
+             ADD COLUMN last_active bigint NOT NULL DEFAULT {NOW},
+             ADD COLUMN active_hour bigint NOT NULL
+                 GENERATED ALWAYS AS (last_active / {HOUR}) STORED,
+             ADD COLUMN runs bigint NOT NULL DEFAULT 0,
+             ADD COLUMN last_run bytea,
+             ADD COLUMN runs_without_open bigint NOT NULL DEFAULT 0, -- while a run is open
+             ADD COLUMN last_run_without_open bytea,
+             ADD COLUMN mode text,
+             ADD COLUMN title bytea,
+             ADD COLUMN metadata text, -- JSON
+             ADD COLUMN description_version bigint NOT NULL DEFAULT 0;
+         CREATE INDEX conversations_by_activity
+             ON {{schema}}.conversations (scope, active_hour);\n"
+    )
+}
+
+/// How many milliseconds an hour has, by which conversations are indexed.
+pub(crate) const HOUR: i64 = 3_600_000;
+
+/// Times from the ids of runs, counts from the messages and the record. A damaged id is that of no run.
+///
+/// Policies hold the owner of the tables too, so they are lifted meanwhile: in this transaction, which
+/// has locked the tables.
+pub(crate) fn fill(layout: &Layout) -> String {
+    let tables = ["conversations", "messages", "tool_invocations"];
+    let force = |word: &str| {
+        if !layout.row_level_security {
+            return String::new();
+        }
+        let alter = |table| format!("ALTER TABLE {{schema}}.{table} {word} ROW LEVEL SECURITY;\n");
+        tables.map(alter).concat()
+    };
+    [force("NO FORCE"), filling(), force("FORCE")].concat()
+}
+
+fn filling() -> String {
+    let made = MADE.replace("{now}", NOW);
+    format!(
+        "WITH numbered AS (
+             SELECT m.scope, m.conversation, m.sequence, m.run,
+                 lag(m.run) OVER (PARTITION BY m.scope, m.conversation ORDER BY m.sequence)
+                     AS before
+             FROM {{schema}}.messages AS m WHERE length(m.run) = 16
+         ), turns AS (
+             SELECT m.scope, m.conversation, m.sequence, m.run, {made} AS made
+             FROM numbered AS m WHERE m.before IS DISTINCT FROM m.run
+         ), found AS (
+             SELECT t.scope, t.conversation, max(t.made) AS last_active, count(*) AS runs,
+                 (array_agg(t.made ORDER BY t.sequence))[1] AS created,
+                 (array_agg(t.run ORDER BY t.sequence DESC))[1] AS last_run,
+                 count(*) FILTER (WHERE t.sequence <= c.visible) AS runs_without_open,
+                 (array_agg(t.run ORDER BY t.sequence DESC)
+                     FILTER (WHERE t.sequence <= c.visible))[1] AS last_run_without_open
+             FROM turns AS t
+             JOIN {{schema}}.conversations AS c
+                 ON c.scope = t.scope AND c.conversation = t.conversation
+             GROUP BY t.scope, t.conversation
+         )
+         UPDATE {{schema}}.conversations AS c SET created = f.created,
+             last_active = f.last_active, runs = f.runs, last_run = f.last_run,
+             runs_without_open = f.runs_without_open,
+             last_run_without_open = f.last_run_without_open
+         FROM found AS f WHERE c.scope = f.scope AND c.conversation = f.conversation;
+         INSERT INTO {{schema}}.run_usage (scope, conversation, run, model, began, last,
+             service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens,
+             reasoning_tokens)
+         SELECT m.scope, m.conversation, m.run, '', {made}, {made}, 0, sum((
+                 SELECT count(*) FROM {{schema}}.tool_invocations AS t
+                 WHERE t.scope = m.scope AND t.conversation = m.conversation
+                     AND t.sequence = m.sequence
+             )), 0, 0, 0, 0
+         FROM {{schema}}.messages AS m WHERE length(m.run) = 16
+         GROUP BY m.scope, m.conversation, m.run;\n"
+    )
+}
+
+/// A question to the directory of all scopes says so, as every other says of which scope it is. It
+/// sees no message.
+pub(crate) fn policies() -> String {
+    let policy = |table| {
+        format!(
+            "CREATE POLICY all_scopes ON {{schema}}.{table} FOR SELECT
+             USING (current_setting('tower_chat.all_scopes', true) = 'on');\n"
+        )
+    };
+    ["conversations", "tool_invocations", "open_runs", "run_usage"].map(policy).concat()
+}
