@@ -22,16 +22,16 @@ local function add_counts(stored, behind)
     if #sum ~= 7 then
         return nil
     end
-    for place, count in ipairs(sum) do
-        local more = ARGV[behind + place]
-        if place == 7 and count == '-' then
-            sum[place] = more
+    for position, count in ipairs(sum) do
+        local more = ARGV[behind + position]
+        if position == 7 and count == '-' then
+            sum[position] = more
         elseif more ~= '0' and more ~= '-' then
             local known = whole(count)
             if not known then
                 return nil
             end
-            sum[place] = text_of(math.min(known + tonumber(more), LAST))
+            sum[position] = text_of(math.min(known + tonumber(more), LAST))
         end
     end
     return table.concat(sum, ' ')
@@ -68,8 +68,8 @@ local function entry_after(directory, found, write)
         end
         active = later(active, write.at)
         mode = write.mode ~= '' and write.mode or mode
-        for place = 1, write.usage_count do
-            local behind = write.before_usage + 8 * (place - 1) + 1
+        for position = 1, write.usage_count do
+            local behind = write.before_usage + 8 * (position - 1) + 1
             local name = write.run .. ARGV[behind]
             local stored = not write.is_new and redis.call('HGET', directory, name)
             local row = add_row(stored, write, behind)

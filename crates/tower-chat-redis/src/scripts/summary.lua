@@ -5,10 +5,10 @@ local with_runs = ARGV[1] == '1'
 
 local function pick(key, names)
     local values, picked = redis.call('HMGET', key, unpack(names)), {}
-    for place, name in ipairs(names) do
-        if values[place] then
+    for position, name in ipairs(names) do
+        if values[position] then
             picked[#picked + 1] = name
-            picked[#picked + 1] = values[place]
+            picked[#picked + 1] = values[position]
         end
     end
     return picked
