@@ -43,7 +43,7 @@ use crate::{
 /// std::future::poll_fn(|cx| client.poll_ready(cx)).await?;
 /// let answer = client.call(ChatRequest::user("Where is my order?")).await?.collect().await?;
 /// let mut next = ChatRequest::user("And when does it arrive?");
-/// next.conversation_id = answer.finish.conversation_id;
+/// next.history_owner = answer.finish.history_owner;
 /// std::future::poll_fn(|cx| client.poll_ready(cx)).await?;
 /// println!("{}", client.call(next).await?.collect().await?.text());
 /// # Ok(())

@@ -13,11 +13,11 @@
 //! use tower_chat::{ChatPipeline, adapt::{AdaptLayer, ExposeLayer}, *};
 //! use tower_chat_wire::{body::BodyWire, codec::{JsonClient, JsonServer}};
 //!
-//! let theirs = service_fn(|request: http::Request<Value>| async move {
+//! let theirs = service_fn(|request: ::http::Request<Value>| async move {
 //!     let said = request.body()["messages"].as_array().map_or(0, Vec::len);
 //!     let message = json!({"role": "assistant", "content": format!("{said} messages")});
 //!     let answer = json!({"choices": [{"index": 0, "message": message}]});
-//!     Ok::<_, BoxError>(http::Response::new(answer))
+//!     Ok::<_, BoxError>(::http::Response::new(answer))
 //! });
 //! let model = ServiceBuilder::new()
 //!     .layer(AdaptLayer::new(JsonClient::new(BodyWire::OpenAiChat, "/v1/chat/completions")))
@@ -28,7 +28,7 @@
 //! let mut service = ServiceBuilder::new().layer(ExposeLayer::new(server)).service(stack);
 //! for said in ["1 messages", "3 messages"] {
 //!     let body = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
-//!     let answer = service.ready().await?.call(http::Request::new(body)).await?;
+//!     let answer = service.ready().await?.call(::http::Request::new(body)).await?;
 //!     assert_eq!(answer.body()["content"][0]["text"], said);
 //! }
 //! # Ok::<(), BoxError>(())
