@@ -63,7 +63,7 @@ impl fmt::Display for PersistenceMode {
 
 /// The text is the name of no [`PersistenceMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no persistence mode is called {text:?}")]
+#[error("no persistence mode is called {text:?}: it is per_run, per_service_call or journaled")]
 pub struct ParsePersistenceModeError {
     text: String,
 }
