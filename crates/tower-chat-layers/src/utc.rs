@@ -2,34 +2,17 @@
 
 use std::{fmt, time::SystemTime};
 
-use tower_chat_core::store::author::milliseconds;
+use tower_chat_core::store::{UtcDay, author::milliseconds};
 
 /// A time as RFC 3339 writes it, in UTC, to the second.
 pub(crate) struct Utc(pub(crate) SystemTime);
 
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DAY: i64 = 86_400;
-        let seconds = milliseconds::of(self.0).div_euclid(1000);
-        let (year, month, day) = civil(seconds.div_euclid(DAY));
-        let time = seconds.rem_euclid(DAY);
+        let time = milliseconds::of(self.0).div_euclid(1000).rem_euclid(86_400);
         let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        write!(f, "{}T{hour:02}:{minute:02}:{second:02}Z", UtcDay::of(self.0))
     }
-}
-
-/// Year, month and day of a day since 1970-01-01, by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
