@@ -77,6 +77,20 @@ mod tests {
         assert_eq!(tested, in_summary);
     }
 
+    /// The first line of a text that adds crates, and its first program.
+    fn first_agent(text: &str) -> Option<(&str, &str)> {
+        let added = text.lines().find(|line| line.starts_with("$ cargo add "))?;
+        Some((added, text.split_once("```rust,no_run\n")?.1.split_once("\n```\n")?.0))
+    }
+
+    #[test]
+    fn the_first_agent_is_the_same_in_the_guide_and_in_the_readmes() {
+        let of_readme = first_agent(include_str!("../../README.md"));
+        assert!(of_readme.is_some());
+        assert_eq!(first_agent(include_str!("src/first-agent.md")), of_readme);
+        assert_eq!(first_agent(include_str!("../../crates/tower-chat/README.md")), of_readme);
+    }
+
     #[test]
     fn every_link_to_another_page_leads_to_a_file_and_a_heading() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
