@@ -368,7 +368,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read, or what the directory has of the conversation cannot.
+    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read,
+    /// or what the directory has of the conversation cannot.
     async fn summary(
         &self,
         key: &ConversationKey,
@@ -385,7 +386,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read.
+    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read.
     async fn conversations(
         &self,
         query: &ConversationQuery,
@@ -399,7 +400,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read.
+    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read.
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
         let _ = query;
         Err(StoreError::Unsupported { operation: "usage" })
@@ -411,7 +412,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read.
+    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read.
     async fn runs(
         &self,
         key: &ConversationKey,
@@ -428,8 +429,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read, or a message of the page cannot be decoded; other messages are
-    /// not read.
+    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read,
+    /// or a message of the page cannot be decoded. Other messages are not read.
     async fn messages_before(
         &self,
         key: &ConversationKey,
@@ -447,9 +448,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoConversation`], if it was never written; [`StoreError::DescriptionChanged`], if
-    /// the description has another version; [`StoreError::Closed`]; otherwise, if the store cannot be
-    /// written.
+    /// [`StoreError::Unsupported`], if the store has no directory; [`StoreError::NoConversation`], if the
+    /// conversation was never written; [`StoreError::DescriptionChanged`], if the description has another
+    /// version; [`StoreError::Closed`]; otherwise, if the store cannot be written.
     async fn set_description(
         &self,
         key: &ConversationKey,

@@ -33,11 +33,14 @@ pub trait ClientCodec: Send + Sync + 'static {
     /// What it returns.
     type Response;
 
-    /// Their request for ours. The messages are complete: history first, every call answered.
+    /// Their request for ours. The messages are complete: history first, every call answered. The
+    /// [options](ChatRequest::options) have the instructions and the tools: a model that is not told of
+    /// a tool never calls it. The guide's chapter about providers has a codec with all of it.
     ///
     /// # Errors
     ///
-    /// If their type cannot say it.
+    /// If their type cannot say something of the request: what is left out without an error is missing
+    /// in every call.
     fn encode(&self, request: ChatRequest) -> Result<Self::Request, BoxError>;
 
     /// Our response for theirs. Reading a body may wait; a stream of theirs becomes one of ours
