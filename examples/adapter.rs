@@ -1,15 +1,20 @@
 //! A tower client that exists already, with its own request and response types, gains a history:
 //! an adapter layer turns it into a model client, and nothing in the client changes.
 //!
+//! This client takes texts alone, so its codec refuses instructions, tools and whatever else a request may
+//! have. The guide's chapter about providers has the codec of a client that takes them.
+//!
 //! ```text
 //! cargo run -p tower-chat-examples --bin adapter
 //! ```
 
+use std::{error::Error, fmt};
+
 use futures_util::{FutureExt, future::BoxFuture};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore,
-    Message, Role,
+    BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish,
+    MemoryStore, Message, Part, Role,
     adapt::{AdaptLayer, ClientCodec},
 };
 
@@ -30,6 +35,18 @@ async fn existing_client(prompt: Prompt) -> Result<Completion, BoxError> {
     Ok(Completion { text: format!("You said: {}", lines.join("; ")) })
 }
 
+/// A request has something that a [`Prompt`] cannot say.
+#[derive(Debug)]
+struct OnlyTexts;
+
+impl fmt::Display for OnlyTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the client takes texts alone: no instructions, tools or other options")
+    }
+}
+
+impl Error for OnlyTexts {}
+
 /// Says how its types and ours become each other.
 struct PromptCodec;
 
@@ -38,9 +55,18 @@ impl ClientCodec for PromptCodec {
     type Response = Completion;
 
     fn encode(&self, request: ChatRequest) -> Result<Prompt, BoxError> {
-        let speaker = |role| if role == Role::Assistant { "model" } else { "person" };
-        let line = |message: &Message| (speaker(message.role), message.text());
-        Ok(Prompt { lines: request.messages.iter().map(|message| line(message)).collect() })
+        let options = ChatOptions::new().with_stream(request.options.stream);
+        if *request.options != options || request.service_id()?.is_some() {
+            return Err(OnlyTexts.into());
+        }
+        let line = |message: &Message| match (message.role, message.parts.as_slice()) {
+            (Role::User, [Part::Text(text)]) => Ok(("person", text.text.clone())),
+            (Role::Assistant, [Part::Text(text)]) => Ok(("model", text.text.clone())),
+            _ => Err(OnlyTexts),
+        };
+        let lines =
+            request.messages.iter().map(|message| line(message)).collect::<Result<_, _>>()?;
+        Ok(Prompt { lines })
     }
 
     fn decode(&self, completion: Completion) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
