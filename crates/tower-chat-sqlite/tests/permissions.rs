@@ -102,9 +102,12 @@ async fn child_may_not_write() {
     allow(folder.path(), 0o555);
     let made = SqliteStore::open(folder.path().join("new.db")).await;
     let opened = SqliteStore::open(&path).await;
-    let read = SqliteStore::options().with_read_only(true).open(&path).await;
+    // Its log is gone, so the file alone says what is stored.
+    let store = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["one"]);
+    drop(store);
     allow(folder.path(), 0o755);
-    for outcome in [made, opened, read] {
+    for outcome in [made, opened] {
         let error = outcome.unwrap_err();
         assert!(matches!(error, OpenError::ReadOnly { .. }), "a folder: {error:?}");
     }
