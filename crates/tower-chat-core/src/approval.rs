@@ -24,8 +24,8 @@ pub struct ApprovalRequest {
     pub call: ToolCall,
     /// Whether it is this call's tool that needs approval.
     ///
-    /// The calls of one answer run together, so where one of them needs approval, all wait. `true` is a
-    /// call to ask somebody about; `false` is one that waits for its siblings alone. A program may
+    /// The calls of one answer run together, so where one of them needs approval, all wait. `true` marks
+    /// a call that a person has to decide; `false` marks one that waits only for those. A program may
     /// approve the latter without asking: every request of the answer has to have a response before any
     /// call runs. Only where the caller executes some of the calls itself may those with `false` be left
     /// without a response: they run with the others unless they are rejected.

@@ -30,7 +30,7 @@ pub enum Part {
     ToolResult(ToolResult),
     /// A tool call that waits for approval; it is no [`ToolCall`] until it is answered.
     ApprovalRequest(ApprovalRequest),
-    /// Somebody's answer to an [`ApprovalRequest`].
+    /// The decision on an [`ApprovalRequest`].
     ApprovalResponse(ApprovalResponse),
     /// An image, a sound or a file.
     Media(Media),

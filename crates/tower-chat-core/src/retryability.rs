@@ -107,7 +107,7 @@ fn registered(error: &(dyn Error + 'static)) -> Option<bool> {
 ///
 /// assert_eq!(is_retryable(&Retryability::of_status(503)), Some(true));
 /// assert_eq!(is_retryable(&StoreError::ReadOnly), Some(false));
-/// assert_eq!(is_retryable(&std::fmt::Error), None); // nobody has said so
+/// assert_eq!(is_retryable(&std::fmt::Error), None); // it says nothing of retries
 /// ```
 pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);

@@ -148,8 +148,8 @@ fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
     }
 }
 
-/// Runs the command as a user whom the permissions of a read-only file hold: root too, without the
-/// capability to pass over them.
+/// Runs the command as a user who may not write a read-only file; as root, without the capability that
+/// would allow it.
 #[cfg(unix)]
 fn run_held_to(read_only: &Path, arguments: &[&str]) -> Output {
     if fs::OpenOptions::new().append(true).open(read_only).is_err() {

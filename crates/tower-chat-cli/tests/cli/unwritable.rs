@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::*;
 
-/// Whom the command is run as where the test's own user may write everything.
+/// The user id of `nobody`, as whom the command runs where the tests run as root.
 const NOBODY: u32 = 65_534;
 
 /// A store in a folder that cannot be written, and the command where anybody can run it.

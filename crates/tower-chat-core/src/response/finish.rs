@@ -32,7 +32,7 @@ pub struct Finish {
     pub reason: Option<FinishReason>,
     /// What the answer cost; summed over the service calls of a run.
     pub usage: Usage,
-    /// Who keeps the history; `None` where nobody below does.
+    /// Who keeps the history; `None` where neither the service nor a layer does.
     pub history_owner: Option<HistoryOwner>,
     /// The token by which a background answer goes on.
     pub continuation: Option<String>,

@@ -61,7 +61,7 @@ pub enum StoreError {
         /// The key.
         key: ConversationKey,
     },
-    /// The description of a conversation was changed by somebody else.
+    /// The description of a conversation has another version than its writer expected.
     #[error(
         "the description of conversation {key} was changed meanwhile: expected version {expected}, \
          found {found}"

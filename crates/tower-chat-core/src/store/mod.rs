@@ -134,9 +134,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be read.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError>;
 
-    /// The whole conversation, without what is staged. A conversation that nobody has written is empty,
-    /// and no error: its history has no messages, and its head is at [`Revision::ABSENT`]. The head that
-    /// comes with a history need not have the pending approvals.
+    /// The whole conversation, without what is staged. A conversation that was never written is no error:
+    /// its history has no messages, and its head is at [`Revision::ABSENT`]. The head that comes with a
+    /// history need not have the pending approvals.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// #     store.append(store.reserve().await?, vec![write]).await?;
     /// # }
     /// assert!(store.delete(&alice).await?);
-    /// assert!(!store.delete(&alice).await?); // there is none any more
+    /// assert!(!store.delete(&alice).await?); // it is gone already
     /// assert!(store.load(&alice).await?.messages.is_empty());
     /// # Ok::<(), tower_chat_core::BoxError>(())
     /// # }).unwrap().unwrap();
@@ -461,8 +461,8 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "set_description" })
     }
 
-    /// Changes the description of a conversation, whatever it is now, and returns what it is then. If
-    /// it is changed by somebody else meanwhile, the change is applied to that.
+    /// Applies a patch to the present description of a conversation, and returns the result. If another
+    /// writer changes the description at the same time, the patch is applied again, to the new one.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {

@@ -98,7 +98,7 @@ impl Gathered {
             );
             tell(mem::take(&mut waiting.waiters), &Err(error.clone()));
         }
-        // Submissions that wait in the row fail now, instead of waiting for a store that fails.
+        // Submissions queued behind these fail now: the store that they wait for has failed.
         for in_row in self.row.drain(..) {
             let error = AppendError { completed: 0, source: error.clone() };
             in_row.outcome.send(Err(error));
@@ -123,7 +123,7 @@ impl Gathered {
         tell(waiters, &Err(error));
     }
 
-    /// The submissions that waited in the row were made, and their callers have the outcomes.
+    /// The queued submissions were made, and their callers have the outcomes.
     pub(in crate::write_behind) fn row_is_over(&mut self) {
         self.is_row_submitted = false;
         if self.row.is_empty() {

@@ -117,7 +117,7 @@ impl Description {
         &self.metadata
     }
 
-    /// Whether nothing is said.
+    /// Whether there is neither a title nor metadata.
     pub fn is_empty(&self) -> bool {
         self.title.is_none() && self.metadata.is_empty()
     }
