@@ -29,10 +29,8 @@ use std::{
 
 use tower_chat::{
     BoxError, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-    replay::{
-        DanglingCalls, FinishTimes, Freshness, Replay,
-        import::{self, AggregateCall, AggregateResult, AggregateRow, AggregateStep},
-    },
+    import::rows::{self, AggregateCall, AggregateResult, AggregateRow, AggregateStep},
+    replay::{DanglingCalls, FinishTimes, Freshness, Replay},
 };
 use tower_chat_wire::{anthropic, gemini, openai_chat, openai_responses};
 
@@ -182,7 +180,7 @@ fn import(calls: usize, id: fn(usize) -> usize) -> Result<f64, BoxError> {
         row = row.with_result(AggregateResult::new(format!("call_{}", id(call)), text));
     }
     let start = Instant::now();
-    black_box(import::messages_of_rows([row])?);
+    black_box(rows::messages_of_rows([row])?);
     Ok(us_since(start))
 }
 
@@ -206,7 +204,7 @@ fn import_named(steps: usize) -> Result<f64, BoxError> {
         row = row.with_result(AggregateResult::new("call", format!("late {step}")));
     }
     let start = Instant::now();
-    black_box(import::messages_of_rows([row])?);
+    black_box(rows::messages_of_rows([row])?);
     Ok(us_since(start))
 }
 

@@ -9,7 +9,8 @@ use tower::{ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, MemoryStore, Message, Messages,
     PersistenceMode, Tools, format,
-    replay::{DanglingCalls, Replay, import},
+    import::rows as imported,
+    replay::{DanglingCalls, Replay},
 };
 use tower_chat_http::ChatEndpoint;
 use tower_chat_testkit::recordings::Recordings;
@@ -104,8 +105,8 @@ pub(crate) fn all() -> Vec<Target> {
     }));
     targets.push(target("imported rows".into(), vec![OWN_ROWS.into()], |bytes, _| {
         let Ok(text) = std::str::from_utf8(bytes) else { return false };
-        let Ok(rows) = import::read_rows(text.lines()) else { return false };
-        import::valid_messages_of_rows(rows, DanglingCalls::Interrupted).is_ok()
+        let Ok(rows) = imported::read_rows(text.lines()) else { return false };
+        imported::valid_messages_of_rows(rows, DanglingCalls::Interrupted).is_ok()
     }));
     targets.extend(rows::targets());
     targets.extend(mcp::targets());

@@ -46,6 +46,7 @@
 //! | `sigv4` | `providers::auth` | AWS signatures for Bedrock |
 //! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
 //! | `mcp` | `mcp` | the tools of an MCP server |
+//! | `import` | `import` | histories that other systems have stored |
 //! | `wire` (with every provider) | `wire` | provider JSON to and from messages, for clients and endpoints of your own |
 //! | `macros` | | the attribute `#[tool]` |
 //!
@@ -77,6 +78,8 @@ pub use tower_chat_cache as cache;
 pub use tower_chat_encrypted as encrypted;
 #[cfg(feature = "http")]
 pub use tower_chat_http as http;
+#[cfg(feature = "import")]
+pub use tower_chat_import as import;
 #[cfg(feature = "macros")]
 #[doc = include_str!("tool.md")]
 pub use tower_chat_macros::tool;

@@ -28,7 +28,6 @@ mod dangling;
 mod extract;
 mod fold;
 mod freshness;
-pub mod import;
 mod interrupted;
 mod left_out;
 mod naming;

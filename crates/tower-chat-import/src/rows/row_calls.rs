@@ -182,7 +182,9 @@ fn given_id(call: &ToolCall) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{generated::Rng, import::AskedCall};
+    use tower_chat_testkit::Rng;
+
+    use crate::rows::AskedCall;
 
     /// The same as [`RowCalls::first_open`], looked for from the beginning each time.
     fn searched(calls: &RowCalls, result: &ToolResult, own: usize) -> Option<usize> {
@@ -201,7 +203,7 @@ mod tests {
         const IDS: [Option<&str>; 3] = [None, Some("one"), Some("two")];
         const TOOLS: [&str; 2] = ["look", "ask"];
         for seed in 0..500 {
-            let mut rng = Rng::of(seed);
+            let mut rng = Rng::of(seed, 0);
             let mut calls = RowCalls::default();
             let mut open = Vec::new();
             for index in 0..12 {

@@ -14,7 +14,7 @@ use super::AggregateRow;
 /// taken over in part without a word.
 ///
 /// ```
-/// use tower_chat::replay::import::read_rows;
+/// use tower_chat::import::rows::read_rows;
 /// let rows = [
 ///     r#"{"role": "user", "content": "Is it cold?"}"#,
 ///     r#"{"role": "assistant", "tool_calls": [{"id": "c1", "name": "look"}],
@@ -83,7 +83,7 @@ impl std::error::Error for UnreadableRows {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::import::messages_of_rows;
+    use crate::rows::messages_of_rows;
 
     #[test]
     fn deeply_nested_rows_are_named_or_taken_over_as_text() {

@@ -4,9 +4,10 @@ mod results;
 
 use serde_json::json;
 use tower_chat_core::Native;
+use tower_chat_testkit::Rng;
 
 use super::*;
-use crate::replay::generated::{Rng, assert_valid};
+use tower_chat_layers::validate::validate_messages;
 
 fn call(id: &str) -> AggregateCall {
     AggregateCall::new(id, "look", "{}")
@@ -47,8 +48,14 @@ fn sketch<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
 /// What a provider is shown.
 fn valid<const N: usize>(rows: [AggregateRow; N]) -> String {
     let messages = valid_messages_of_rows(rows, DanglingCalls::Drop).unwrap();
-    assert_valid(&messages, 0);
+    assert_valid(&messages);
     sketch(messages.iter().map(|message| &**message))
+}
+
+fn assert_valid(messages: &Messages) {
+    if let Err(invalid) = validate_messages(messages.iter().map(|message| &**message)) {
+        panic!("{invalid}: {messages:?}");
+    }
 }
 
 /// What is in the rows.
@@ -125,7 +132,7 @@ fn calls_without_ids_are_answered_by_place() {
         .map(|text| AggregateResult { call_id: None, ..AggregateResult::new("", text) })
         .into();
     let messages = valid_messages_of_rows([row], DanglingCalls::Drop).unwrap();
-    assert_valid(&messages, 0);
+    assert_valid(&messages);
     let results: Vec<String> =
         messages.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
     assert_eq!(results, ["of a", "of b"]);

@@ -25,12 +25,12 @@ pub use self::{
     read::{UnreadableRow, UnreadableRows, read_rows},
     row::{AggregateCall, AggregateResult, AggregateRow, AggregateStep},
 };
-use super::{DanglingCallError, DanglingCalls, Replay};
+use tower_chat_layers::replay::{DanglingCallError, DanglingCalls, Replay};
 
 /// A row that cannot be taken over.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ImportError {
+pub enum RowsError {
     /// Somebody else than the model asked for tools.
     #[error("row {row} holds tool calls, but its role is {role:?}: only rows of the assistant may")]
     NotOfTheModel {
@@ -50,23 +50,23 @@ pub enum ImportError {
 /// Results stand next to the calls they answer, even if a later row holds them.
 ///
 /// ```
-/// use tower_chat::{Role, replay::import::{self, AggregateCall, AggregateRow}};
+/// use tower_chat::{Role, import::rows::{self, AggregateCall, AggregateRow}};
 ///
 /// let row = AggregateRow::new(Role::Assistant)
 ///     .with_text("Let me look.")
 ///     .with_call(AggregateCall::new("c1", "weather", "{}")); // never answered
-/// let messages = import::messages_of_rows([row])?;
+/// let messages = rows::messages_of_rows([row])?;
 /// let calls: Vec<_> = messages.iter().flat_map(|message| message.calls()).collect();
 /// assert_eq!(calls.len(), 1);
-/// # Ok::<(), import::ImportError>(())
+/// # Ok::<(), rows::RowsError>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`ImportError::NotOfTheModel`].
+/// [`RowsError::NotOfTheModel`].
 pub fn messages_of_rows(
     rows: impl IntoIterator<Item = AggregateRow>,
-) -> Result<Vec<Message>, ImportError> {
+) -> Result<Vec<Message>, RowsError> {
     let mut import = Import::default();
     for (index, row) in rows.into_iter().enumerate() {
         import.push(index, row)?;
@@ -81,25 +81,26 @@ pub fn messages_of_rows(
 /// ```
 /// use tower_chat::{
 ///     Role,
-///     replay::{DanglingCalls, import::{self, AggregateCall, AggregateResult, AggregateRow}},
+///     import::rows::{self, AggregateCall, AggregateResult, AggregateRow},
+///     replay::DanglingCalls,
 /// };
 /// let row = AggregateRow::new(Role::Assistant)
 ///     .with_text("It is sunny.")
 ///     .with_call(AggregateCall::new("c1", "weather", "{}"))
 ///     .with_result(AggregateResult::new("c1", "sunny"));
-/// let messages = import::valid_messages_of_rows([row], DanglingCalls::Drop)?;
+/// let messages = rows::valid_messages_of_rows([row], DanglingCalls::Drop)?;
 /// let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
 /// assert_eq!(roles, [Role::Assistant, Role::Tool, Role::Assistant]);
-/// # Ok::<(), import::ImportError>(())
+/// # Ok::<(), rows::RowsError>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`ImportError`].
+/// [`RowsError`].
 pub fn valid_messages_of_rows(
     rows: impl IntoIterator<Item = AggregateRow>,
     dangling: DanglingCalls,
-) -> Result<Messages, ImportError> {
+) -> Result<Messages, RowsError> {
     let mut replay = Replay::new(dangling);
     for message in messages_of_rows(rows)? {
         replay.push(&Arc::new(message));
@@ -133,9 +134,9 @@ struct AskedCall {
 }
 
 impl Import {
-    fn push(&mut self, index: usize, row: AggregateRow) -> Result<(), ImportError> {
+    fn push(&mut self, index: usize, row: AggregateRow) -> Result<(), RowsError> {
         if row.asks() && row.role != Role::Assistant {
-            return Err(ImportError::NotOfTheModel { row: index, role: row.role });
+            return Err(RowsError::NotOfTheModel { row: index, role: row.role });
         }
         let AggregateRow { role, text, reasoning, calls, results, steps } = row;
         let first = self.entries.len();

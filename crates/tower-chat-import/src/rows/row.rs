@@ -16,7 +16,7 @@ use super::json::{StoredCall, StoredResult, list, reasoning};
 /// may hold what the tool answered.
 ///
 /// ```
-/// use tower_chat::replay::import::AggregateRow;
+/// use tower_chat::import::rows::AggregateRow;
 /// let row: AggregateRow = serde_json::from_str(
 ///     r#"{"role": "assistant", "text": "It is sunny.",
 ///         "calls": [{"id": "c1", "name": "weather", "arguments": {"city": "Paris"}}],
@@ -133,7 +133,7 @@ impl AggregateStep {
 /// As JSON it may hold its own result, in the fields of an [`AggregateResult`]:
 ///
 /// ```
-/// use tower_chat::replay::import::AggregateCall;
+/// use tower_chat::import::rows::AggregateCall;
 /// let call: AggregateCall = serde_json::from_str(
 ///     r#"{"id": "c1", "name": "weather", "arguments": {"city": "Oslo"}, "result": "rain"}"#,
 /// )?;
@@ -193,7 +193,7 @@ impl AggregateCall {
 /// the text of an `error` is content too.
 ///
 /// ```
-/// use tower_chat::replay::import::AggregateResult;
+/// use tower_chat::import::rows::AggregateResult;
 /// let result: AggregateResult =
 ///     serde_json::from_str(r#"{"id": "c1", "result": null, "error": "no such city"}"#)?;
 /// assert_eq!(result, AggregateResult::new("c1", "no such city").failed());
