@@ -7,9 +7,19 @@ use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{age::Age, store::StoreLocation};
 
+/// What is the same of every command.
+const STORES: &str = "\
+Stores:
+  sqlite:PATH                        a file
+  postgres://USER@HOST:PORT/DATABASE ?schema=NAME, if the tables are not in the default schema
+  redis://HOST:PORT/DATABASE         ?prefix=TEXT, if the keys do not begin with the default; rediss:// with TLS
+
+What is sealed in a store is read with the keys in the environment variable TOWER_CHAT_KEYS:
+NAME:KEY,NAME:KEY,... with 64 hexadecimal digits as a KEY. The first one seals what is written.";
+
 /// Durable histories of tool-calling conversations.
 #[derive(Debug, Parser)]
-#[command(name = "tower-chat", version, about, arg_required_else_help = true)]
+#[command(name = "tower-chat", version, about, after_help = STORES, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -102,7 +112,7 @@ pub(crate) struct PlayArguments {
     /// The recorded conversations, one JSON object a line
     #[arg(value_name = "FILE.jsonl")]
     pub(crate) file: PathBuf,
-    /// Where histories are kept: sqlite:PATH (made if missing), or memory:
+    /// Where histories are kept: as for the other commands (what is missing is made), or memory:
     #[arg(long, value_name = "STORE")]
     pub(crate) store: StoreLocation,
     /// When messages become durable
@@ -128,7 +138,7 @@ pub(crate) struct PlayArguments {
 /// What `export` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE")]
     pub(crate) store: StoreLocation,
     /// Print everything that is stored: calls without a result and calls that wait for approval too
@@ -147,7 +157,7 @@ pub(crate) struct ExportArguments {
 /// What `tools` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArguments {
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE")]
     pub(crate) store: StoreLocation,
     /// Print one JSON object: {"total": N, "tools": [{"name", "calls", "errors", "open",
@@ -183,7 +193,7 @@ pub(crate) struct VerifyArguments {
 /// What `runs` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE")]
     pub(crate) store: StoreLocation,
     /// Print one JSON object a line, with each call
@@ -200,7 +210,7 @@ pub(crate) struct RunsArguments {
 /// What `recover` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArguments {
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE")]
     pub(crate) store: StoreLocation,
     /// How the runs end
@@ -253,7 +263,7 @@ pub(crate) struct RepairArguments {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("keep").required(true))]
 pub(crate) struct PruneArguments {
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE")]
     pub(crate) store: StoreLocation,
     /// Leave at least so many messages of each conversation

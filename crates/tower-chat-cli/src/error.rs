@@ -5,7 +5,10 @@ use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 use tower_chat::{ConversationKey, store::StoreError};
 use tower_chat_sqlite::{BackupError, OpenError};
 
-use crate::playback::{PlayError, RecordingError};
+use crate::{
+    playback::{PlayError, RecordingError},
+    store::{KEYS_VARIABLE, KeysError},
+};
 
 /// Why a command cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +23,17 @@ pub(crate) enum CliError {
     Recording { file: PathBuf, source: RecordingError },
     #[error("the store cannot be used")]
     Open(#[source] OpenError),
+    #[error("the store cannot be used")]
+    OpenPostgres(#[source] tower_chat_postgres::OpenError),
+    #[error("the store cannot be used")]
+    OpenRedis(#[source] tower_chat_redis::OpenError),
+    #[error("the keys in the environment variable {KEYS_VARIABLE} cannot be used")]
+    Keys(#[source] KeysError),
+    #[error(
+        "only a store in a file can do this: there is nothing of ours to {action} on a server, use what \
+         belongs to it"
+    )]
+    NoFile { action: &'static str },
     #[error("there is no conversation store at `{}`: check the path of --store", path.display())]
     NoStore { path: PathBuf },
     #[error(

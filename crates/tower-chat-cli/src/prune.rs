@@ -9,6 +9,7 @@ use tower_chat::{
     ConversationKey,
     store::{HistoryStore, Keep, Pruned, StoreError, author::Pruning},
 };
+
 use tower_chat_sqlite::SqliteStore;
 
 use crate::{age::Age, arguments::PruneArguments, error::CliError, output::Lines, store};
@@ -31,8 +32,8 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
     let (mut conversations, mut left_alone) = (0_usize, 0_usize);
     for key in keys {
         let done = match arguments.dry_run {
-            true => planned(&store, &key, keep).await,
-            false => store.prune(&key, keep).await,
+            true => planned(store.sqlite("prune with --dry-run")?, &key, keep).await,
+            false => store.history().prune(&key, keep).await,
         };
         let pruned = match done {
             Ok(pruned) => pruned,
@@ -68,7 +69,7 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
     ));
     let closed = store.close().await;
     lines.finish().map_err(CliError::Output)?;
-    closed.map_err(CliError::Close)?;
+    closed?;
     Ok(ExitCode::from(u8::from(left_alone > 0)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::SystemTime};
 
-use tower_chat::{recovery::close, store::HistoryStore};
+use tower_chat::recovery::close;
 
 use crate::{
     age::Age,
@@ -29,7 +29,7 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
             lines.write(&format!("{key}: run {} left alone: somebody may work on it", open.run));
             continue;
         }
-        let ended = close(&store, &key, arguments.end.into()).await;
+        let ended = close(store.history(), &key, arguments.end.into()).await;
         if ended.map_err(|source| CliError::OpenRun { key: key.clone(), source })? {
             let done = match arguments.end {
                 End::Commit => "committed",
@@ -40,6 +40,6 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
     }
     let closed = store.close().await;
     lines.finish().map_err(CliError::Output)?;
-    closed.map_err(CliError::Close)?;
+    closed?;
     Ok(ExitCode::from(u8::from(left_alone > 0)))
 }

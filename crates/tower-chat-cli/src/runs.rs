@@ -8,12 +8,12 @@ use tower_chat::{
     recovery::{CallState, OpenRunReport, ReportedCall, open_run},
     store::{HistoryStore, OpenRun},
 };
-use tower_chat_sqlite::SqliteStore;
 
 use crate::{
     arguments::RunsArguments,
     error::CliError,
     output::{Lines, table},
+    store::{OpenedStore, scopes},
 };
 
 /// Lists the open runs of a store.
@@ -22,7 +22,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     let now = SystemTime::now();
     let mut listed = Vec::new();
     for (key, _) in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await? {
-        let report = open_run(&store, &key).await;
+        let report = open_run(store.history(), &key).await;
         // It may have come to its end since it was listed.
         let report = report.map_err(|source| CliError::OpenRun { key: key.clone(), source })?;
         listed.extend(report.map(|report| ListedRun::of(&report, now)));
@@ -54,20 +54,16 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
 
 /// All open runs, or those of a scope or a conversation, in the byte order of scopes and ids.
 pub(crate) async fn open_runs(
-    store: &SqliteStore,
+    store: &OpenedStore,
     scope: Option<String>,
     conversation: Option<&str>,
 ) -> Result<Vec<(ConversationKey, OpenRun)>, CliError> {
     const PAGE: usize = 1000;
-    let scopes = match scope {
-        Some(scope) => vec![scope],
-        None => store.scopes().await.map_err(CliError::Scopes)?,
-    };
     let mut runs: Vec<(ConversationKey, OpenRun)> = Vec::new();
-    for scope in scopes {
+    for scope in scopes(store, scope).await? {
         let mut after: Option<String> = None;
         loop {
-            let page = store.open_runs(&scope, after.as_deref(), PAGE).await;
+            let page = store.history().open_runs(&scope, after.as_deref(), PAGE).await;
             let page = page.map_err(|source| CliError::List { scope: scope.clone(), source })?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.id().to_owned());

@@ -8,8 +8,9 @@ use crate::{arguments::VacuumArguments, error::CliError, output::Lines};
 
 /// Writes a store's file anew, without what is left of what was deleted.
 pub(crate) async fn vacuum(arguments: VacuumArguments) -> Result<ExitCode, CliError> {
-    let store = arguments.store.open_to_change("vacuum").await?;
     let file = arguments.store.file("vacuum")?;
+    let opened = arguments.store.open_to_change("vacuum").await?;
+    let store = opened.sqlite("vacuum")?;
     let before = size(file)?;
     store.vacuum().await.map_err(CliError::Vacuum)?;
     store.close().await.map_err(CliError::Close)?;

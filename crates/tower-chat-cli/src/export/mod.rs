@@ -19,7 +19,7 @@ pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     let opened = arguments.store.open_to_read("export").await?;
     let mut lines = Lines::default();
     for key in store::keys(&opened, arguments.scope, arguments.conversation.as_deref()).await? {
-        let history = opened.load(&key).await;
+        let history = opened.history().load(&key).await;
         let history = history.map_err(|source| CliError::Export { key: key.clone(), source })?;
         let messages = if arguments.record {
             record::messages(&history.messages)

@@ -4,9 +4,7 @@ mod conversations;
 mod progress;
 mod summary;
 
-use std::{error::Error, fs, path::Path, process::ExitCode, sync::Arc, time::Instant};
-
-use tower_chat::store::HistoryStore;
+use std::{error::Error, fs, path::Path, process::ExitCode, time::Instant};
 
 use self::{
     conversations::{Conversations, NotPlayed},
@@ -24,7 +22,7 @@ use crate::{
 pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError> {
     let started = Instant::now();
     let recordings = read(&arguments.file)?;
-    let store: Arc<dyn HistoryStore> = arguments.store.open().await?;
+    let store = arguments.store.open().await?.history().clone();
     let mut player = Player::new(store.clone())
         .mode(arguments.persistence.into())
         .streamed(arguments.stream)

@@ -24,18 +24,19 @@ const ATTEMPTS: usize = 5;
 /// Repairs what is wrong with a store.
 pub(crate) async fn repair(arguments: RepairArguments) -> Result<ExitCode, CliError> {
     let dry_run = arguments.dry_run;
-    let store = match dry_run {
+    let opened = match dry_run {
         true => arguments.store.open_to_read("repair").await?,
         false => arguments.store.open_to_change("repair").await?,
     };
+    let store = opened.sqlite("repair")?;
     let mut report = Report { dry_run, lines: Lines::default(), repaired: 0, left: 0 };
-    let damage = damage_of_file(&store).await?;
-    let Keys { keys, damage: unlisted } = keys_of(&store).await?;
+    let damage = damage_of_file(store).await?;
+    let Keys { keys, damage: unlisted } = keys_of(&opened).await?;
     if damage.is_empty() && unlisted.is_none() {
         for key in &keys {
-            repair_conversation(&store, key, &mut report).await?;
+            repair_conversation(store, key, &mut report).await?;
         }
-        repair_stray_rows(&store, &mut report).await?;
+        repair_stray_rows(store, &mut report).await?;
     } else {
         // To write to a damaged file may damage more.
         damage.into_iter().chain(unlisted).for_each(|line| report.left(&line));

@@ -5,7 +5,7 @@ mod totals;
 
 use std::process::ExitCode;
 
-use tower_chat::store::{HistoryStore, InvocationQuery};
+use tower_chat::store::InvocationQuery;
 
 use self::{listing::Listing, totals::Totals};
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) async fn tools(arguments: ToolsArguments) -> Result<ExitCode, CliErro
         let mut query = InvocationQuery::of(&key);
         query.tool.clone_from(&arguments.tool);
         query.status = arguments.status;
-        let invocations = store.invocations(&query).await;
+        let invocations = store.history().invocations(&query).await;
         let invocations =
             invocations.map_err(|source| CliError::Tools { key: key.clone(), source })?;
         for unreadable in &invocations.unreadable {

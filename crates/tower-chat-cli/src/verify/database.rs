@@ -6,7 +6,7 @@ use tower_chat_sqlite::{ConversationRows, SqliteStore};
 
 use crate::{
     error::{CliError, chain},
-    store,
+    store::{self, OpenedStore},
 };
 
 /// What SQLite finds wrong with the file.
@@ -26,7 +26,7 @@ pub(crate) struct Keys {
     pub(crate) damage: Option<String>,
 }
 
-pub(crate) async fn keys_of(store: &SqliteStore) -> Result<Keys, CliError> {
+pub(crate) async fn keys_of(store: &OpenedStore) -> Result<Keys, CliError> {
     match store::keys(store, None, None).await {
         Ok(keys) => Ok(Keys { keys, damage: None }),
         Err(

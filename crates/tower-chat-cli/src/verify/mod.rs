@@ -13,19 +13,20 @@ use crate::{arguments::VerifyArguments, error::CliError, output::Lines};
 
 /// Checks everything in a store.
 pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliError> {
-    let store = arguments.store.open_to_read("verify").await?;
+    let opened = arguments.store.open_to_read("verify").await?;
+    let store = opened.sqlite("verify")?;
     let mut lines = Lines::default();
     let mut found = 0_usize;
     let mut report = |problem: String| {
         found += 1;
         lines.write(&problem);
     };
-    damage_of_file(&store).await?.into_iter().for_each(&mut report);
-    let Keys { keys, damage } = keys_of(&store).await?;
+    damage_of_file(store).await?.into_iter().for_each(&mut report);
+    let Keys { keys, damage } = keys_of(&opened).await?;
     damage.into_iter().for_each(&mut report);
     let (mut conversations, mut messages, mut calls) = (0_usize, 0_usize, 0_usize);
     for key in &keys {
-        match rows_of(&store, key).await? {
+        match rows_of(store, key).await? {
             Ok(None) => {}
             Ok(Some(rows)) => {
                 conversations += 1;
@@ -36,7 +37,7 @@ pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliEr
             Err(damage) => report(damage),
         }
     }
-    if let Some(stray) = stray_rows(&store).await? {
+    if let Some(stray) = stray_rows(store).await? {
         report(stray);
     }
     if found == 0 {

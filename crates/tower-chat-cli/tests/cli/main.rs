@@ -10,6 +10,7 @@ mod prune;
 mod refusals;
 mod repair;
 mod resume;
+mod stores;
 mod support;
 mod terminal;
 mod tools;

@@ -3,6 +3,7 @@
 mod damaged;
 mod expected;
 mod store_file;
+mod stores;
 
 use std::{
     collections::BTreeMap,
@@ -26,6 +27,7 @@ pub(crate) use self::{
     damaged::{call, fill_intact, fill_play, fill_repairable, fill_unreadable},
     expected::{expected_export, own_export, without_generated_ids},
     store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
+    stores::{Kind, TestStore, each_store},
 };
 
 pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"];

@@ -1,0 +1,58 @@
+//! Which conversations a command is about.
+
+use tower_chat::{
+    ConversationKey,
+    store::{ConversationQuery, HistoryStore},
+};
+
+use super::OpenedStore;
+use crate::error::CliError;
+
+/// How many are asked for at once.
+const PAGE: usize = 1000;
+
+/// The scopes that have conversations, in byte order, or the one that is asked for.
+pub(crate) async fn scopes(
+    store: &OpenedStore,
+    asked: Option<String>,
+) -> Result<Vec<String>, CliError> {
+    if let Some(scope) = asked {
+        return Ok(vec![scope]);
+    }
+    if let Ok(file) = store.sqlite("list") {
+        return file.scopes().await.map_err(CliError::Scopes);
+    }
+    let mut scopes = Vec::new();
+    let mut query = ConversationQuery::in_all_scopes().with_limit(PAGE);
+    loop {
+        let page = store.history().conversations(&query).await.map_err(CliError::Scopes)?;
+        scopes.extend(page.conversations.iter().map(|found| found.key.scope().to_owned()));
+        let Some(next) = page.next else { break };
+        query = query.after(next);
+    }
+    scopes.sort_unstable();
+    scopes.dedup();
+    Ok(scopes)
+}
+
+/// All conversations, or those of a scope or an id, in the byte order of their ids, and those of one
+/// id in that of their scopes.
+pub(crate) async fn keys(
+    store: &OpenedStore,
+    scope: Option<String>,
+    id: Option<&str>,
+) -> Result<Vec<ConversationKey>, CliError> {
+    let mut keys: Vec<ConversationKey> = Vec::new();
+    for scope in scopes(store, scope).await? {
+        let mut after: Option<String> = None;
+        loop {
+            let page = store.history().list(&scope, after.as_deref(), PAGE).await;
+            let page = page.map_err(|source| CliError::List { scope: scope.clone(), source })?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id().to_owned());
+            keys.extend(page.into_iter().filter(|key| id.is_none_or(|id| key.id() == id)));
+        }
+    }
+    keys.sort_by(|left, right| (left.id(), left.scope()).cmp(&(right.id(), right.scope())));
+    Ok(keys)
+}

@@ -1,0 +1,81 @@
+//! The keys of an encrypted store.
+
+use std::env;
+
+use tower_chat_encrypted::{EncryptionError, MasterKeys, SecretKey};
+
+/// The environment variable that has the keys.
+pub(crate) const VARIABLE: &str = "TOWER_CHAT_KEYS";
+
+/// What the environment has as keys is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeysError {
+    #[error("key {number} is not NAME:KEY, with 64 hexadecimal digits as its KEY")]
+    Form { number: usize },
+    #[error("it is not a text")]
+    NotText,
+    #[error(transparent)]
+    Refused(#[from] EncryptionError),
+}
+
+/// The master keys from the environment; `None` if there are none.
+pub(crate) fn keys() -> Result<Option<MasterKeys>, KeysError> {
+    match env::var(VARIABLE) {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => read(&text).map(Some),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(KeysError::NotText),
+    }
+}
+
+/// Reads `NAME:KEY,NAME:KEY,...`: the first key seals, and all of them open.
+fn read(text: &str) -> Result<MasterKeys, KeysError> {
+    let mut keys: Option<MasterKeys> = None;
+    for (index, named) in text.split(',').enumerate() {
+        let form = KeysError::Form { number: index + 1 };
+        let Some((name, digits)) = named.trim().split_once(':') else { return Err(form) };
+        let Some(bytes) = bytes_of(digits) else { return Err(form) };
+        let key = SecretKey::from_bytes(bytes);
+        match &keys {
+            None => keys = Some(MasterKeys::new(name, key)?),
+            Some(keys) => keys.add(name, key)?,
+        }
+    }
+    keys.ok_or(KeysError::Form { number: 1 })
+}
+
+fn bytes_of(digits: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let mut pairs = digits.as_bytes().chunks(2);
+    for byte in &mut bytes {
+        let pair = pairs.next().and_then(|pair| str::from_utf8(pair).ok())?;
+        if pair.len() != 2 || pair.starts_with('+') {
+            return None;
+        }
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    pairs.next().is_none().then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_and_anything_else_is_refused() {
+        let (a, b) = ("0a".repeat(32), "Bf".repeat(32));
+        assert!(read(&format!("2026:{a}, 2025:{b}")).is_ok());
+        for (text, number) in [
+            (a.clone(), 1),
+            (format!("x:{a}0"), 1),
+            (format!("x:{}", &a[1..]), 1),
+            (format!("x:{}", "+a".repeat(32)), 1),
+            (format!("x:{a},"), 2),
+            (format!("x:{a},y:{}", "zz".repeat(32)), 2),
+        ] {
+            let Err(KeysError::Form { number: found }) = read(&text) else { panic!("{text}") };
+            assert_eq!(found, number, "{text}");
+        }
+        assert!(matches!(read(&format!("x:{a},x:{b}")), Err(KeysError::Refused(_))));
+    }
+}

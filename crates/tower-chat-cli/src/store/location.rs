@@ -1,0 +1,157 @@
+//! How the command line names a store.
+
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use percent_encoding::percent_decode_str;
+
+use crate::error::CliError;
+
+/// A store, as the command line names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreLocation {
+    /// In this process's memory, and gone with it.
+    Memory,
+    /// In a SQLite file.
+    Sqlite(PathBuf),
+    /// On a PostgreSQL server.
+    Postgres {
+        address: String,
+        /// The schema that holds the tables, if it is not the default one.
+        schema: Option<String>,
+    },
+    /// On a Redis server or cluster.
+    Redis {
+        address: String,
+        /// What the names of all keys begin with, if it is not the default.
+        prefix: Option<String>,
+    },
+}
+
+/// A text names no store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StoreLocationError {
+    #[error("sqlite: needs the path of a file, as in sqlite:chat.db")]
+    NoPath,
+    #[error("the {parameter} in it is not UTF-8: percent-encode it as UTF-8")]
+    NotText { parameter: &'static str },
+    #[error(
+        "it is none of sqlite:PATH, postgres://USER@HOST/DATABASE, redis://HOST/DATABASE and memory:"
+    )]
+    Unknown,
+}
+
+impl FromStr for StoreLocation {
+    type Err = StoreLocationError;
+
+    fn from_str(text: &str) -> Result<Self, StoreLocationError> {
+        match text.split_once(':') {
+            Some(("sqlite", "")) => Err(StoreLocationError::NoPath),
+            Some(("sqlite", path)) => Ok(Self::Sqlite(path.into())),
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+                let (address, schema) = without_parameter(text, "schema")?;
+                Ok(Self::Postgres { address, schema })
+            }
+            Some(("redis" | "rediss", rest)) if rest.starts_with("//") => {
+                let (address, prefix) = without_parameter(text, "prefix")?;
+                Ok(Self::Redis { address, prefix })
+            }
+            Some(("memory", "")) => Ok(Self::Memory),
+            _ => Err(StoreLocationError::Unknown),
+        }
+    }
+}
+
+/// The address without a parameter that is ours and unknown to the server's own client, and the
+/// parameter's value.
+fn without_parameter(
+    address: &str,
+    name: &'static str,
+) -> Result<(String, Option<String>), StoreLocationError> {
+    let Some((base, query)) = address.split_once('?') else { return Ok((address.into(), None)) };
+    let mut value = None;
+    let mut others = Vec::new();
+    for parameter in query.split('&') {
+        match parameter.split_once('=') {
+            Some((found, text)) if found == name => {
+                let decoded = percent_decode_str(text).decode_utf8();
+                let decoded =
+                    decoded.map_err(|_| StoreLocationError::NotText { parameter: name })?;
+                value = Some(decoded.into_owned());
+            }
+            _ => others.push(parameter),
+        }
+    }
+    let address = match others.is_empty() {
+        true => base.to_owned(),
+        false => format!("{base}?{}", others.join("&")),
+    };
+    Ok((address, value))
+}
+
+impl StoreLocation {
+    /// The path of a file beside the store's, if it has one.
+    pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
+        let Self::Sqlite(path) = self else { return None };
+        let mut beside = path.clone().into_os_string();
+        beside.push(".");
+        beside.push(extension);
+        Some(beside.into())
+    }
+
+    /// The path of the store's file.
+    pub(crate) fn file(&self, action: &'static str) -> Result<&Path, CliError> {
+        match self {
+            Self::Memory => Err(CliError::Memory { action }),
+            Self::Sqlite(path) => Ok(path),
+            Self::Postgres { .. } | Self::Redis { .. } => Err(CliError::NoFile { action }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_read_and_anything_else_is_refused() {
+        assert_eq!("memory:".parse(), Ok(StoreLocation::Memory));
+        assert_eq!("sqlite:a:b.db".parse(), Ok(StoreLocation::Sqlite("a:b.db".into())));
+        let refused = |text: &str| text.parse::<StoreLocation>();
+        assert_eq!(refused("sqlite:"), Err(StoreLocationError::NoPath));
+        for text in ["", "memory", "memory:x", "chat.db", "postgres:x", "redis:x", "SQLITE:x"] {
+            assert_eq!(refused(text), Err(StoreLocationError::Unknown), "{text}");
+        }
+    }
+
+    #[test]
+    fn schema_and_prefix_are_taken_out_of_addresses() {
+        let postgres = |address: &str, schema: Option<&str>| {
+            Ok(StoreLocation::Postgres {
+                address: address.to_owned(),
+                schema: schema.map(str::to_owned),
+            })
+        };
+        for (text, address, schema) in [
+            ("postgres://u:p@h/d", "postgres://u:p@h/d", None),
+            ("postgresql://h/d?schema=a", "postgresql://h/d", Some("a")),
+            (
+                "postgres://h/d?sslmode=disable&schema=a%20b",
+                "postgres://h/d?sslmode=disable",
+                Some("a b"),
+            ),
+            ("postgres://h/d?schema=&x=y", "postgres://h/d?x=y", Some("")),
+        ] {
+            assert_eq!(text.parse(), postgres(address, schema), "{text}");
+        }
+        let redis = StoreLocation::Redis {
+            address: "rediss://h:1/2".to_owned(),
+            prefix: Some("chat:".to_owned()),
+        };
+        assert_eq!("rediss://h:1/2?prefix=chat:".parse(), Ok(redis));
+        let not_text = StoreLocationError::NotText { parameter: "schema" };
+        assert_eq!("postgres://h/d?schema=%ff".parse::<StoreLocation>(), Err(not_text));
+    }
+}

@@ -1,0 +1,13 @@
+//! Where histories are kept.
+
+mod conversations;
+mod encryption;
+mod location;
+mod opened;
+
+pub(crate) use self::{
+    conversations::{keys, scopes},
+    encryption::{KeysError, VARIABLE as KEYS_VARIABLE},
+    location::StoreLocation,
+    opened::OpenedStore,
+};

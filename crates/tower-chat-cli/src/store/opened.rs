@@ -1,0 +1,114 @@
+//! Stores that are open.
+
+use std::{fs, path::Path, sync::Arc};
+
+use tower_chat::{MemoryStore, store::HistoryStore};
+use tower_chat_encrypted::EncryptedStore;
+use tower_chat_postgres::PostgresStore;
+use tower_chat_redis::RedisStore;
+use tower_chat_sqlite::{SqliteOptions, SqliteStore};
+
+use super::{StoreLocation, encryption};
+use crate::error::CliError;
+
+/// A store that is open.
+#[derive(Clone)]
+pub(crate) struct OpenedStore {
+    history: Arc<dyn HistoryStore>,
+    sqlite: Option<SqliteStore>,
+}
+
+impl OpenedStore {
+    /// The store, which opens what is sealed with the keys of the environment.
+    pub(crate) fn history(&self) -> &Arc<dyn HistoryStore> {
+        &self.history
+    }
+
+    /// The store as what it is on a disk, sealed values and all, for what only a file needs.
+    pub(crate) fn sqlite(&self, action: &'static str) -> Result<&SqliteStore, CliError> {
+        self.sqlite.as_ref().ok_or(CliError::NoFile { action })
+    }
+
+    /// Finishes what was begun.
+    pub(crate) async fn close(&self) -> Result<(), CliError> {
+        self.history.close().await.map_err(CliError::Close)
+    }
+
+    fn new(store: impl HistoryStore, sqlite: Option<SqliteStore>) -> Result<Self, CliError> {
+        let history: Arc<dyn HistoryStore> = match encryption::keys().map_err(CliError::Keys)? {
+            Some(keys) => Arc::new(EncryptedStore::new(store, keys)),
+            None => Arc::new(store),
+        };
+        Ok(Self { history, sqlite })
+    }
+}
+
+impl StoreLocation {
+    /// Opens the store for writing; what is missing is made.
+    pub(crate) async fn open(&self) -> Result<OpenedStore, CliError> {
+        match self {
+            Self::Memory => OpenedStore::new(MemoryStore::new(), None),
+            Self::Sqlite(path) => open_file(path, SqliteStore::options()).await,
+            Self::Postgres { address, schema } => open_postgres(address, schema.as_deref()).await,
+            Self::Redis { address, prefix } => open_redis(address, prefix.as_deref()).await,
+        }
+    }
+
+    /// Opens the store for reading, to do something with what is stored; no file is made.
+    pub(crate) async fn open_to_read(&self, action: &'static str) -> Result<OpenedStore, CliError> {
+        match self {
+            Self::Memory => Err(CliError::Memory { action }),
+            Self::Sqlite(path) => {
+                let options = SqliteStore::options().with_create(false).with_read_only(true);
+                open_file(path, options).await
+            }
+            Self::Postgres { .. } | Self::Redis { .. } => self.open().await,
+        }
+    }
+
+    /// Opens the store to change what is stored; no file is made.
+    pub(crate) async fn open_to_change(
+        &self,
+        action: &'static str,
+    ) -> Result<OpenedStore, CliError> {
+        match self {
+            Self::Memory => Err(CliError::Memory { action }),
+            // SQLite would make a database of an empty file.
+            Self::Sqlite(path) if is_empty_file(path) => {
+                Err(CliError::NoStore { path: path.clone() })
+            }
+            Self::Sqlite(path) => open_file(path, SqliteStore::options().with_create(false)).await,
+            Self::Postgres { .. } | Self::Redis { .. } => self.open().await,
+        }
+    }
+}
+
+fn is_empty_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
+}
+
+async fn open_file(path: &Path, options: SqliteOptions) -> Result<OpenedStore, CliError> {
+    let store = options.open(path).await?;
+    OpenedStore::new(store.clone(), Some(store))
+}
+
+async fn open_postgres(address: &str, schema: Option<&str>) -> Result<OpenedStore, CliError> {
+    let mut options = PostgresStore::options();
+    if let Some(schema) = schema {
+        options = options.with_schema(schema);
+    }
+    let store = options.connect(address).await.map_err(CliError::OpenPostgres)?;
+    OpenedStore::new(store, None)
+}
+
+async fn open_redis(address: &str, prefix: Option<&str>) -> Result<OpenedStore, CliError> {
+    let mut options = RedisStore::options();
+    if let Some(prefix) = prefix {
+        options = options.with_prefix(prefix);
+    }
+    let store = match options.clone().connect(address).await {
+        Err(tower_chat_redis::OpenError::Cluster) => options.connect_cluster(&[address]).await,
+        opened => opened,
+    };
+    OpenedStore::new(store.map_err(CliError::OpenRedis)?, None)
+}

@@ -1,0 +1,133 @@
+//! Stores by their addresses.
+
+use serde_json::{Value, json};
+use tower_chat::{
+    ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult,
+    replay::extract,
+    store::{
+        Lease, Revision,
+        author::{Staged, Write},
+    },
+};
+
+use crate::support::*;
+
+/// A whole turn of two calls, and its record; every text of it has this word.
+fn turn(word: &str, key: &ConversationKey, expected: Revision) -> Write {
+    let call = |id: &str| ToolCall::new(id, "look", json!({ "at": word, "call": id }).to_string());
+    let messages = vec![
+        Message::user(format!("{word}: the question")),
+        Message::tool_calls([call("c1"), call("c2")]),
+        Message::tool_results([
+            ToolResult::new("c2", format!("{word}: the second")),
+            ToolResult::new("c1", format!("{word}: the first")),
+        ]),
+        Message::assistant(format!("{word}: the answer")),
+    ];
+    let before = expected.sequence;
+    let records = extract(&messages.iter().cloned().collect(), before + 1, 0);
+    let id = MessageId { run: RunId::new(), index: 0 };
+    Write::new(key.clone(), id, expected, messages.into_iter().map(Into::into)).with_tools(records)
+}
+
+/// Two conversations in two scopes, one of them with two turns and an open run.
+fn fill(store: &TestStore) {
+    store.with(async |history| {
+        let (one, other) = (ConversationKey::new("alice", "x"), ConversationKey::new("bob", "y"));
+        let first = turn("first", &one, Revision::ABSENT);
+        let second = turn("second", &one, first.result());
+        let open = MessageId { run: RunId::new(), index: 0 };
+        let now = std::time::SystemTime::now();
+        // Its attempt has ended, so nobody works on it.
+        let lease = Lease { attempt: 1, holder: 7, renewed_at: now, until: None };
+        let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+        let staged =
+            Write::new(one, open, second.result(), [Message::user("staged").into()]).staged(staged);
+        for write in [first, second, staged, turn("third", &other, Revision::ABSENT)] {
+            history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
+        }
+    });
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn what_is_stored_is_read_and_changed_on_every_store() {
+    each_store(|store| {
+        fill(store);
+        let exported = lines(&store.prints(&["export"]));
+        let texts = |line: &Value| -> Vec<String> {
+            let messages = line["messages"].as_array().unwrap().iter();
+            messages.filter_map(|message| Some(message["content"].as_str()?.to_owned())).collect()
+        };
+        let expected = |words: &[&str]| -> Vec<String> {
+            let labels = ["question", "first", "second", "answer"];
+            words.iter().flat_map(|word| labels.map(|what| format!("{word}: the {what}"))).collect()
+        };
+        let ids: Vec<_> = exported.iter().map(|line| (&line["scope"], &line["id"])).collect();
+        assert_eq!(ids, [(&json!("alice"), &json!("x")), (&json!("bob"), &json!("y"))]);
+        assert_eq!(texts(&exported[0]), expected(&["first", "second"]));
+        assert_eq!(texts(&exported[1]), expected(&["third"]));
+        let of_bob = lines(&store.prints(&["export", "--scope", "bob"]));
+        assert_eq!(of_bob, exported[1..]);
+
+        let tools: Value = serde_json::from_str(&store.prints(&["tools", "--json"])).unwrap();
+        assert_eq!((&tools["total"], &tools["tools"][0]["calls"]), (&json!(6), &json!(6)));
+
+        let open = lines(&store.prints(&["runs", "--json"]));
+        let of: Vec<_> = open.iter().map(|run| (&run["scope"], &run["conversation"])).collect();
+        assert_eq!(of, [(&json!("alice"), &json!("x"))]);
+        let refused = store.run(&["prune", "--keep-messages", "1", "--scope", "alice"]);
+        assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+        assert!(stdout(&refused).contains("left alone: run"), "{}", stdout(&refused));
+        assert!(store.prints(&["recover", "--end", "discard"]).ends_with(" discarded\n"));
+        assert_eq!(store.prints(&["runs"]), "no open runs\n");
+
+        let pruned = store.prints(&["prune", "--keep-messages", "1"]);
+        assert!(pruned.ends_with("gone: 4 messages in 1 runs of 1 conversations\n"), "{pruned}");
+        let exported = lines(&store.prints(&["export"]));
+        assert_eq!(texts(&exported[0]), expected(&["second"]));
+        assert_eq!(texts(&exported[1]), expected(&["third"]));
+    });
+}
+
+#[test]
+fn what_only_a_file_can_do_is_refused_on_a_server() {
+    each_store(|store| {
+        let is_file = matches!(store.kind, Kind::Sqlite | Kind::Encrypted);
+        fill(store);
+        let copy = store.folder().join("copy.db").display().to_string();
+        for arguments in [&["vacuum"][..], &["backup", "--to", &copy]] {
+            let output = store.run(arguments);
+            assert_eq!(output.status.code(), Some(if is_file { 0 } else { 2 }), "{arguments:?}");
+            assert_eq!(stderr(&output).contains("only a store in a file"), !is_file);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_its_cause() {
+    let port = tower_chat_testkit::server::free_port();
+    for (address, what) in [
+        (format!("postgres://127.0.0.1:{port}/x?connect_timeout=2"), "PostgreSQL server cannot be"),
+        (format!("redis://127.0.0.1:{port}/0"), "Redis server cannot be reached"),
+        ("postgres://127.0.0.1:notaport/x".to_owned(), "cannot be understood"),
+    ] {
+        let output = run(&["runs", "--store", &address]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(what), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn keys_that_are_none_are_refused_and_never_printed() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill(&store);
+    let output = store.command(&["export"]).env("TOWER_CHAT_KEYS", "test:abc123").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let printed = stderr(&output);
+    assert!(printed.contains("TOWER_CHAT_KEYS") && printed.contains("key 1 is not"), "{printed}");
+    assert!(!printed.contains("abc123"), "{printed}");
+}

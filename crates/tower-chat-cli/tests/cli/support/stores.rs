@@ -1,0 +1,158 @@
+//! The same test on every store that the command opens.
+
+use std::{
+    future::Future,
+    process::{Command, Output},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use tower_chat::store::HistoryStore;
+use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
+use tower_chat_postgres::PostgresStore;
+use tower_chat_redis::RedisStore;
+use tower_chat_sqlite::SqliteStore;
+use tower_chat_testkit::{
+    server::{Missing, PostgresServer, RedisServer},
+    skip,
+};
+
+use super::{stderr, tower_chat};
+
+static POSTGRES: LazyLock<Result<PostgresServer, Missing>> = LazyLock::new(PostgresServer::start);
+static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer::start);
+
+/// The bytes of the key that seals what is in [`Kind::Encrypted`], and how the command reads it.
+const KEY: [u8; 32] = [0x1f; 32];
+
+/// What a store is kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    /// A SQLite file of sealed messages.
+    Encrypted,
+    Postgres,
+    Redis,
+}
+
+/// An empty store that nobody else uses.
+pub(crate) struct TestStore {
+    pub(crate) kind: Kind,
+    folder: tempfile::TempDir,
+    /// Of the schema, or of what keys begin with.
+    name: String,
+}
+
+/// Runs a test on an empty store of each kind, one after the other.
+pub(crate) fn each_store(test: impl Fn(&TestStore)) {
+    for kind in [Kind::Sqlite, Kind::Encrypted, Kind::Postgres, Kind::Redis] {
+        let missing = match kind {
+            Kind::Sqlite | Kind::Encrypted => None,
+            Kind::Postgres => POSTGRES.as_ref().err(),
+            Kind::Redis => REDIS.as_ref().err(),
+        };
+        if let Some(missing) = missing {
+            skip(&format!("the command on {kind:?}"), missing);
+            continue;
+        }
+        // A test that fails prints it.
+        eprintln!("on {kind:?}");
+        test(&TestStore::new(kind));
+    }
+}
+
+impl TestStore {
+    pub(crate) fn new(kind: Kind) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { kind, folder: tempfile::tempdir().unwrap(), name }
+    }
+
+    /// The store as the command line names it.
+    pub(crate) fn url(&self) -> String {
+        match self.kind {
+            Kind::Sqlite | Kind::Encrypted => format!("sqlite:{}", self.path().display()),
+            Kind::Postgres => with_parameter(&postgres_address(), "schema", &self.name),
+            Kind::Redis => with_parameter(&redis_address(), "prefix", &format!("{}:", self.name)),
+        }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("chat.db")
+    }
+
+    /// A folder of this test's own.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// The command on this store, with its keys: the arguments begin with what is to be done.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = tower_chat(arguments);
+        command.args(["--store", &self.url()]);
+        if self.kind == Kind::Encrypted {
+            let digits: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
+            command.env("TOWER_CHAT_KEYS", format!("test:{digits}"));
+        }
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What the command prints on standard output when all is well.
+    pub(crate) fn prints(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{:?}: {}", self.kind, stderr(&output));
+        super::stdout(&output)
+    }
+
+    /// Opens the store in this process, does something with it, and closes it.
+    pub(crate) fn with<R, F: Future<Output = R>>(
+        &self,
+        act: impl FnOnce(Arc<dyn HistoryStore>) -> F,
+    ) -> R {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = self.open().await;
+            let done = act(store.clone()).await;
+            store.close().await.unwrap();
+            done
+        })
+    }
+
+    async fn open(&self) -> Arc<dyn HistoryStore> {
+        match self.kind {
+            Kind::Sqlite => Arc::new(SqliteStore::open(self.path()).await.unwrap()),
+            Kind::Encrypted => {
+                let keys = MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
+                let file = SqliteStore::open(self.path()).await.unwrap();
+                Arc::new(EncryptedStore::new(file, keys))
+            }
+            Kind::Postgres => {
+                let options = PostgresStore::options().with_schema(&self.name);
+                Arc::new(options.connect(&postgres_address()).await.unwrap())
+            }
+            Kind::Redis => {
+                let options = RedisStore::options().with_prefix(format!("{}:", self.name));
+                Arc::new(options.connect(&redis_address()).await.unwrap())
+            }
+        }
+    }
+}
+
+fn with_parameter(address: &str, name: &str, value: &str) -> String {
+    let separator = if address.contains('?') { '&' } else { '?' };
+    format!("{address}{separator}{name}={value}")
+}
+
+fn postgres_address() -> String {
+    POSTGRES.as_ref().unwrap().address("postgres")
+}
+
+fn redis_address() -> String {
+    REDIS.as_ref().unwrap().address(0)
+}
