@@ -101,6 +101,7 @@ fn assert_exists(name: &str) {
         }
         ["replay" | "transcript", ..] => "tower-chat-layers/src",
         ["pairing", ..] => "tower-chat-core/src",
+        ["rows", ..] => "tower-chat-import/src",
         ["replay_properties" | "faults" | "contract_model" | "fuzz", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests/wire",
         ["cli", ..] => "tower-chat-cli/tests/cli",
