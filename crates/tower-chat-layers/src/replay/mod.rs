@@ -25,6 +25,7 @@ mod broken_links;
 mod call_ids;
 mod citations;
 mod dangling;
+mod explain;
 mod extract;
 mod fold;
 mod freshness;
@@ -64,6 +65,7 @@ pub use self::{
     call_ids::effective_call_ids,
     citations::{Citations, CompactionTime, Source, Uncited},
     dangling::DanglingCallError,
+    explain::{Explained, Reason, ReasonKind, explain, explain_stored},
     extract::extract,
     freshness::{Channel, FinishTimes, Freshness, FreshnessError},
     policy::DanglingCalls,

@@ -159,8 +159,8 @@ async fn show(
 
 /// When the tools of a conversation had finished: what the record says, else when their results
 /// were added to the conversation. If the record cannot be read, the latter counts for all.
-async fn finish_times(
-    store: &dyn HistoryStore,
+pub(crate) async fn finish_times(
+    store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     messages: &Messages,
 ) -> FinishTimes {

@@ -53,6 +53,7 @@ use tower_chat_core::{
 pub(crate) use self::{
     approvals::{UnseenResult, answers_approvals},
     begin::{Settings, head_of, shared},
+    history::finish_times,
     journaled::InterruptedRun,
     missing_results::{NEVER_RUN, missing_results},
     of_loop::{Begun, RunOfLoop},
@@ -60,7 +61,7 @@ pub(crate) use self::{
     prior_attempts::CallOutcome,
     prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
     recorder::LeaveCause,
-    redact::is_without_calls,
+    redact::{calls_without_arguments, is_without_calls},
     repeated::Caller,
     service_call::OpenCall,
     start_call::StartedCall,

@@ -72,7 +72,7 @@ pub(crate) fn is_without_calls(message: &Message) -> bool {
 }
 
 /// The positions of the calls in a stored message whose arguments are not those the model gave.
-pub(super) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
+pub(crate) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
     let positions = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
     let positions = positions.map(Vec::as_slice).unwrap_or_default();
     positions.iter().filter_map(|position| usize::try_from(position.as_u64()?).ok())

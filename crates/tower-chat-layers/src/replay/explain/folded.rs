@@ -1,0 +1,155 @@
+//! What the fold makes of stored messages, and what the write that stored them left out.
+
+use std::{collections::HashSet, sync::Arc};
+
+use tower_chat_core::{Message, Messages, Part, Role, pairing::asked_call};
+
+use super::{
+    reason::{ReasonKind, Reasons},
+    tags::{Sent, tagged, tagged_parts},
+};
+use crate::{
+    replay::{
+        DanglingCalls, Replay, Truncation,
+        order::{Ordered, in_order, is_misplaced_call},
+        repair::{Mismatch, mismatches},
+        run_end::{forgotten_ids, has_results_not_kept},
+    },
+    run::{calls_without_arguments, is_without_calls},
+};
+
+/// A replay of messages that carry marks.
+pub(super) struct Folded {
+    pub(super) replay: Replay,
+}
+
+impl Folded {
+    pub(super) fn of(stored: &Messages, dangling: DanglingCalls) -> Self {
+        let mut folded = Self { replay: Replay::new(dangling) };
+        stored.iter().enumerate().for_each(|(position, message)| folded.push(message, position));
+        folded
+    }
+
+    /// Takes the stored message at a position.
+    pub(super) fn push(&mut self, message: &Message, position: usize) {
+        let marked = Arc::new(tagged_parts(message, position));
+        match in_order(&marked) {
+            Ordered::Unchanged => {
+                self.replay.push(&tagged(Arc::unwrap_or_clone(marked), position));
+            }
+            // Pieces are messages of their own, which the mark of the whole would not be on.
+            Ordered::Split(pieces) => {
+                self.replay.pushed += 1;
+                for piece in pieces {
+                    self.replay.push_piece(&tagged(Arc::unwrap_or_clone(piece), position));
+                }
+            }
+        }
+    }
+
+    /// Takes a message that is not stored: results from the record.
+    pub(super) fn push_from_record(&mut self, message: &Arc<Message>) {
+        self.replay.push(message);
+    }
+
+    /// Adds why the fold does not put messages out as they are stored.
+    pub(super) fn explain(&self, stored: &Messages, reasons: &mut Reasons) {
+        let sent = Sent::of(&self.replay.view());
+        let mut repeated = None;
+        for (position, message) in stored.iter().enumerate() {
+            explain_stored_marks(message, position, reasons);
+            for (index, part) in message.parts.iter().enumerate() {
+                let here = (position, index);
+                let kind = match part {
+                    Part::ApprovalResponse(_) => Some(ReasonKind::Decision),
+                    part if sent.has_part(here) => {
+                        let is_interrupted = sent.completed.get(&here);
+                        completed_as(part, is_interrupted.copied())
+                    }
+                    part if is_misplaced_call(message.role, part) => Some(ReasonKind::Misplaced),
+                    Part::ApprovalRequest(_) => Some(ReasonKind::AwaitingApproval),
+                    Part::ToolCall(call) if !call.provider_executed => {
+                        let is_forgotten = is_forgotten(stored, position, call.id.as_deref());
+                        Some(if is_forgotten {
+                            ReasonKind::NotStored
+                        } else {
+                            ReasonKind::Dangling
+                        })
+                    }
+                    Part::ToolResult(_) => {
+                        let repeated = repeated.get_or_insert_with(|| repeated_results(stored));
+                        let is_repeated = repeated.contains(&result_position(message, here));
+                        Some(if is_repeated { ReasonKind::Repeated } else { ReasonKind::Orphan })
+                    }
+                    _ => None,
+                };
+                if let Some(kind) = kind {
+                    reasons.add(position, kind, Some(index));
+                }
+            }
+            if !sent.has_message(position) && !reasons.has_any(position) {
+                reasons.add(position, ReasonKind::Empty, None);
+            }
+        }
+        for (position, part) in &sent.moved {
+            reasons.add(*position, ReasonKind::Moved, *part);
+        }
+    }
+}
+
+/// How a call that is sent got a result that is not stored, if it did.
+fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind> {
+    asked_call(part)?;
+    is_interrupted.map(|is_interrupted| match is_interrupted {
+        true => ReasonKind::Interrupted,
+        false => ReasonKind::FromRecord,
+    })
+}
+
+/// Adds what a message itself says of the write that stored it.
+fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reasons) {
+    if has_results_not_kept(message) || is_without_calls(message) {
+        reasons.add(position, ReasonKind::NotStored, None);
+    }
+    let asking = message.parts.iter().enumerate().filter(|(_, part)| asked_call(part).is_some());
+    let asking: Vec<usize> = asking.map(|(index, _)| index).collect();
+    for call in calls_without_arguments(message) {
+        if let Some(index) = asking.get(call) {
+            reasons.add(position, ReasonKind::Redacted, Some(*index));
+        }
+    }
+    for (index, part) in message.parts.iter().enumerate() {
+        let result = part.as_tool_result().filter(|_| message.role == Role::Tool);
+        let is_cut = result.is_some_and(|result| result.text().ends_with(Truncation::MARKER));
+        if is_cut {
+            reasons.add(position, ReasonKind::Truncated, Some(index));
+        }
+    }
+}
+
+/// Whether the results after a call say that its own was not to be stored.
+fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
+    let Some(id) = id else { return false };
+    let following = stored.iter_from(position + 1).skip_while(|it| it.role == Role::Assistant);
+    let mut results = following.take_while(|message| message.role == Role::Tool);
+    results.any(|message| forgotten_ids(message).any(|forgotten| forgotten == id))
+}
+
+/// The positions of the messages, and among the results of each, of results that answer a call again.
+fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
+    let found = mismatches(stored, 0).into_iter();
+    found
+        .filter_map(|mismatch| match mismatch {
+            Mismatch::DuplicateResult { result, .. } => {
+                Some((usize::try_from(result.sequence).ok()?, result.index as usize))
+            }
+            Mismatch::DanglingCall { .. } | Mismatch::OrphanResult { .. } => None,
+        })
+        .collect()
+}
+
+/// The position of a result among those of its message.
+fn result_position(message: &Message, (position, part): (usize, usize)) -> (usize, usize) {
+    let before = message.parts.iter().take(part);
+    (position, before.filter(|part| part.as_tool_result().is_some()).count())
+}

@@ -1,0 +1,114 @@
+//! What the steps behind the fold change.
+
+use tower_chat_core::{Message, Messages};
+
+use super::{
+    reason::{ReasonKind, Reasons},
+    tags::{Sent, tagged_like, untagged},
+};
+use crate::replay::{
+    Citations, CompactionTime, OutdatedCalls, Replay, ReplayContext, ReplayPolicy, ToolHistory,
+    Window, window::Boundary,
+};
+
+/// Takes the steps of a policy one after the other, adds what each of them changes, and says what is
+/// sent in the end.
+pub(super) fn explain(
+    stored: &Messages,
+    replay: &mut Replay,
+    policy: &ReplayPolicy,
+    context: &ReplayContext<'_>,
+    reasons: &mut Reasons,
+) -> Sent {
+    let sent = Sent::of(&replay.view());
+    let mut steps = Steps { stored, context, reasons, replay, sent };
+    match policy.tool_history {
+        ToolHistory::Omit => {
+            let omit = ReplayPolicy::default().with_tool_history(ToolHistory::Omit);
+            steps.take(&omit, ReasonKind::ToolHistory);
+        }
+        ToolHistory::Replay => steps.take_tool_steps(policy),
+    }
+    if let Some(window) = &policy.window {
+        steps.cut(window);
+    }
+    steps.sent
+}
+
+struct Steps<'a, 'r> {
+    stored: &'a Messages,
+    context: &'a ReplayContext<'a>,
+    reasons: &'r mut Reasons,
+    replay: &'r mut Replay,
+    sent: Sent,
+}
+
+impl Steps<'_, '_> {
+    fn take_tool_steps(&mut self, policy: &ReplayPolicy) {
+        let before = self.replay.clone();
+        let fresh = ReplayPolicy::default().with_freshness(policy.freshness.clone());
+        if policy.freshness.is_some() {
+            self.take(&fresh, ReasonKind::Stale);
+        }
+        if policy.outdated_calls != OutdatedCalls::keep() {
+            // Both decide which calls of an open round leave, at once, so they are taken together.
+            *self.replay = before;
+            let both = fresh.with_outdated_calls(policy.outdated_calls);
+            self.take(&both, ReasonKind::Outdated);
+        }
+        let citations = policy.citations.as_ref();
+        if let Some(citations) = citations.filter(|it| it.time() == CompactionTime::AtReplay) {
+            self.compact(citations);
+        }
+    }
+
+    fn take(&mut self, policy: &ReplayPolicy, kind: ReasonKind) {
+        policy.edit(self.replay, self.context);
+        let sent = Sent::of(&self.replay.view());
+        for (position, message) in self.stored.iter().enumerate() {
+            let mut is_explained = false;
+            for index in 0..message.parts.len() {
+                let here = (position, index);
+                if self.sent.has_part(here) && !sent.has_part(here) {
+                    self.reasons.add(position, kind, Some(index));
+                    is_explained = true;
+                }
+            }
+            let has_left = self.sent.has_message(position) && !sent.has_message(position);
+            if has_left && !is_explained {
+                self.reasons.add(position, kind, None);
+            }
+        }
+        self.sent = sent;
+    }
+
+    fn compact(&mut self, citations: &Citations) {
+        let mut compacted = Vec::new();
+        self.replay.edit_closed(|closed| {
+            let (tagged, changed) = tagged_like(closed, &citations.apply(closed));
+            compacted = changed;
+            tagged
+        });
+        for (position, part) in compacted {
+            self.reasons.add(position, ReasonKind::Compacted, Some(part));
+        }
+    }
+
+    fn cut(&mut self, window: &Window) {
+        let stored = self.stored;
+        self.replay.edit_closed(|closed| {
+            let mut boundary = Boundary::of(window);
+            // A counter of tokens may count what the marks stand for.
+            let as_sent = |message: &Message| untagged(message, stored);
+            closed.iter().for_each(|message| boundary.push(&as_sent(message)));
+            boundary.cut(closed)
+        });
+        let sent = Sent::of(&self.replay.view());
+        for position in 0..stored.len() {
+            if self.sent.has_message(position) && !sent.has_message(position) {
+                self.reasons.add(position, ReasonKind::OutsideWindow, None);
+            }
+        }
+        self.sent = sent;
+    }
+}

@@ -1,0 +1,178 @@
+//! Marks by which messages, calls and results are known again behind the replay.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use tower_chat_core::{Message, Messages, Native, Part, RawJson, Role, pairing::asked_call};
+
+use crate::replay::INTERRUPTED;
+
+/// The key of the metadata, and the wire of the native items, that hold a mark.
+const TAG: &str = "tower-chat.explained";
+
+/// A part of a stored message: the position of the message, and that of the part in it.
+pub(super) type Position = (usize, usize);
+
+/// The message with marks on its calls and results, whose native items replay does not look at.
+pub(super) fn tagged_parts(message: &Message, position: usize) -> Message {
+    let mut tagged = message.clone();
+    for (index, part) in tagged.parts.iter_mut().enumerate() {
+        if let Some(native) = tagged_native(part) {
+            *native = tag_of((position, index));
+        }
+    }
+    tagged
+}
+
+/// The message with a mark on itself.
+pub(super) fn tagged(mut message: Message, position: usize) -> Arc<Message> {
+    message.metadata.insert(TAG.to_owned(), Value::from(position));
+    Arc::new(message)
+}
+
+/// The message as it is without marks: its calls and results have the native items that they are
+/// stored with.
+pub(super) fn untagged(message: &Message, stored: &Messages) -> Message {
+    let mut message = message.clone();
+    message.metadata.remove(TAG);
+    for part in &mut message.parts {
+        let Some(native) = tagged_native(part) else { continue };
+        if let Some((number, index)) = native.as_ref().and_then(position_of) {
+            let original = stored.get(number).and_then(|message| message.parts.get(index));
+            *native = original.and_then(|part| tagged_native(&mut part.clone()).cloned()).flatten();
+        }
+    }
+    message
+}
+
+/// The messages after a step that makes one of each and takes no part away, with the marks that they
+/// had before it; and which parts it has changed.
+pub(super) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec<Position>) {
+    let mut changed = Vec::new();
+    let messages = before.iter().zip(after.iter()).map(|(before, after)| {
+        let mut tagged = after.clone();
+        for (index, part) in before.parts.iter().enumerate() {
+            let is_changed = after.parts.get(index).is_some_and(|it| it != part);
+            let Some(position) = position_of_part(part).filter(|_| is_changed) else { continue };
+            changed.push(position);
+            let part = Arc::make_mut(&mut tagged).parts.get_mut(index);
+            if let Some(native) = part.and_then(tagged_native) {
+                *native = tag_of(position);
+            }
+        }
+        tagged
+    });
+    let messages = messages.collect();
+    (messages, changed)
+}
+
+/// What of the stored messages is among those that are sent.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    messages: BTreeSet<usize>,
+    parts: BTreeSet<Position>,
+    /// Calls that are sent with a result that is not stored, and whether that says they were
+    /// interrupted.
+    pub(super) completed: BTreeMap<Position, bool>,
+    /// Messages, or parts of them, that are sent elsewhere than they are stored.
+    pub(super) moved: BTreeSet<(usize, Option<usize>)>,
+}
+
+impl Sent {
+    pub(super) fn of(view: &Messages) -> Self {
+        let mut sent = Self::default();
+        let mut open: HashMap<&str, Position> = HashMap::new();
+        let mut order = Vec::new();
+        for message in view.iter() {
+            let own = message.metadata.get(TAG).and_then(Value::as_u64);
+            let own = own.and_then(|own| usize::try_from(own).ok());
+            sent.messages.extend(own);
+            order.extend(own.map(|own| (own, None)));
+            if message.role != Role::Tool {
+                open.clear();
+            }
+            for part in &message.parts {
+                match (part, position_of_part(part)) {
+                    (_, Some(position)) => {
+                        sent.messages.insert(position.0);
+                        sent.parts.insert(position);
+                        order.extend(
+                            (own != Some(position.0)).then_some((position.0, Some(position.1))),
+                        );
+                        let id = asked_call(part).and_then(|call| call.id.as_deref());
+                        open.extend(id.map(|id| (id, position)));
+                    }
+                    (Part::ToolResult(result), None) => {
+                        let call = result.call_id.as_deref().and_then(|id| open.get(id));
+                        let is_interrupted = result.is_error && result.text() == INTERRUPTED;
+                        sent.completed.extend(call.map(|call| (*call, is_interrupted)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        sent.moved.extend(moved(&order));
+        sent
+    }
+
+    pub(super) fn has_message(&self, position: usize) -> bool {
+        self.messages.contains(&position)
+    }
+
+    pub(super) fn has_part(&self, position: Position) -> bool {
+        self.parts.contains(&position)
+    }
+}
+
+/// What is sent elsewhere than it is stored, of messages and of parts that are sent in another message
+/// than their own, in the order in which they are sent. Where a part and a message have changed their
+/// order, the part has moved.
+fn moved(order: &[(usize, Option<usize>)]) -> BTreeSet<(usize, Option<usize>)> {
+    let mut moved = BTreeSet::new();
+    let mut greatest = 0;
+    for (message, part) in order {
+        if part.is_some() && *message < greatest {
+            moved.insert((*message, *part));
+        }
+        greatest = greatest.max(*message);
+    }
+    let mut least = usize::MAX;
+    for (message, part) in order.iter().rev().filter(|it| !moved.contains(it)).collect::<Vec<_>>() {
+        if *message > least {
+            moved.insert((*message, *part));
+        }
+        least = least.min(*message);
+    }
+    moved
+}
+
+fn tag_of((message, part): Position) -> Option<Native> {
+    let item: RawJson = format!("[{message},{part}]").parse().ok()?;
+    Some(Native::new(TAG, item))
+}
+
+fn position_of(native: &Native) -> Option<Position> {
+    native.item.parse().ok().filter(|_| &*native.wire == TAG)
+}
+
+fn position_of_part(part: &Part) -> Option<Position> {
+    match part {
+        Part::ToolCall(call) => call.native.as_ref().and_then(position_of),
+        Part::ApprovalRequest(request) => request.call.native.as_ref().and_then(position_of),
+        Part::ToolResult(result) => result.native.as_ref().and_then(position_of),
+        _ => None,
+    }
+}
+
+/// The native item of a part that can be marked: of a call that is asked for, or of a result.
+fn tagged_native(part: &mut Part) -> Option<&mut Option<Native>> {
+    match part {
+        Part::ToolCall(call) if !call.provider_executed => Some(&mut call.native),
+        Part::ApprovalRequest(request) => Some(&mut request.call.native),
+        Part::ToolResult(result) => Some(&mut result.native),
+        _ => None,
+    }
+}
