@@ -5,11 +5,17 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
-use crate::{age::Age, store::StoreLocation};
+use crate::{age::Age, completions::CompletionsArguments, store::StoreLocation};
 
 /// What is the same of every command.
-const STORES: &str = "\
-Stores:
+const OF_ALL: &str = "\
+Exit codes:
+  0    all is well
+  1    something is wrong with what is stored or played, or something was left undone
+  2    the command cannot do its work: wrong arguments, or a store or a file that cannot be used
+  130  interrupted
+
+Stores, as --store or the environment variable TOWER_CHAT_STORE names them:
   sqlite:PATH                        a file
   postgres://USER@HOST:PORT/DATABASE ?schema=NAME, if the tables are not in the default schema
   redis://HOST:PORT/DATABASE         ?prefix=TEXT, if the keys do not begin with the default; rediss:// with TLS
@@ -17,9 +23,13 @@ Stores:
 What is sealed in a store is read with the keys in the environment variable TOWER_CHAT_KEYS:
 NAME:KEY,NAME:KEY,... with 64 hexadecimal digits as a KEY. The first one seals what is written.";
 
+/// The environment variable that names the store where the command line does not. What it names may
+/// hold a password, so help does not print it.
+pub(crate) const STORE_VARIABLE: &str = "TOWER_CHAT_STORE";
+
 /// Durable histories of tool-calling conversations.
 #[derive(Debug, Parser)]
-#[command(name = "tower-chat", version, about, after_help = STORES, arg_required_else_help = true)]
+#[command(name = "tower-chat", version, about, after_help = OF_ALL, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -104,6 +114,10 @@ pub(crate) enum Command {
     /// SQLite moved rows before. The file becomes as small as it can be. It takes room for two more
     /// files as large; programs that write to the store meanwhile may be refused.
     Vacuum(VacuumArguments),
+    /// Print a script that completes the command in a shell
+    ///
+    /// For bash: source <(tower-chat completions bash)
+    Completions(CompletionsArguments),
 }
 
 /// What `play` is told.
@@ -113,7 +127,7 @@ pub(crate) struct PlayArguments {
     #[arg(value_name = "FILE.jsonl")]
     pub(crate) file: PathBuf,
     /// Where histories are kept: as for the other commands (what is missing is made), or memory:
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// When messages become durable
     #[arg(long, value_enum, default_value_t = Persistence::PerRun)]
@@ -139,7 +153,7 @@ pub(crate) struct PlayArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// Print everything that is stored: calls without a result and calls that wait for approval too
     ///
@@ -158,7 +172,7 @@ pub(crate) struct ExportArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// Print one JSON object: {"total": N, "tools": [{"name", "calls", "errors", "open",
     /// "duration_ms"}]}, tools in the byte order of their names
@@ -186,7 +200,7 @@ pub(crate) struct ToolsArguments {
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
     /// The store: sqlite:PATH
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
 }
 
@@ -194,7 +208,7 @@ pub(crate) struct VerifyArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// Print one JSON object a line, with each call
     #[arg(long)]
@@ -211,7 +225,7 @@ pub(crate) struct RunsArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// How the runs end
     #[arg(long, value_enum)]
@@ -252,7 +266,7 @@ impl From<End> for RunEnd {
 #[derive(Debug, Args)]
 pub(crate) struct RepairArguments {
     /// The store: sqlite:PATH
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// Print what would be done, and write nothing
     #[arg(long)]
@@ -264,7 +278,7 @@ pub(crate) struct RepairArguments {
 #[command(group = ArgGroup::new("keep").required(true))]
 pub(crate) struct PruneArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// Leave at least so many messages of each conversation
     #[arg(long, value_name = "N", group = "keep")]
@@ -287,7 +301,7 @@ pub(crate) struct PruneArguments {
 #[derive(Debug, Args)]
 pub(crate) struct BackupArguments {
     /// The store: sqlite:PATH
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// The file to make
     #[arg(long, value_name = "FILE")]
@@ -301,7 +315,7 @@ pub(crate) struct BackupArguments {
 #[derive(Debug, Args)]
 pub(crate) struct VacuumArguments {
     /// The store: sqlite:PATH
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
 }
 
@@ -332,5 +346,21 @@ mod tests {
     #[test]
     fn the_definition_is_valid() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_store_can_be_named_by_the_environment_and_help_does_not_print_it() {
+        let command = super::Arguments::command();
+        let stores: Vec<_> = command
+            .get_subcommands()
+            .filter_map(|it| {
+                Some((it.get_name(), it.get_arguments().find(|it| it.get_id() == "store")?))
+            })
+            .collect();
+        assert!(stores.len() >= 9, "{stores:?}");
+        for (name, store) in stores {
+            assert_eq!(store.get_env(), Some(super::STORE_VARIABLE.as_ref()), "{name}");
+            assert!(store.is_hide_env_values_set(), "{name}");
+        }
     }
 }

@@ -8,6 +8,7 @@
 mod age;
 mod arguments;
 mod backup;
+mod completions;
 mod error;
 mod export;
 mod output;
@@ -68,5 +69,6 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Prune(arguments) => prune::prune(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Vacuum(arguments) => vacuum::vacuum(arguments).await,
+        Command::Completions(arguments) => completions::completions(arguments),
     }
 }

@@ -52,7 +52,8 @@ impl Lines {
         self.write_exactly(line);
     }
 
-    fn write_exactly(&mut self, line: &str) {
+    /// Writes a text that is our own.
+    pub(crate) fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();
             let written = stdout.write_all(line.as_bytes());

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 
 mod backup;
+mod completions;
+mod environment;
 mod export;
 mod open_runs;
 mod play;

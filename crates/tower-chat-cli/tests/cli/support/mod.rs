@@ -32,10 +32,13 @@ pub(crate) use self::{
 
 pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"];
 
-/// The command, with nothing from the environment that could colour its output.
+/// The command, with nothing from the environment that could change what it does or prints.
 pub(crate) fn tower_chat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tower-chat"));
-    command.args(arguments).env_remove("RUST_LOG").stdin(Stdio::null());
+    command.args(arguments).stdin(Stdio::null());
+    for variable in ["RUST_LOG", "TOWER_CHAT_STORE", "TOWER_CHAT_KEYS", "COLUMNS"] {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -1,0 +1,27 @@
+//! `tower-chat completions`.
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory};
+use clap_complete::{Shell, generate};
+
+use crate::{arguments::Arguments, error::CliError, output::Lines};
+
+/// What `completions` is told.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Prints a script that completes the command in a shell.
+pub(crate) fn completions(arguments: CompletionsArguments) -> Result<ExitCode, CliError> {
+    let mut script = Vec::new();
+    generate(arguments.shell, &mut Arguments::command(), "tower-chat", &mut script);
+    let mut lines = Lines::default();
+    // A script is printed as it is: nothing of it is stored content.
+    lines.write_exactly(String::from_utf8_lossy(&script).trim_end());
+    lines.finish().map_err(CliError::Output)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,29 @@
+//! Scripts that complete the command.
+
+use crate::support::*;
+
+#[test]
+fn every_shell_gets_a_script_that_knows_the_commands() {
+    for (shell, begins) in [
+        ("bash", "_tower__chat() {"),
+        ("zsh", "#compdef tower-chat"),
+        ("fish", "# Print an optspec"),
+        ("elvish", "\nuse builtin;"),
+        ("powershell", "\nusing namespace"),
+    ] {
+        let output = run(&["completions", shell]);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{shell}");
+        let script = stdout(&output);
+        assert!(script.starts_with(begins), "{shell}: {script}");
+        for command in ["export", "prune", "completions"] {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+    let unknown = run(&["completions", "tcsh"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(
+        stderr(&unknown).contains("[possible values: bash, elvish, fish"),
+        "{}",
+        stderr(&unknown)
+    );
+}
