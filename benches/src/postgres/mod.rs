@@ -16,7 +16,7 @@
 //! those of its log, over runs that are made afterwards for that alone.
 
 mod bare;
-mod server;
+pub(crate) mod server;
 
 use std::{sync::Arc, time::Instant};
 
@@ -43,7 +43,7 @@ const COUNTED_RUNS: usize = 2;
 const MOST_GROWTH: usize = 10;
 
 /// The durabilities with their names in the output, and what is set for them.
-const DURABILITIES: [(&str, &str); 2] =
+pub(crate) const DURABILITIES: [(&str, &str); 2] =
     [("full", "synchronous_commit=on"), ("off", "synchronous_commit=off")];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {

@@ -10,31 +10,25 @@ use tower_chat_testkit::server::PostgresServer;
 use crate::{files, workload};
 
 /// Starts a server that waits for the disk; `None` where PostgreSQL is not there and need not be.
-pub(super) fn start() -> Result<Option<PostgresServer>, BoxError> {
+pub(crate) fn start() -> Result<Option<PostgresServer>, BoxError> {
     match PostgresServer::setup().durable_under(folder()?).start() {
         Ok(server) => Ok(Some(server)),
-        Err(missing) if std::env::var_os("TOWER_CHAT_CI").is_some_and(|set| set == "1") => {
-            Err(missing.into())
-        }
-        Err(missing) => {
-            eprintln!("skipped: {missing}");
-            Ok(None)
-        }
+        Err(missing) => crate::skipped(missing).map(|()| None),
     }
 }
 
 /// The address of the server's database with something set for its connections.
-pub(super) fn address(server: &PostgresServer, setting: &str) -> String {
+pub(crate) fn address(server: &PostgresServer, setting: &str) -> String {
     format!("{}&options=-c%20{setting}", server.address("postgres"))
 }
 
 /// A store in a schema of its own.
-pub(super) async fn store(address: &str, schema: &str) -> Result<PostgresStore, BoxError> {
+pub(crate) async fn store(address: &str, schema: &str) -> Result<PostgresStore, BoxError> {
     Ok(PostgresStore::options().with_schema(schema).connect(address).await?)
 }
 
 /// Makes a conversation of so many messages.
-pub(super) async fn fill(
+pub(crate) async fn fill(
     store: &PostgresStore,
     key: &ConversationKey,
     history: usize,
@@ -47,10 +41,10 @@ pub(super) async fn fill(
 }
 
 /// How far the server's log has come, and how often it was synced.
-pub(super) struct Log(Client);
+pub(crate) struct Log(Client);
 
 impl Log {
-    pub(super) async fn connect(server: &PostgresServer) -> Result<Self, BoxError> {
+    pub(crate) async fn connect(server: &PostgresServer) -> Result<Self, BoxError> {
         let (client, connection) =
             tokio_postgres::connect(&server.address("postgres"), NoTls).await?;
         // It ends with the client.
@@ -59,21 +53,21 @@ impl Log {
     }
 
     /// Puts everything so far into the tables' files.
-    pub(super) async fn checkpoint(&self) -> Result<(), BoxError> {
+    pub(crate) async fn checkpoint(&self) -> Result<(), BoxError> {
         Ok(self.0.batch_execute("CHECKPOINT").await?)
     }
 
-    pub(super) async fn position(&self) -> Result<f64, BoxError> {
+    pub(crate) async fn position(&self) -> Result<f64, BoxError> {
         let sql = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8";
         Ok(self.0.query_one(sql, &[]).await?.try_get(0)?)
     }
 
-    pub(super) async fn bytes_since(&self, position: f64) -> Result<f64, BoxError> {
+    pub(crate) async fn bytes_since(&self, position: f64) -> Result<f64, BoxError> {
         Ok(self.position().await? - position)
     }
 
     /// How often it was synced since the server was made, as far as that is told yet.
-    pub(super) async fn syncs(&self) -> Result<i64, BoxError> {
+    pub(crate) async fn syncs(&self) -> Result<i64, BoxError> {
         let version = "SELECT current_setting('server_version_num')::int";
         let version: i32 = self.0.query_one(version, &[]).await?.try_get(0)?;
         let sql = match version {
@@ -84,7 +78,7 @@ impl Log {
     }
 
     /// Waits until no other client is connected.
-    pub(super) async fn wait_for_others_to_go(&self) -> Result<(), BoxError> {
+    pub(crate) async fn wait_for_others_to_go(&self) -> Result<(), BoxError> {
         let sql = "SELECT count(*) FROM pg_stat_activity
             WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         while self.0.query_one(sql, &[]).await?.try_get::<_, i64>(0)? > 0 {

@@ -5,9 +5,8 @@
 //! or the hour: what it has of the last activity is exact up to its last run, whose rows say the rest.
 //! The index by which conversations are listed has the hour alone, so that it changes once an hour.
 //!
-//! Measured by `examples/directory_cost.rs`, by turns with appends that tell nothing, on a machine that
-//! was busy: an append of two messages of 400 bytes takes 1.2 times as long in `Full` (30 us more) and
-//! twice as long in `Normal` (13 us more). It is a second page in the log of an append that writes one.
+//! It is one page more in the log. The case `directory` of the benches measures it, by turns with appends
+//! that tell nothing.
 
 mod describe;
 mod fill;
