@@ -337,6 +337,14 @@ impl HistoryStore for FileStore {
         Ok(version)
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let mut scopes: Vec<_> = state.conversations.keys().map(ConversationKey::scope).collect();
+        scopes.dedup();
+        let wanted = scopes.into_iter().filter(|scope| after.is_none_or(|after| *scope > after));
+        Ok(wanted.take(limit).map(str::to_owned).collect())
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         Ok(())
     }

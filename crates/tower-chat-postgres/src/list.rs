@@ -1,4 +1,4 @@
-//! What is listed of one scope.
+//! What is listed of one scope, and the scopes.
 
 use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
@@ -61,13 +61,49 @@ fn keys(scope: &str, rows: &[Row]) -> Result<Vec<ConversationKey>, StoreError> {
 
 /// The id of a conversation, from the columns of its key and of the whole.
 pub(crate) fn id(row: &Row, key: usize, whole: usize) -> Result<String, String> {
+    half(row, key, whole, "a conversation's id")
+}
+
+fn half(row: &Row, key: usize, whole: usize, name: &str) -> Result<String, String> {
     let stored = match column::<Option<&[u8]>>(row, whole)? {
         Some(whole) => whole,
         None => column(row, key)?,
     };
-    let id =
-        std::str::from_utf8(stored).map_err(|error| format!("a conversation's id: {error}"))?;
-    Ok(id.to_owned())
+    let half = std::str::from_utf8(stored).map_err(|error| format!("{name}: {error}"))?;
+    Ok(half.to_owned())
+}
+
+/// Scopes that have a conversation, in byte order.
+pub(crate) async fn scopes(
+    connections: &Connections,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let action = "list the scopes";
+    let statements = &connections.statements;
+    let after = after.map(str::as_bytes);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    if after.is_none_or(|after| after.len() <= stored_key::LONGEST) {
+        // Nothing lies between a scope and the same with a zero byte after it.
+        let start = after.map_or_else(Vec::new, |after| [after, b"\0"].concat());
+        let values: [&(dyn ToSql + Sync); 2] = [&start, &limit];
+        let question = Question { sql: &statements.scopes, values: &values };
+        let [rows] = connections.read_all_scopes(action, [question]).await?;
+        // Scopes that stand by their beginning are in order unless they begin alike.
+        let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
+        if !rows.iter().any(is_long) {
+            return rows.iter().map(scope).collect();
+        }
+    }
+    let start = after.map_or(&[][..], |after| after.get(..stored_key::LONGEST).unwrap_or(after));
+    let values: [&(dyn ToSql + Sync); 3] = [&start, &limit, &after];
+    let question = Question { sql: &statements.scopes_long, values: &values };
+    let [rows] = connections.read_all_scopes(action, [question]).await?;
+    rows.iter().map(scope).collect()
+}
+
+fn scope(row: &Row) -> Result<String, StoreError> {
+    half(row, 0, 1, "a scope").map_err(|reason| corrupt(&reason))
 }
 
 /// The conversations of a scope that have an open run, in the byte order of their ids.

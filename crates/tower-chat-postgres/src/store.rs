@@ -238,6 +238,11 @@ impl HistoryStore for PostgresStore {
         self.0.tasks.change(vec![key.clone()], set).await
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.0.tasks.settle(None).await;
+        list::scopes(&self.0.connections, after, limit).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.0.tasks.settle(None).await;
         Ok(())

@@ -101,6 +101,21 @@ pub(crate) async fn conversations(
     Ok(found)
 }
 
+/// Whether a scope has a conversation, be it one of which all is staged.
+pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result<bool, StoreError> {
+    let mut listed = Listed::new(settings, scope, None);
+    let mut most = 1;
+    while let Some(keys) = listed.next(most).await? {
+        let states = try_join_all(keys.iter().map(|key| state(settings, key))).await?;
+        if states.iter().any(|state| !matches!(state, State::Gone)) {
+            return Ok(true);
+        }
+        join_all(keys.iter().map(|key| strike(settings, key, ""))).await;
+        most = PAGE;
+    }
+    Ok(false)
+}
+
 /// The conversations of a scope that have an open run, in the byte order of their ids.
 pub(crate) async fn open_runs(
     settings: &Settings,

@@ -275,6 +275,11 @@ impl HistoryStore for RedisStore {
         self.0.tasks.change(vec![key.clone()], set).await
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.0.tasks.settle(None).await;
+        directory::scopes_after(&self.0.settings, after, limit).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.0.tasks.settle(None).await;
         Ok(())

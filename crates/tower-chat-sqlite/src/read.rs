@@ -147,15 +147,32 @@ pub(crate) fn list(
     ids.map(|id| Ok(ConversationKey::new(scope.clone(), id?))).collect()
 }
 
-/// All scopes in byte order, those too where all is staged.
-pub(crate) fn scopes(connection: &Connection) -> Result<Vec<String>, NotRead> {
-    // Of the scopes that have a name the index says all; what is being deleted is in the other.
+/// Scopes in byte order, those too where all is staged. Each is one step in the index.
+pub(crate) fn scopes(
+    connection: &Connection,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<String>, NotRead> {
+    let mut found: Vec<String> = Vec::new();
+    if after.is_none() && limit > 0 && has_scope_without_name(connection)? {
+        found.push(String::new());
+    }
+    let mut next =
+        connection.prepare_cached("SELECT min(scope) FROM conversations WHERE scope > ?1")?;
+    while found.len() < limit {
+        let last = found.last().map_or(after.unwrap_or_default(), String::as_str);
+        let Some(scope) = next.query_row([last], |row| row.get(0))? else { break };
+        found.push(scope);
+    }
+    Ok(found)
+}
+
+/// What is being deleted is in this scope too.
+fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT '' WHERE EXISTS (SELECT 1 FROM conversations c WHERE scope = '' AND {NOT_DELETED})
-         UNION ALL SELECT DISTINCT scope FROM conversations WHERE scope > '' ORDER BY 1"
+        "SELECT 1 FROM conversations c WHERE scope = '' AND {NOT_DELETED} LIMIT 1"
     ))?;
-    let scopes = statement.query_map([], |row| row.get(0))?;
-    Ok(scopes.collect::<rusqlite::Result<_>>()?)
+    Ok(statement.exists([])?)
 }
 
 /// The message of a row of row key, run, index in its run, and body.

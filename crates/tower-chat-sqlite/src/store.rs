@@ -364,6 +364,13 @@ impl HistoryStore for SqliteStore {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.settle(None).await?;
+        let after = after.map(str::to_owned);
+        let scopes = move |connection: &_| read::scopes(connection, after.as_deref(), limit);
+        self.0.readers.read("list the scopes", scopes).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.settle(None).await
     }

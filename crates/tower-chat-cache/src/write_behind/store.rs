@@ -340,6 +340,11 @@ impl<S: HistoryStore> StoreWrapper for WriteBehindStore<S> {
         self.inner().set_description(key, description, expected_version).await
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.settle_all().await?;
+        self.inner().scopes(after, limit).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.settle_all().await?;
         if let Some(lost) = self.shared().gathered().take_any_loss() {

@@ -1,9 +1,6 @@
 //! Which conversations a command is about.
 
-use tower_chat::{
-    ConversationKey,
-    store::{ConversationQuery, HistoryStore},
-};
+use tower_chat::{ConversationKey, store::HistoryStore};
 
 use super::OpenedStore;
 use crate::error::CliError;
@@ -19,20 +16,15 @@ pub(crate) async fn scopes(
     if let Some(scope) = asked {
         return Ok(vec![scope]);
     }
-    if let Ok(file) = store.sqlite("list") {
-        return file.scopes().await.map_err(CliError::Scopes);
-    }
-    let mut scopes = Vec::new();
-    let mut query = ConversationQuery::in_all_scopes().with_limit(PAGE);
+    let mut scopes: Vec<String> = Vec::new();
     loop {
-        let page = store.history().conversations(&query).await.map_err(CliError::Scopes)?;
-        scopes.extend(page.conversations.iter().map(|found| found.key.scope().to_owned()));
-        let Some(next) = page.next else { break };
-        query = query.after(next);
+        let after = scopes.last().map(String::as_str);
+        let page = store.history().scopes(after, PAGE).await.map_err(CliError::Scopes)?;
+        if page.is_empty() {
+            return Ok(scopes);
+        }
+        scopes.extend(page);
     }
-    scopes.sort_unstable();
-    scopes.dedup();
-    Ok(scopes)
 }
 
 /// All conversations, or those of a scope or an id, in the byte order of their ids, and those of one

@@ -282,6 +282,17 @@ impl HistoryStore for MemoryStore {
         }
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let (mut scopes, mut after) = (Vec::new(), after.map(str::to_owned));
+        while scopes.len() < limit {
+            let Some(scope) = scope_after(&state.conversations, after.as_deref()) else { break };
+            after = Some(scope.to_owned());
+            scopes.push(scope.to_owned());
+        }
+        Ok(scopes)
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -290,6 +301,17 @@ impl HistoryStore for MemoryStore {
         self.state().is_closed = true;
         Ok(())
     }
+}
+
+/// The first scope after another.
+fn scope_after<'a>(
+    conversations: &'a BTreeMap<ConversationKey, Stored>,
+    after: Option<&str>,
+) -> Option<&'a str> {
+    // No scope lies between one and the same with a zero byte after it.
+    let least = after.map_or_else(String::new, |after| format!("{after}\0"));
+    let (key, _) = conversations.range(ConversationKey::new(least, "")..).next()?;
+    Some(key.scope())
 }
 
 /// The conversations of a scope whose ids come after one.

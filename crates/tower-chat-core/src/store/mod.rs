@@ -504,6 +504,41 @@ pub trait HistoryStore: Send + Sync + 'static {
         }
     }
 
+    /// Up to `limit` scopes that have a conversation, in byte order, from the first greater than `after`
+    /// on. One whose conversations are all staged is among them.
+    ///
+    /// All of a store, scope by scope:
+    ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::HistoryStore};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # for scope in ["bob", "alice"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let key = ConversationKey::new(scope, "support");
+    /// #     let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let mut scopes: Vec<String> = Vec::new();
+    /// loop {
+    ///     let page = store.scopes(scopes.last().map(String::as_str), 100).await?;
+    ///     if page.is_empty() { break }
+    ///     scopes.extend(page);
+    /// }
+    /// assert_eq!(scopes, ["alice", "bob"]);
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unsupported`], if the store cannot tell; otherwise, if the store cannot be read.
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let _ = (after, limit);
+        Err(StoreError::Unsupported { operation: "scopes" })
+    }
+
     /// Waits until everything submitted so far is durable or has failed, and its tickets say so.
     ///
     /// # Errors

@@ -196,6 +196,11 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().set_description(key, description, expected_version).await
     }
 
+    /// [`HistoryStore::scopes`].
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner().scopes(after, limit).await
+    }
+
     /// [`HistoryStore::flush`].
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner().flush().await
@@ -330,6 +335,10 @@ impl<W: StoreWrapper> HistoryStore for W {
         expected_version: u64,
     ) -> Result<u64, StoreError> {
         StoreWrapper::set_description(self, key, description, expected_version).await
+    }
+
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        StoreWrapper::scopes(self, after, limit).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

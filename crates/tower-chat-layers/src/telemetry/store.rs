@@ -214,6 +214,10 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
         traced(self.open("set_description", Some(key)), operation, |_| None).await
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        traced(self.open("scopes", None), self.inner.scopes(after, limit), |_| None).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         traced(self.open("flush", None), self.inner.flush(), |()| None).await
     }

@@ -1,19 +1,41 @@
 //! All scopes of a store. There is no list of them: their lists are found among the names of all keys.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 use redis::{Value, cmd};
 use tower_chat_core::store::StoreError;
 
 use super::ACTION;
 use crate::{
-    answer,
+    answer, list,
     names::{ListName, Names},
     settings::Settings,
 };
 
 /// How many names of keys a server looks at before it serves others.
 const STEP: usize = 1000;
+
+/// Scopes that have a conversation, in byte order. Lists are looked at of no more than are asked for.
+pub(crate) async fn scopes_after(
+    settings: &Settings,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
+    if limit == 0 {
+        return Ok(found);
+    }
+    let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+    for scope in all(settings).await?.range::<str, _>((start, Bound::Unbounded)) {
+        if list::has_conversation(settings, scope).await? {
+            found.push(scope.clone());
+        }
+        if found.len() == limit {
+            break;
+        }
+    }
+    Ok(found)
+}
 
 /// The scopes of all lists on all servers.
 pub(super) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreError> {

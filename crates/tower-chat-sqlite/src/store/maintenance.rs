@@ -13,20 +13,9 @@ use crate::{
     Backup, BackupError,
     checkpoints::CHECKPOINT,
     maintenance::{self, ConversationRows, Rewrite, StrayRows},
-    read,
 };
 
 impl SqliteStore {
-    /// All scopes that have conversations, in byte order; those of open runs too.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
-    pub async fn scopes(&self) -> Result<Vec<String>, StoreError> {
-        self.settle(None).await?;
-        self.0.readers.read("list the scopes", read::scopes).await
-    }
-
     /// Moves everything from the write-ahead log into the file and empties the log, so that
     /// nothing deleted is left there ([Deleting](crate#deleting)). Otherwise there is no need to call
     /// it.

@@ -35,7 +35,7 @@ async fn assert_unseen(store: &SqliteStore, id: &str) {
     assert!(store.load(&key(id)).await.unwrap().messages.is_empty());
     assert!(store.list("tests", None, 9).await.unwrap().iter().all(|it| *it != key(id)));
     assert!(store.list("", None, 9).await.unwrap().is_empty());
-    assert_eq!(store.scopes().await.unwrap(), ["tests"]);
+    assert_eq!(store.scopes(None, 100).await.unwrap(), ["tests"]);
     for scope in ["", "tests"] {
         let query = InvocationQuery::in_scope(scope);
         let found = store.invocations(&query).await.unwrap();

@@ -78,7 +78,7 @@ async fn keys_are_opaque() {
     }
     let mut sorted: Vec<&str> = halves.to_vec();
     sorted.sort_unstable();
-    assert_eq!(store.scopes().await.unwrap(), sorted);
+    assert_eq!(store.scopes(None, 100).await.unwrap(), sorted);
     for scope in halves {
         let listed = store.list(scope, None, usize::MAX).await.unwrap();
         let ids: Vec<_> = listed.iter().map(|key| key.id()).collect();

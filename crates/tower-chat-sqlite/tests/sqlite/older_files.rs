@@ -40,7 +40,7 @@ fn run() -> RunId {
 
 /// The messages that are in every fixture.
 async fn assert_has_the_messages(store: &SqliteStore) {
-    assert_eq!(store.scopes().await.unwrap(), ["", "alice"]);
+    assert_eq!(store.scopes(None, 100).await.unwrap(), ["", "alice"]);
     let history = store.load(&support()).await.unwrap();
     let Revision { incarnation, sequence } = history.head.revision;
     let staged = history.head.open_run.as_ref().map_or(0, |open| sequence - open.visible);

@@ -71,6 +71,7 @@ pub enum Operation {
     Runs,
     MessagesBefore,
     SetDescription,
+    Scopes,
     Flush,
     Close,
 }

@@ -189,6 +189,10 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         self.perform(Operation::SetDescription, |held| held == key, effect).await
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.perform(Operation::Scopes, |_| true, self.inner.scopes(after, limit)).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.perform(Operation::Flush, |_| true, self.inner.flush()).await
     }

@@ -42,7 +42,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! A store that has no directory yet leaves it out, by `directory: "why"` at the end, in the same way.
+//! A store that has no directory yet leaves it out, by `directory: "why"`, in the same way; one that
+//! cannot list its scopes, or be repaired, by `maintenance: "why"` at the end.
 //!
 //! Each promise is a function here as well, for a store that needs a setting of its own.
 //!
@@ -67,6 +68,7 @@ mod races;
 mod record;
 mod record_queries;
 mod residual_data;
+mod scopes;
 mod staging;
 
 use std::{future::Future, sync::Arc};
@@ -78,7 +80,7 @@ pub use tower_chat_core::store::HistoryStore;
 pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*, heavy::*,
     keys::*, leases::*, lifecycle::*, pruned_record::*, pruning::*, races::*, record::*,
-    record_queries::*, residual_data::*, staging::*,
+    record_queries::*, residual_data::*, scopes::*, staging::*,
 };
 
 /// The store under test, as the promises take it.
@@ -144,6 +146,7 @@ pub mod boxed {
     crate::__every_promise! { boxed () }
     crate::__heavy_promises! { boxed () }
     crate::__directory_promises! { boxed () }
+    crate::__maintenance_promises! { boxed () }
 }
 
 /// Tests everything that a store promises; see [the module](mod@crate::store_contract).
@@ -154,6 +157,7 @@ macro_rules! store_contract {
         $(; residual_data: $residual_data:expr)?
         $(; heavy: $reason:literal)?
         $(; directory: $no_directory:literal)?
+        $(; maintenance: $no_maintenance:literal)?
         $(,)?
     ) => {
         fn __open() -> impl ::std::future::Future<
@@ -169,6 +173,7 @@ macro_rules! store_contract {
         $crate::__every_promise! { test () }
         $crate::__heavy_promises! { test ($($reason)?) }
         $crate::__directory_promises! { test ($($no_directory)?) }
+        $crate::__maintenance_promises! { test ($($no_maintenance)?) }
         $crate::__residual_data! { ($guard, $setup, $open) $($residual_data)? }
     };
     (
@@ -176,6 +181,7 @@ macro_rules! store_contract {
         $(; residual_data: $residual_data:expr)?
         $(; heavy: $reason:literal)?
         $(; directory: $no_directory:literal)?
+        $(; maintenance: $no_maintenance:literal)?
         $(,)?
     ) => {
         $crate::store_contract! {
@@ -183,6 +189,7 @@ macro_rules! store_contract {
             $(; residual_data: $residual_data)?
             $(; heavy: $reason)?
             $(; directory: $no_directory)?
+            $(; maintenance: $no_maintenance)?
         }
     };
 }
@@ -207,10 +214,10 @@ macro_rules! __store_contract {
     )* };
 }
 
-/// Tests the promises of the directory, or says why they are left out.
+/// Tests promises that a store may leave out, or says why they are left out.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __directory_contract {
+macro_rules! __optional_contract {
     (@one ($($reason:literal)?) $promise:ident) => {
         mod $promise {
             use $crate::store_contract::{Runtime, boxed, check};
@@ -229,18 +236,18 @@ macro_rules! __directory_contract {
         }
     };
     ($reason:tt $($promise:ident)*) => { $(
-        $crate::__directory_contract! { @one $reason $promise }
+        $crate::__optional_contract! { @one $reason $promise }
     )* };
 }
 
 /// Hands the names of the promises of the directory to the macro `boxed`, or to
-/// `__directory_contract`.
+/// `__optional_contract`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __directory_promises {
     (boxed ()) => { $crate::__directory_promises! { @list () boxed } };
     (test $reason:tt) => {
-        $crate::__directory_promises! { @list $reason $crate::__directory_contract }
+        $crate::__directory_promises! { @list $reason $crate::__optional_contract }
     };
     (@list $reason:tt $($macro:tt)*) => {
         $($macro)*! { $reason
@@ -263,6 +270,24 @@ macro_rules! __directory_promises {
             conversations_are_found_by_times_and_metadata
             usage_is_grouped_as_a_query_asks
             runs_are_listed_newest_first
+        }
+    };
+}
+
+/// Hands the names of the promises about the whole of a store and about repairs to the macro `boxed`, or
+/// to `__optional_contract`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __maintenance_promises {
+    (boxed ()) => { $crate::__maintenance_promises! { @list () boxed } };
+    (test $reason:tt) => {
+        $crate::__maintenance_promises! { @list $reason $crate::__optional_contract }
+    };
+    (@list $reason:tt $($macro:tt)*) => {
+        $($macro)*! { $reason
+            scopes_are_listed_in_byte_order
+            a_scope_is_there_while_it_has_a_conversation
+            a_list_of_scopes_sees_what_was_submitted_before_it
         }
     };
 }

@@ -1,6 +1,7 @@
 //! The contract notices stores that break it.
 
 mod directory;
+mod maintenance;
 mod pruning;
 
 use async_trait::async_trait;
@@ -105,6 +106,9 @@ enum Fault {
     IgnoresVersions,
     ForgetsMetadata,
     ForksNoDescription,
+    ListsScopesBackwards,
+    ListsScopesAfterInclusively,
+    HidesStagedScopes,
 }
 
 /// Whether a staged write is the first of its attempt, which shows in its revision alone.
@@ -551,6 +555,10 @@ impl HistoryStore for Broken {
         directory::set_description(self, &key, description, expected_version).await
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        maintenance::scopes(self, after, limit).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner.flush().await
     }
@@ -689,6 +697,12 @@ noticed! {
         breaks the_directory_sees_what_was_submitted_before;
     described_later: WritesAfterClose breaks a_closed_store_keeps_its_directory;
     entries_left: DeletesNothing breaks a_deleted_conversation_leaves_the_directory;
+    scope_order: ListsScopesBackwards breaks scopes_are_listed_in_byte_order;
+    scope_pages: ListsScopesAfterInclusively breaks scopes_are_listed_in_byte_order;
+    staged_scopes: HidesStagedScopes breaks a_scope_is_there_while_it_has_a_conversation;
+    scopes_left: DeletesNothing breaks a_scope_is_there_while_it_has_a_conversation;
+    late_scopes: WritesWhenTheTicketIsAwaited
+        breaks a_list_of_scopes_sees_what_was_submitted_before_it;
     late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
 }
 

@@ -1,0 +1,105 @@
+//! Which scopes a store has.
+
+use tower_chat_core::{
+    ConversationKey,
+    store::{HistoryStore, Revision},
+};
+
+use super::{
+    Store,
+    fixture::{Journal, commit, discard, staging, stored, write},
+};
+
+async fn begin(store: &Store, scope: &str, id: &str) {
+    let key = ConversationKey::new(scope, id);
+    stored(store, write(&key, Revision::ABSENT, &[scope])).await;
+}
+
+async fn scopes(store: &Store, after: Option<&str>, limit: usize) -> Vec<String> {
+    let found = store.scopes(after, limit).await.expect("the scopes");
+    assert!(found.len() <= limit, "{} scopes, not {limit}", found.len());
+    let first = found.first().map(String::as_str);
+    assert!(after.is_none() || first.is_none_or(|first| Some(first) > after), "{first:?}");
+    found
+}
+
+/// Scopes are listed in byte order, each once, from any on, and page by page as all at once.
+pub async fn scopes_are_listed_in_byte_order(store: Store) {
+    assert_eq!(scopes(&store, None, 10).await, Vec::<String>::new());
+    let long = "x".repeat(10 * 1024);
+    let mut names: Vec<String> =
+        ["", "10", "9", "B", "a", "a\0", "a\0b", "aa", "a%", "a/*", "\u{e9}", "\u{1F600}", "z"]
+            .map(str::to_owned)
+            .to_vec();
+    names.extend([format!("{long}1"), format!("{long}2"), format!("{long}10"), long.clone()]);
+    for name in names.iter().rev() {
+        for id in ["", "one", "two"] {
+            begin(&store, name, id).await;
+        }
+    }
+    names.sort_unstable();
+    assert_eq!(scopes(&store, None, usize::MAX).await, names);
+    assert_eq!(scopes(&store, None, 0).await, Vec::<String>::new());
+    for limit in 1..=names.len() + 1 {
+        let mut paged: Vec<String> = Vec::new();
+        loop {
+            let page = scopes(&store, paged.last().map(String::as_str), limit).await;
+            assert!(page.len() == limit || paged.len() + page.len() == names.len(), "a full page");
+            paged.extend(page.iter().cloned());
+            if page.len() < limit {
+                break;
+            }
+        }
+        assert_eq!(paged, names, "{limit} at a time");
+    }
+    for after in ["AAA", "a\0a", "x", &format!("{long}0"), &format!("{long}11"), "\u{10FFFF}"] {
+        let expected: Vec<_> = names.iter().filter(|name| name.as_str() > after).collect();
+        let found = scopes(&store, Some(after), names.len()).await;
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "no scope has this name");
+    }
+}
+
+/// A scope is there from its first write on, of a staged one too, until its last conversation is deleted.
+pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
+    begin(&store, "b", "only").await;
+    let staged = ConversationKey::new("a", "staged");
+    let mut journal = Journal::new(&staged, Revision::ABSENT);
+    stored(&store, journal.text(staging(0), "nobody sees it yet")).await;
+    assert_eq!(scopes(&store, None, 10).await, ["a", "b"], "one of them is all staged");
+    stored(&store, journal.write(commit(0), [])).await;
+    assert_eq!(scopes(&store, None, 10).await, ["a", "b"]);
+    assert!(store.delete(&staged).await.expect("it is deleted"));
+    assert_eq!(scopes(&store, None, 10).await, ["b"]);
+
+    for id in ["first", "second"] {
+        begin(&store, "c", id).await;
+    }
+    assert!(store.delete(&ConversationKey::new("c", "first")).await.expect("it is deleted"));
+    assert_eq!(scopes(&store, Some("b"), 10).await, ["c"], "another conversation is left");
+    assert!(store.delete(&ConversationKey::new("c", "second")).await.expect("it is deleted"));
+    assert_eq!(scopes(&store, None, 1).await, ["b"]);
+    assert_eq!(scopes(&store, Some("b"), 10).await, Vec::<String>::new());
+
+    // A name that differs in case, or has the beginning of another, is a scope of its own.
+    let mut journal = Journal::new(&ConversationKey::new("B", "discarded"), Revision::ABSENT);
+    stored(&store, journal.text(staging(0), "it is discarded")).await;
+    assert_eq!(scopes(&store, None, 10).await, ["B", "b"]);
+    stored(&store, journal.write(discard(0, 0), [])).await;
+    begin(&store, "bb", "only").await;
+    let found = scopes(&store, Some("B"), 10).await;
+    assert_eq!(found, ["b", "bb"]);
+}
+
+/// A list of scopes that begins after a submission sees it.
+pub async fn a_list_of_scopes_sees_what_was_submitted_before_it(store: Store) {
+    for number in 0..20 {
+        let key = ConversationKey::new(format!("scope {number:02}"), "submitted");
+        let slot = store.reserve().await.expect("a slot");
+        let ticket = store.append(slot, vec![write(&key, Revision::ABSENT, &["at once"])]);
+        let found = scopes(&store, None, 100).await;
+        assert_eq!(found.last().map(String::as_str), Some(key.scope()));
+        ticket.await.expect("it is stored");
+    }
+    store.close().await.expect("it is closed");
+    assert_eq!(scopes(&store, None, 100).await.len(), 20, "a closed store is read");
+}
