@@ -5,7 +5,10 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
-use crate::{age::Age, completions::CompletionsArguments, store::StoreLocation};
+use crate::{
+    age::Age, completions::CompletionsArguments, list::ListArguments, store::StoreLocation,
+    usage::UsageArguments,
+};
 
 /// What is the same of every command.
 const OF_ALL: &str = "\
@@ -50,6 +53,21 @@ pub(crate) enum Command {
     /// Exit codes: 0, played as recorded; 1, something diverged; 2, something failed; 130,
     /// interrupted.
     Play(PlayArguments),
+    /// List the conversations of a store, the one that was active last first
+    ///
+    /// For each: its title, what goes on in it, how many messages and runs it has, what they have used,
+    /// and when it was last active. With --json a line is an object with "scope", "id", "title",
+    /// "metadata", "description_version", "state", "created_at", "last_active_at", "messages", "runs",
+    /// "last_mode", "usage" and "cursor".
+    ///
+    /// Exit codes: 0, done; 1, the same, but what the store has of some conversation cannot be read; 2,
+    /// the store cannot be used.
+    List(ListArguments),
+    /// Print what runs have used: calls of models and tools, tokens and cost
+    ///
+    /// What a run uses of a model counts at the time at which the run was first answered by that model.
+    /// What was paid for stays, also of runs that were discarded or pruned.
+    Usage(UsageArguments),
     /// Print the conversations of a store, one JSON object a line
     ///
     /// Each line is {"scope": ..., "id": ..., "messages": [OpenAI chat format]}, in the order of the ids,
@@ -67,11 +85,14 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0, all is well; 1, there are problems; 2, the store cannot be used.
     Verify(VerifyArguments),
-    /// List open runs: journaled runs that came to no end
+    /// List open runs, or all runs of a conversation
     ///
-    /// For each: since when it is open, whether somebody may still work on it, how many messages
-    /// are staged, and how its tool calls stand: done, failed, never started, or unknown (started,
-    /// and nobody knows what came out).
+    /// Open are journaled runs that came to no end. For each: since when it is open, whether somebody
+    /// may still work on it, how many messages are staged, and how its tool calls stand: done, failed,
+    /// never started, or unknown (started, and nobody knows what came out).
+    ///
+    /// Of a conversation all runs are listed, newest first, those that were discarded or pruned too:
+    /// when each began, how long it took, and what it has used of which model.
     Runs(RunsArguments),
     /// End open runs: commit what is there, or discard it
     ///
@@ -207,6 +228,12 @@ pub(crate) struct VerifyArguments {
 /// What `runs` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
+    /// List all runs of a conversation, open or not: this is its scope
+    #[arg(value_name = "SCOPE", requires = "id", conflicts_with_all = ["scope", "conversation"])]
+    pub(crate) of_scope: Option<String>,
+    /// And this is its id
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,

@@ -60,6 +60,12 @@ pub(crate) enum CliError {
     Look(#[source] PlayError),
     #[error("the conversations of scope {scope:?} cannot be listed")]
     List { scope: String, source: StoreError },
+    #[error("what the store has of its conversations cannot be read")]
+    Directory(#[source] StoreError),
+    #[error("what the store has of conversation {key} cannot be read")]
+    DirectoryOf { key: ConversationKey, source: StoreError },
+    #[error("there is no conversation {key}: `tower-chat list` prints those that there are")]
+    NoConversation { key: ConversationKey },
     #[error("the scopes of the store cannot be listed")]
     Scopes(#[source] StoreError),
     #[error("conversation {key} cannot be exported")]

@@ -11,6 +11,8 @@ mod backup;
 mod completions;
 mod error;
 mod export;
+mod figures;
+mod list;
 mod output;
 mod play;
 mod playback;
@@ -19,7 +21,9 @@ mod recover;
 mod repair;
 mod runs;
 mod store;
+mod time;
 mod tools;
+mod usage;
 mod vacuum;
 mod verify;
 
@@ -60,6 +64,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
 async fn run(command: Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Play(arguments) => play::play(arguments).await,
+        Command::List(arguments) => list::list(arguments).await,
+        Command::Usage(arguments) => usage::usage(arguments).await,
         Command::Export(arguments) => export::export(arguments).await,
         Command::Tools(arguments) => tools::tools(arguments).await,
         Command::Verify(arguments) => verify::verify(arguments).await,

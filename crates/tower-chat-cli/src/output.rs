@@ -5,6 +5,8 @@ use std::{
     io::{self, ErrorKind, Write},
 };
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 use crate::error::chain;
 
 /// The text with characters that a terminal would obey, or that would change how the text around
@@ -79,26 +81,90 @@ impl Lines {
 
 /// Rows as lines, their columns aligned: texts to the left, numbers to the right.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
+    table_of(rows)
+}
+
+/// The same of rows whose number of columns is not known to the compiler.
+pub(crate) fn table_of(rows: &[impl AsRef<[String]>]) -> Vec<String> {
     // Escapes are wider than what they stand for, so they come before the columns are measured.
-    let rows: Vec<[String; COLUMNS]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| escaped(cell))).collect();
-    let columns: Vec<(usize, bool)> = (0..COLUMNS)
-        .map(|column| {
-            let cells = || rows.iter().filter_map(|row| row.get(column));
-            let width = cells().map(|cell| cell.chars().count()).max().unwrap_or(0);
-            let is_number = |cell: &String| cell == "-" || cell.parse::<f64>().is_ok();
-            (width, cells().skip(1).all(is_number))
-        })
-        .collect();
-    let aligned = |(cell, (width, to_the_right)): (&String, &(usize, bool))| {
-        if *to_the_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.as_ref().iter().map(|cell| escaped(cell)).collect()).collect();
+    let columns = columns_of(&rows);
+    rows.iter().map(|row| aligned(row, &columns)).collect()
+}
+
+/// The same, with the cells of one column cut so that the lines are no wider than a terminal, as far as
+/// that can be.
+pub(crate) fn table_within<const COLUMNS: usize>(
+    rows: &[[String; COLUMNS]],
+    flexible: usize,
+    width: Option<usize>,
+) -> Vec<String> {
+    /// A cell is not cut down to less.
+    const LEAST: usize = 8;
+    let widest = |lines: &[String]| lines.iter().map(|line| line.width()).max().unwrap_or(0);
+    let whole = table_of(rows);
+    let Some(excess) = width.and_then(|width| widest(&whole).checked_sub(width)) else {
+        return whole;
     };
-    rows.iter()
-        .map(|row| {
-            let cells: Vec<String> = row.iter().zip(&columns).map(aligned).collect();
-            cells.join("  ").trim_end().to_owned()
-        })
-        .collect()
+    let cells = || rows.iter().filter_map(|row| row.get(flexible));
+    let now = cells().map(|cell| escaped(cell).width()).max().unwrap_or(0);
+    let limit = now.saturating_sub(excess).max(LEAST);
+    let mut rows = rows.to_vec();
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(flexible)) {
+        *cell = within(&escaped(cell), limit);
+    }
+    table_of(&rows)
+}
+
+/// A text that is no wider than so many columns of a terminal; an ellipsis ends it if it was cut.
+pub(crate) fn within(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut left = columns.saturating_sub(1);
+    let fits = |character: &char| {
+        let width = character.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    };
+    let mut cut: String = text.chars().take_while(fits).collect();
+    cut.push('…');
+    cut
+}
+
+/// How wide the terminal is: what the environment variable `COLUMNS` says, else what the terminal says;
+/// `None` if the output goes elsewhere.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.filter(|columns| *columns > 0).or_else(|| {
+        let terminal = console::Term::stdout();
+        let size = terminal.is_term().then(|| terminal.size_checked()).flatten();
+        size.map(|(_, columns)| usize::from(columns))
+    })
+}
+
+/// The width of each column, and whether it is one of numbers.
+fn columns_of(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let column = |column: usize| {
+        let cells = || rows.iter().filter_map(move |row| row.get(column));
+        let width = cells().map(|cell| cell.width()).max().unwrap_or(0);
+        let is_number =
+            |cell: &String| matches!(cell.as_str(), "-" | "") || cell.parse::<f64>().is_ok();
+        (width, cells().skip(1).all(is_number))
+    };
+    (0..count).map(column).collect()
+}
+
+fn aligned(row: &[String], columns: &[(usize, bool)]) -> String {
+    let cell = |(cell, (width, to_the_right)): (&String, &(usize, bool))| {
+        let padding = " ".repeat(width.saturating_sub(cell.width()));
+        if *to_the_right { format!("{padding}{cell}") } else { format!("{cell}{padding}") }
+    };
+    let cells: Vec<String> = row.iter().zip(columns).map(cell).collect();
+    cells.join("  ").trim_end().to_owned()
 }
 
 /// Reports an error with its causes on standard error.
@@ -149,5 +215,33 @@ mod tests {
         let lines = table(&rows);
         assert_eq!(lines[1], "a\\u{1b}[1m         1");
         assert_eq!(lines[2], "longer than that  22");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns_and_marks_none() {
+        let rows = [["id", "n"], ["漢字", "1"], ["e\u{301}", "22"], ["abcde", "-"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let expected = ["id      n", "漢字    1", "e\u{301}      22", "abcde   -"];
+        assert_eq!(table(&rows), expected);
+    }
+
+    #[test]
+    fn the_flexible_column_is_cut_where_a_terminal_is_narrow() {
+        let rows = [["id", "title", "n"], ["a", "漢字 in a long title", "1"], ["b", "-", "2"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let whole = [
+            "id  title                 n",
+            "a   漢字 in a long title  1",
+            "b   -                     2",
+        ];
+        for width in [None, Some(200), Some(27)] {
+            assert_eq!(table_within(&rows, 1, width), whole, "{width:?}");
+        }
+        let cut = ["id  title           n", "a   漢字 in a lon…  1", "b   -               2"];
+        assert_eq!(table_within(&rows, 1, Some(21)), cut);
+        let least = ["id  title     n", "a   漢字 in…  1", "b   -         2"];
+        assert_eq!(table_within(&rows, 1, Some(3)), least);
+        assert_eq!(within("漢字", 3), "漢…");
+        assert_eq!(within("漢字", 4), "漢字");
     }
 }

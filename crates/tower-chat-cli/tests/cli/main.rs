@@ -4,6 +4,7 @@
 
 mod backup;
 mod completions;
+mod directory;
 mod environment;
 mod export;
 mod open_runs;

@@ -2,6 +2,7 @@
 
 mod damaged;
 mod expected;
+mod observed;
 mod store_file;
 mod stores;
 
@@ -26,6 +27,7 @@ use tower_chat_testkit::recordings::Recordings;
 pub(crate) use self::{
     damaged::{call, fill_intact, fill_play, fill_repairable, fill_unreadable},
     expected::{expected_export, own_export, without_generated_ids},
+    observed::{fill_observed, odd, run_id, wardrobe},
     store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
     stores::{Kind, TestStore, each_store},
 };

@@ -79,7 +79,7 @@ impl TestStore {
         }
     }
 
-    fn path(&self) -> std::path::PathBuf {
+    pub(crate) fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("chat.db")
     }
 

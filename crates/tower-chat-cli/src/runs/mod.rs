@@ -1,5 +1,7 @@
 //! `tower-chat runs`.
 
+mod conversation;
+
 use std::{process::ExitCode, time::SystemTime};
 
 use serde::Serialize;
@@ -16,9 +18,13 @@ use crate::{
     store::{OpenedStore, scopes},
 };
 
-/// Lists the open runs of a store.
+/// Lists the open runs of a store, or all runs of a conversation.
 pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
+    if let Some((scope, id)) = arguments.of_scope.zip(arguments.id) {
+        let key = ConversationKey::new(scope, id);
+        return conversation::print(&store, &key, arguments.json).await;
+    }
     let now = SystemTime::now();
     let mut listed = Vec::new();
     for (key, _) in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await? {

@@ -1,0 +1,249 @@
+//! `tower-chat list`.
+
+use std::{num::NonZeroUsize, process::ExitCode, str::FromStr};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tower_chat::store::{
+    ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor, HistoryStore,
+};
+
+use crate::{
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    figures::{Figures, cost, json_line},
+    output::{Lines, complain, table_within, terminal_width},
+    store::StoreLocation,
+    time::{PointInTime, exact, readable},
+};
+
+/// How many conversations people are given where they ask for no number.
+const FOR_PEOPLE: usize = 50;
+/// How many are asked for at once.
+const PAGE: usize = 500;
+
+/// What `list` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// The store
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    store: StoreLocation,
+    /// Only conversations of this scope
+    #[arg(long)]
+    scope: Option<String>,
+    /// At most so many: 50, or with --json all, if nothing is given
+    #[arg(long, value_name = "N")]
+    limit: Option<NonZeroUsize>,
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    /// Only those that were last active since then: an age such as 12h, or a time such as 2026-11-30
+    #[arg(long, value_name = "AGE|TIME")]
+    active_since: Option<PointInTime>,
+    /// Only those whose metadata have this member; VALUE is JSON, or else a text
+    #[arg(long, value_name = "KEY=VALUE")]
+    metadata: Vec<Member>,
+    /// Only those after this position: "cursor" of a line, or what the last list has named
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<DirectoryCursor>,
+    /// Print one JSON object a line, with all that is known of the conversation
+    #[arg(long)]
+    json: bool,
+}
+
+/// What goes on in a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum State {
+    /// Nothing
+    Idle,
+    /// A journaled run is open
+    RunOpen,
+    /// A tool call waits for approval
+    WaitingForApproval,
+    /// It cannot be loaded
+    Damaged,
+}
+
+impl From<State> for ConversationState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Idle => Self::Idle,
+            State::RunOpen => Self::RunOpen,
+            State::WaitingForApproval => Self::WaitingForApproval,
+            State::Damaged => Self::Damaged,
+        }
+    }
+}
+
+/// A member of metadata.
+#[derive(Debug, Clone, PartialEq)]
+struct Member {
+    name: String,
+    value: Value,
+}
+
+/// A text is no member of metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it has no `=`: give a member as KEY=VALUE")]
+struct NoMember;
+
+impl FromStr for Member {
+    type Err = NoMember;
+
+    fn from_str(text: &str) -> Result<Self, NoMember> {
+        let (name, value) = text.split_once('=').ok_or(NoMember)?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        Ok(Self { name: name.to_owned(), value })
+    }
+}
+
+/// Lists the conversations of a store, the one that was active last first.
+pub(crate) async fn list(arguments: ListArguments) -> Result<ExitCode, CliError> {
+    let store = arguments.store.open_to_read("list").await?;
+    let most = match (arguments.limit, arguments.json) {
+        (Some(limit), _) => limit.get(),
+        (None, true) => usize::MAX,
+        (None, false) => FOR_PEOPLE,
+    };
+    let mut query = query_of(&arguments);
+    let mut output = Output::new(arguments.json);
+    let (mut left, mut all_readable) = (most, true);
+    let mut next = None;
+    while left > 0 && output.lines.are_open() {
+        query.limit = left.min(PAGE);
+        let page = store.history().conversations(&query).await.map_err(CliError::Directory)?;
+        for unreadable in &page.unreadable {
+            all_readable = false;
+            complain(unreadable);
+        }
+        left = left.saturating_sub(page.conversations.len());
+        page.conversations.iter().for_each(|summary| output.push(summary));
+        next = page.next;
+        let Some(cursor) = next.clone() else { break };
+        query = query.after(cursor);
+    }
+    output.finish(next).map_err(CliError::Output)?;
+    Ok(if all_readable { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn query_of(arguments: &ListArguments) -> ConversationQuery {
+    let mut query = ConversationQuery::in_all_scopes();
+    query.scope = arguments.scope.as_deref().map(Into::into);
+    query.state = arguments.state.map(Into::into);
+    query.active_since = arguments.active_since.map(|PointInTime(time)| time);
+    query.after.clone_from(&arguments.after);
+    for Member { name, value } in &arguments.metadata {
+        query.metadata.insert(name.clone(), value.clone());
+    }
+    query
+}
+
+/// What is printed: JSON as it comes, and a table when all of it is known.
+struct Output {
+    lines: Lines,
+    rows: Option<Vec<[String; 9]>>,
+}
+
+impl Output {
+    fn new(json: bool) -> Self {
+        let heading =
+            ["scope", "id", "title", "state", "messages", "runs", "tokens", "cost", "last active"];
+        let rows = (!json).then(|| vec![heading.map(str::to_owned)]);
+        Self { lines: Lines::default(), rows }
+    }
+
+    fn push(&mut self, summary: &ConversationSummary) {
+        match &mut self.rows {
+            Some(rows) => rows.push(row(summary)),
+            None => self.lines.write_json(&json_line(&Listed::of(summary))),
+        }
+    }
+
+    fn finish(mut self, next: Option<DirectoryCursor>) -> std::io::Result<()> {
+        let lines = &mut self.lines;
+        match self.rows.as_deref() {
+            None => {}
+            Some([_heading]) => lines.write("no conversations"),
+            Some(rows) => {
+                let title = 2;
+                let rows = table_within(rows, title, terminal_width());
+                rows.iter().for_each(|row| lines.write(row));
+                if let Some(next) = next {
+                    lines.write(&format!("there are more: give --limit, or --after {next}"));
+                }
+            }
+        }
+        self.lines.finish()
+    }
+}
+
+fn row(summary: &ConversationSummary) -> [String; 9] {
+    let ConversationSummary { key, description, usage, .. } = summary;
+    [
+        key.scope().to_owned(),
+        key.id().to_owned(),
+        description.title().unwrap_or("-").to_owned(),
+        summary.state.to_string(),
+        summary.messages.to_string(),
+        summary.runs.to_string(),
+        usage.tokens.total_tokens().to_string(),
+        cost(usage.cost_nanos),
+        readable(summary.last_active_at),
+    ]
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    scope: &'a str,
+    id: &'a str,
+    title: Option<&'a str>,
+    metadata: &'a Map<String, Value>,
+    description_version: u64,
+    state: &'static str,
+    created_at: String,
+    last_active_at: String,
+    messages: u64,
+    runs: u64,
+    last_mode: Option<&'static str>,
+    usage: Figures,
+    cursor: String,
+}
+
+impl<'a> Listed<'a> {
+    fn of(summary: &'a ConversationSummary) -> Self {
+        Self {
+            scope: summary.key.scope(),
+            id: summary.key.id(),
+            title: summary.description.title(),
+            metadata: summary.description.metadata(),
+            description_version: summary.description_version,
+            state: summary.state.as_str(),
+            created_at: exact(summary.created_at),
+            last_active_at: exact(summary.last_active_at),
+            messages: summary.messages,
+            runs: summary.runs,
+            last_mode: summary.last_mode.map(|mode| mode.as_str()),
+            usage: Figures::from(&summary.usage),
+            cursor: DirectoryCursor::after(summary).to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_member_of_metadata_is_json_or_a_text() {
+        let member = |text: &str| text.parse::<Member>().map(|it| (it.name, it.value));
+        assert_eq!(member("topic=coats"), Ok(("topic".to_owned(), json!("coats"))));
+        assert_eq!(member("n=3"), Ok(("n".to_owned(), json!(3))));
+        assert_eq!(member("n=\"3\""), Ok(("n".to_owned(), json!("3"))));
+        assert_eq!(member("a=b=c"), Ok(("a".to_owned(), json!("b=c"))));
+        assert_eq!(member("tags=[1, {}]"), Ok(("tags".to_owned(), json!([1, {}]))));
+        assert_eq!(member("topic"), Err(NoMember));
+    }
+}

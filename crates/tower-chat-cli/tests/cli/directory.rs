@@ -1,0 +1,248 @@
+//! What the directory says: `list`, `runs` of a conversation, `usage`.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+fn filled(store: &TestStore) {
+    fill_observed(store, vec![wardrobe(), odd()]);
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What a command prints and its exit code, with the terminal as wide as this.
+fn narrow(store: &TestStore, columns: &str, arguments: &[&str]) -> String {
+    let output = store.command(arguments).env("COLUMNS", columns).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+const LISTED: &str = "\
+scope  id              title                     state                 messages  runs  tokens      cost  last active
+bob    漢字 \\u{1b}[2J  -                         run_open                     4     2      22  0.000000  2026-11-23 09:01:41
+alice  wardrobe        Coats for 巴黎 in winter  waiting_for_approval         6     2    2749  0.000647  2026-11-23 08:01:01
+";
+
+#[test]
+fn conversations_are_listed_by_their_last_activity() {
+    each_store(|store| {
+        filled(store);
+        assert_eq!(store.prints(&["list"]), LISTED);
+        let of_alice: String = LISTED.lines().filter(|line| !line.starts_with("bob")).collect();
+        let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+        for arguments in [
+            &["--scope", "alice"][..],
+            &["--state", "waiting-for-approval"],
+            &["--metadata", "topic=clothes"],
+            &["--metadata", "n=3", "--metadata", "topic=clothes"],
+        ] {
+            let printed = store.prints(&[&["list"], arguments].concat());
+            assert_eq!(squeezed(&printed), squeezed(&of_alice), "{arguments:?}");
+        }
+        let since = store.prints(&["list", "--active-since", "2026-11-23T08:30:00Z"]);
+        assert!(since.contains("bob") && !since.contains("alice"), "{since}");
+        for arguments in [&["--scope", "carol"][..], &["--metadata", "n=\"3\""]] {
+            let printed = store.prints(&[&["list"], arguments].concat());
+            assert_eq!(printed, "no conversations\n", "{arguments:?}");
+            assert_eq!(store.prints(&[&["list", "--json"], arguments].concat()), "");
+        }
+    });
+}
+
+#[test]
+fn a_list_goes_on_where_it_ended() {
+    each_store(|store| {
+        filled(store);
+        let first = store.prints(&["list", "--limit", "1"]);
+        let (last, cursor) =
+            (first.lines().last().unwrap(), "there are more: give --limit, or --after ");
+        let cursor = last.strip_prefix(cursor).unwrap_or_else(|| panic!("{first}"));
+        let second = store.prints(&["list", "--limit", "1", "--after", cursor]);
+        assert!(first.contains("bob") && !first.contains("alice"), "{first}");
+        assert!(second.contains("wardrobe") && !second.contains("there are more"), "{second}");
+
+        let all = lines(&store.prints(&["list", "--json"]));
+        let page = lines(&store.prints(&["list", "--json", "--limit", "1"]));
+        assert_eq!((page.len(), &page[0]), (1, &all[0]));
+        let cursor = all[0]["cursor"].as_str().unwrap();
+        assert_eq!(lines(&store.prints(&["list", "--json", "--after", cursor])), all[1..]);
+    });
+}
+
+#[test]
+fn json_has_all_that_the_directory_says() {
+    each_store(|store| {
+        filled(store);
+        let mut listed = lines(&store.prints(&["list", "--json", "--scope", "alice"]));
+        listed[0]["cursor"].take();
+        let usage = json!({
+            "service_calls": 3, "tool_calls": 3, "input_tokens": 2650, "cached_input_tokens": 1650,
+            "output_tokens": 99, "reasoning_tokens": 24, "total_tokens": 2749, "cost_nanos": 647_250,
+        });
+        let expected = json!({
+            "scope": "alice", "id": "wardrobe", "title": "Coats for 巴黎 in winter",
+            "metadata": {"topic": "clothes", "n": 3}, "description_version": 1,
+            "state": "waiting_for_approval", "created_at": "2026-11-23T08:00:00.000Z",
+            "last_active_at": "2026-11-23T08:01:01.300Z", "messages": 6, "runs": 2,
+            "last_mode": "per_service_call", "usage": usage, "cursor": null,
+        });
+        assert_eq!(listed, [expected]);
+        let odd = lines(&store.prints(&["list", "--json", "--scope", "bob"]));
+        assert_eq!((&odd[0]["id"], &odd[0]["title"]), (&json!("漢字 \u{1b}[2J"), &Value::Null));
+    });
+}
+
+#[test]
+fn the_title_gives_way_where_the_terminal_is_narrow() {
+    let store = TestStore::new(Kind::Sqlite);
+    filled(&store);
+    let cut = LISTED.replace("Coats for 巴黎 in winter", "Coats for 巴黎 in…");
+    let cut = cut.replace("title                     ", "title               ");
+    let cut = cut.replace("-                         ", "-                   ");
+    assert_eq!(narrow(&store, "118", &["list"]), cut);
+    let least = narrow(&store, "20", &["list"]);
+    assert!(least.contains("Coats f…") && least.contains("wardrobe"), "{least}");
+    assert_eq!(narrow(&store, "0", &["list"]), LISTED);
+    assert_eq!(narrow(&store, "wide", &["list"]), LISTED);
+}
+
+#[test]
+fn all_runs_of_a_conversation_are_listed_with_what_they_used_of_each_model() {
+    each_store(|store| {
+        filled(store);
+        let runs = store.prints(&["runs", "alice", "wardrobe"]);
+        let expected = "\
+run                                   mode              began                seconds  open  model       calls  tool calls  input  cached  output  reasoning      cost
+01a2076c-2e60-7000-8000-000000000000  per_service_call  2026-11-23 08:01:01    0.000  no    gpt-5-mini      1           1   1400    1250      38          0  0.000195
+01a2076b-4400-7000-8000-000000000000  per_service_call  2026-11-23 08:00:00    2.104  no    gpt-5-mini      2           2   1250     400      61         24  0.000453
+";
+        assert_eq!(runs, expected);
+        let odd = store.prints(&["runs", "bob", "漢字 \u{1b}[2J"]);
+        let cells: Vec<Vec<&str>> = odd
+            .lines()
+            .map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        let trimmed: Vec<&str> = cells[1][1..6].iter().map(|cell| cell.trim()).collect();
+        assert_eq!(trimmed, ["journaled", "2026-11-23 09:01:41", "0.000", "yes", "model a"]);
+        assert_eq!(cells[2][0].trim(), "model b", "{odd}");
+        assert_eq!(cells[3][1..3], ["per_run", "2026-11-23 09:00:03"], "{odd}");
+        let json = lines(&store.prints(&["runs", "bob", "漢字 \u{1b}[2J", "--json"]));
+        assert_eq!((&json[0]["is_open"], &json[1]["is_open"]), (&json!(true), &json!(false)));
+        assert_eq!(json[0]["models"][1]["model"], json!("model b"));
+        assert_eq!(json[0]["models"][1]["usage"]["cost_nanos"], json!(3));
+        assert_eq!(json[1]["models"][0]["model"], Value::Null);
+        assert_eq!(json[1]["began_at"], json!("2026-11-23T09:00:03.000Z"));
+        // Without a conversation it is the open runs that are listed.
+        let open = lines(&store.prints(&["runs", "--json"]));
+        assert_eq!((open.len(), &open[0]["attempt"]), (1, &json!(2)));
+    });
+}
+
+#[test]
+fn usage_is_added_up_as_asked() {
+    each_store(|store| {
+        filled(store);
+        let expected = "\
+model       runs  calls  tool calls  input  cached  output  reasoning      cost
+-              1      1           2      9       0       1          0         -
+gpt-5-mini     2      3           3   2650    1650      99         24  0.000647
+model a        1      1           0      4       0       1          0         -
+model b        1      1           1      5       0       2          0  0.000000
+total                 6           6   2668    1650     103         24  0.000647
+";
+        assert_eq!(store.prints(&["usage", "--by", "model"]), expected);
+        let of = |arguments: &[&str]| -> Vec<Value> {
+            let mut found = lines(&store.prints(&[&["usage", "--json"], arguments].concat()));
+            for line in &mut found {
+                let usage = line["usage"].take();
+                line["usage"] = usage["total_tokens"].clone();
+            }
+            found
+        };
+        let days = of(&[]);
+        assert_eq!(days, [json!({"day": "2026-11-23", "runs": 4, "usage": 2771})]);
+        let scopes = of(&["--by", "scope"]);
+        let expected = [("alice", 2, 2749), ("bob", 2, 22)];
+        let expected =
+            expected.map(|(scope, runs, of)| json!({"scope": scope, "runs": runs, "usage": of}));
+        assert_eq!(scopes, expected);
+        let conversation = json!({"scope": "alice", "id": "wardrobe", "runs": 2, "usage": 2749});
+        assert_eq!(of(&["--by", "conversation", "--scope", "alice"]), [conversation]);
+        let run = json!({
+            "scope": "alice", "id": "wardrobe", "run": run_id(60_000).to_string(), "runs": 1,
+            "usage": 1438,
+        });
+        assert_eq!(
+            of(&["--by", "run", "--since", "2026-11-23T08:00:30Z", "--until", "2026-11-23T08:30"]),
+            [run]
+        );
+        assert_eq!(store.prints(&["usage", "--until", "2026-11-22"]), "nothing was used\n");
+        assert_eq!(store.prints(&["usage", "--until", "2026-11-21", "--json"]), "");
+    });
+}
+
+#[test]
+fn a_store_without_conversations_says_so_and_an_unknown_one_is_an_error() {
+    each_store(|store| {
+        store.with(async |_| {});
+        assert_eq!(store.prints(&["list"]), "no conversations\n");
+        assert_eq!(store.prints(&["usage"]), "nothing was used\n");
+        let unknown = store.run(&["runs", "alice", "nothing\u{1b}[2J"]);
+        assert_eq!((unknown.status.code(), stdout(&unknown)), (Some(2), String::new()));
+        let expected = "error: there is no conversation alice/nothing\\u{1b}[2J: `tower-chat list` prints \
+            those that there are\n";
+        assert_eq!(stderr(&unknown), expected);
+    });
+}
+
+#[test]
+fn a_conversation_of_which_the_directory_cannot_be_read_is_reported() {
+    let store = TestStore::new(Kind::Sqlite);
+    filled(&store);
+    let sql = "UPDATE conversations SET metadata = 'no JSON' WHERE scope = 'alice'";
+    assert_eq!(execute(&store.path(), sql), 1);
+    let output = store.run(&["list"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("bob") && !stdout(&output).contains("alice"));
+    assert!(
+        stderr(&output).starts_with("error: what the directory has of conversation alice/wardrobe")
+    );
+}
+
+#[test]
+fn arguments_that_cannot_be_meant_are_refused() {
+    let store = TestStore::new(Kind::Sqlite);
+    filled(&store);
+    for (arguments, said) in [
+        (&["list", "--metadata", "topic"][..], "it has no `=`"),
+        (&["list", "--active-since", "soon"], "it is neither an age"),
+        (&["list", "--after", "1.2"], "not a cursor of the directory"),
+        (&["list", "--limit", "0"], "--limit"),
+        (&["usage", "--by", "hour"], "possible values: run, conversation, scope, model, day"),
+        (&["runs", "alice"], "<ID>"),
+    ] {
+        let output = store.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let store = TestStore::new(Kind::Sqlite);
+    filled(&store);
+    for arguments in
+        [&["list"][..], &["list", "--json"], &["usage"], &["runs", "alice", "wardrobe"]]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = store.command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(
+            (output.status.code(), stderr(&output)),
+            (Some(0), String::new()),
+            "{arguments:?}"
+        );
+    }
+}

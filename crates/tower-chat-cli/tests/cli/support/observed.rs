@@ -1,0 +1,229 @@
+//! Conversations with known times and ids, so that what is printed of them is known to the letter.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::json;
+use tower_chat::{
+    ApprovalRequest, ConversationKey, ErrorPart, Media, MediaSource, Message, MessageId, Native,
+    Part, PersistenceMode, Reasoning, Role, RunId, ToolCall, ToolResult, Usage,
+    replay::extract,
+    store::{
+        DescriptionPatch, HistoryStore, Lease, ModelUsage, Revision, RunActivity, UsageSum,
+        author::{Staged, ToolRecord, Write},
+    },
+};
+
+use super::TestStore;
+
+/// So many milliseconds after 2026-11-23 08:00 UTC.
+pub(crate) fn at(milliseconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH
+        + Duration::from_secs(1_795_420_800)
+        + Duration::from_millis(milliseconds)
+}
+
+/// A run id that was made at this time.
+pub(crate) fn run_id(milliseconds: u64) -> RunId {
+    let since = at(milliseconds).duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let made = u64::try_from(since.as_millis()).unwrap().to_be_bytes();
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&made[2..]);
+    bytes[6..9].copy_from_slice(&[0x70, 0, 0x80]);
+    RunId::from_bytes(bytes)
+}
+
+/// A message that was added at this time.
+pub(crate) fn added(milliseconds: u64, mut message: Message) -> Message {
+    message.added_at = Some(at(milliseconds));
+    message
+}
+
+/// The writes of one conversation, each after the one before.
+pub(crate) struct Writes {
+    key: ConversationKey,
+    expected: Revision,
+    pub(crate) writes: Vec<Write>,
+}
+
+impl Writes {
+    pub(crate) fn of(scope: &str, id: &str) -> Self {
+        let key = ConversationKey::new(scope, id);
+        Self { key, expected: Revision::ABSENT, writes: Vec::new() }
+    }
+
+    /// Adds messages of a run, the first of which has this index in it, written at this time.
+    pub(crate) fn add(
+        &mut self,
+        run: RunId,
+        first: u32,
+        messages: Vec<Message>,
+        tools: Vec<ToolRecord>,
+        activity: RunActivity,
+    ) -> &mut Write {
+        let id = MessageId { run, index: first };
+        let messages = messages.into_iter().map(Arc::new);
+        let write = Write::new(self.key.clone(), id, self.expected, messages);
+        let write = write.with_tools(tools).with_activity(activity);
+        self.expected = write.result();
+        self.writes.push(write);
+        self.writes.last_mut().unwrap()
+    }
+
+    /// The number of the next message.
+    pub(crate) fn next(&self) -> u64 {
+        self.expected.sequence + 1
+    }
+}
+
+/// What a run has told of itself.
+pub(crate) fn activity(
+    milliseconds: u64,
+    mode: PersistenceMode,
+    usage: impl IntoIterator<Item = (Option<&'static str>, UsageSum)>,
+) -> RunActivity {
+    let usage = usage.into_iter();
+    let usage = usage.map(|(model, sum)| ModelUsage::new(model.map(Into::into), sum));
+    RunActivity::new(at(milliseconds)).with_mode(mode).with_usage(usage)
+}
+
+fn used(calls: u64, tools: u64, tokens: [u64; 4], cost: Option<u64>) -> UsageSum {
+    let mut usage = Usage::new(tokens[0], tokens[2]);
+    (usage.cached_input_tokens, usage.reasoning_tokens) = (tokens[1], tokens[3]);
+    UsageSum::of_calls(calls, tools).with_tokens(usage).with_cost_nanos(cost)
+}
+
+/// Records of the calls in messages, each started and finished at these times.
+pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> Vec<ToolRecord> {
+    let mut records = extract(&messages.iter().cloned().collect(), first, 0);
+    for (record, (started, finished)) in records.iter_mut().zip(times) {
+        (record.started_at, record.finished_at) = (Some(at(*started)), Some(at(*finished)));
+    }
+    records
+}
+
+/// Alice's wardrobe: a run with two tools at once of which one fails, and one that waits for approval.
+pub(crate) fn wardrobe() -> Writes {
+    let mut writes = Writes::of("alice", "wardrobe");
+    let (first, second) = (run_id(0), run_id(60_000));
+    let asks = Message::new(
+        Role::Assistant,
+        vec![
+            Reasoning::new("Weather first, then what the shops have.").into(),
+            Part::text("Let me look."),
+            ToolCall::new("call_1", "weather", r#"{"city":"Paris"}"#).into(),
+            ToolCall::new("call_2", "stock", r#"{"item":"coat"}"#).into(),
+        ],
+    );
+    let messages = vec![
+        added(0, Message::user("What should I wear in Paris?")),
+        added(900, asks),
+        added(
+            1_450,
+            Message::tool_results([
+                ToolResult::new("call_1", "Rain, 7 degrees."),
+                ToolResult::error("call_2", "The shop does not answer."),
+            ]),
+        ),
+        added(2_104, Message::assistant("A rain coat. I could not see what the shops have.")),
+    ];
+    let mut tools = timed(&messages, 1, &[(910, 1_120), (910, 1_440)]);
+    tools[1].error = Some("connection refused".to_owned());
+    let sum = used(2, 2, [1_250, 400, 61, 24], Some(452_500));
+    let told = activity(0, PersistenceMode::PerServiceCall, []);
+    writes.add(first, 0, messages[..1].to_vec(), Vec::new(), told);
+    let told = activity(2_104, PersistenceMode::PerServiceCall, [(Some("gpt-5-mini"), sum)]);
+    writes.add(first, 1, messages[1..].to_vec(), tools, told);
+
+    let order = ToolCall::new("call_3", "order", r#"{"item":"rain coat","price":"129 EUR"}"#);
+    let asks = Message::new(
+        Role::Assistant,
+        vec![
+            Part::text("I can order one."),
+            ApprovalRequest::new("approval_1", order, true).into(),
+        ],
+    );
+    let messages = vec![added(60_000, Message::user("Order one.")), added(61_300, asks)];
+    let tools = timed(&messages, writes.next(), &[]);
+    let sum = used(1, 1, [1_400, 1_250, 38, 0], Some(194_750));
+    let told = activity(61_300, PersistenceMode::PerServiceCall, [(Some("gpt-5-mini"), sum)]);
+    writes.add(second, 0, messages, tools, told);
+    writes
+}
+
+/// Parts of every form, an open run, and what replay does not send.
+pub(crate) fn odd() -> Writes {
+    let mut writes = Writes::of("bob", "漢字 \u{1b}[2J");
+    let run = run_id(3_600_000);
+    let native = Native::new("anthropic", json!({"type": "citation"}).to_string().parse().unwrap());
+    let every_part = Message::new(
+        Role::User,
+        vec![
+            Part::text("See these:\n\u{1b}[31mred\u{202e}"),
+            Media::new("image/png", MediaSource::Base64("aGVsbG8=".to_owned())).into(),
+            Media::new("application/pdf", MediaSource::Url("https://host/file.pdf".to_owned()))
+                .into(),
+            Media::new("text/plain", MediaSource::File("file_9".to_owned())).into(),
+            ErrorPart::new("the upload broke").into(),
+            native.into(),
+        ],
+    );
+    let mut early = added(3_600_000, every_part);
+    early.author = Some("Bob \u{9b}1m".to_owned());
+    let messages = vec![
+        early,
+        added(
+            3_601_000,
+            Message::tool_calls([
+                ToolCall::new("c7", "lost", "{}"),
+                ToolCall::new("c8", "long", json!({"text": "x".repeat(600)}).to_string()),
+            ]),
+        ),
+        added(3_602_000, Message::tool_results([ToolResult::new("c8", "line\n".repeat(40))])),
+        added(3_603_000, Message::tool_results([ToolResult::new("c9", "of no call")])),
+    ];
+    let tools = timed(&messages, 1, &[]);
+    let told =
+        activity(3_603_000, PersistenceMode::PerRun, [(None, used(1, 2, [9, 0, 1, 0], None))]);
+    writes.add(run, 0, messages, tools, told);
+    let staged_run = run_id(3_700_000);
+    let lease = Lease { attempt: 2, holder: 7, renewed_at: at(3_700_000), until: None };
+    let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+    let messages = vec![
+        added(3_700_000, Message::user("go on")),
+        added(3_701_000, Message::tool_calls([ToolCall::new("c10", "slow", r#"{"n":1}"#)])),
+    ];
+    let tools = timed(&messages, writes.next(), &[]);
+    let told = activity(
+        3_701_000,
+        PersistenceMode::Journaled,
+        [
+            (Some("model b"), used(1, 1, [5, 0, 2, 0], Some(3))),
+            (Some("model a"), used(1, 0, [4, 0, 1, 0], None)),
+        ],
+    );
+    let write = writes.add(staged_run, 0, messages, tools, told);
+    *write = write.clone().staged(staged);
+    writes
+}
+
+/// Stores these conversations, the first of which has a title and metadata.
+pub(crate) fn fill_observed(store: &TestStore, conversations: Vec<Writes>) {
+    store.with(async |history| {
+        for of_one in conversations {
+            for write in of_one.writes {
+                history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
+            }
+            let topic = [("topic".to_owned(), json!("clothes")), ("n".to_owned(), json!(3))];
+            let patch = match of_one.key.scope() {
+                "alice" => DescriptionPatch::new()
+                    .with_title("Coats for 巴黎 in winter")
+                    .with_metadata(topic.into_iter().collect()),
+                _ => continue,
+            };
+            history.change_description(&of_one.key, &patch).await.unwrap();
+        }
+    });
+}
