@@ -1,0 +1,62 @@
+//! Which format a message has, as far as that shows: so that a file of one format is not read as
+//! another, in which half of it would be unknown parts.
+
+use crate::{Format, document::Document, node::Object};
+
+/// Fails with a reason if a message of the documents is clearly of another format.
+pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String> {
+    for document in documents {
+        let Ok(items) = document.items() else { continue };
+        for (index, item) in items.iter().enumerate() {
+            let Ok(object) = item.object() else { continue };
+            match mark(&object) {
+                Some((found, shown_by)) if found != format => {
+                    let position = document.position(index);
+                    return Err(format!("{position} is of {found}, as {shown_by} shows"));
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The only format that has such a message, and what shows it.
+fn mark(message: &Object) -> Option<(Format, String)> {
+    let text = |name: &str| message.text(name).ok().flatten();
+    if message.has("contents") {
+        return Some((Format::AgentFramework, "`contents`".to_owned()));
+    }
+    if message.has("parts") {
+        return Some(match text("kind") {
+            Some(_) => (Format::PydanticAi, "`kind`".to_owned()),
+            None if parts_have_types(message) => {
+                (Format::VercelUi, "`parts` with types".to_owned())
+            }
+            None => (Format::Gemini, "`parts`".to_owned()),
+        });
+    }
+    if message.has("tool_calls") || message.has("tool_call_id") {
+        return Some((Format::OpenAiChat, "a tool call".to_owned()));
+    }
+    let item = text("type").filter(|kind| kind != "message");
+    if let Some(kind) = item {
+        return Some((Format::OpenAiResponses, format!("the type {kind:?}")));
+    }
+    let content = message.get("content").filter(|content| content.is_list())?;
+    content.list().ok()?.iter().find_map(|part| {
+        let kind = part.object().ok()?.text("type").ok()??;
+        let format = match kind.as_str() {
+            "tool_use" | "tool_result" | "thinking" | "redacted_thinking" => Format::Anthropic,
+            "input_text" | "output_text" | "input_image" | "input_file" => Format::OpenAiResponses,
+            "image_url" => Format::OpenAiChat,
+            _ => return None,
+        };
+        Some((format, format!("a content of type {kind:?}")))
+    })
+}
+
+fn parts_have_types(message: &Object) -> bool {
+    let parts = message.list("parts").unwrap_or_default();
+    parts.iter().filter_map(|part| part.object().ok()).any(|part| part.has("type"))
+}

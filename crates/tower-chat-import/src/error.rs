@@ -1,0 +1,89 @@
+//! What can be wrong with a file.
+
+use std::path::PathBuf;
+
+use tower_chat_core::BoxError;
+
+use crate::Format;
+
+/// A file of which nothing was read, since not all of it can be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file cannot be read as a SQLite database.
+    #[error(
+        "cannot read {} as the SQLite database of {format}: name its format, or restore the file \
+         from a copy",
+        path.display()
+    )]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// The format that it should have.
+        format: Format,
+        /// What SQLite says of it.
+        source: BoxError,
+    },
+    /// The file is in another format.
+    #[error("{} is no history of {format}: {reason}; name the format that it has", path.display())]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format that it should have.
+        format: Format,
+        /// What shows it.
+        reason: String,
+    },
+    /// Something in the file cannot be read. Nothing of the file is taken over then.
+    #[error(
+        "cannot read {position} of {} as {format}: repair the file, or take that out of it; \
+         nothing of it was taken over",
+        path.display()
+    )]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The format that it should have.
+        format: Format,
+        /// Where in the file, such as `line 3` or `row 7 of agent_messages`.
+        position: String,
+        /// What is wrong there: the field and what it should be.
+        source: BoxError,
+    },
+}
+
+/// A value that is not what its format has there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} should be {expected}, and is {}", found.unwrap_or("missing"))]
+pub(crate) struct WrongValue {
+    /// The path of the field.
+    pub(crate) field: String,
+    pub(crate) expected: &'static str,
+    pub(crate) found: Option<&'static str>,
+}
+
+/// Something at a position of a file cannot be read.
+#[derive(Debug)]
+pub(crate) struct ContentError {
+    pub(crate) position: String,
+    pub(crate) source: BoxError,
+}
+
+impl ContentError {
+    pub(crate) fn at(position: impl std::fmt::Display, source: impl Into<BoxError>) -> Self {
+        Self { position: position.to_string(), source: source.into() }
+    }
+
+    pub(crate) fn in_file(self, path: &std::path::Path, format: Format) -> ReadError {
+        let Self { position, source } = self;
+        ReadError::Content { path: path.to_owned(), format, position, source }
+    }
+}

@@ -1,0 +1,93 @@
+//! The formats that can be read.
+
+use std::{fmt, str::FromStr};
+
+/// What wrote a history.
+///
+/// ```
+/// use tower_chat::import::Format;
+/// let format: Format = "langgraph".parse()?;
+/// assert_eq!(format, Format::LangGraph);
+/// assert_eq!(Format::VercelUi.to_string(), "vercel-ui");
+/// # Ok::<(), tower_chat::import::ParseFormatError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// Messages of OpenAI Chat Completions, as JSON or JSON Lines.
+    OpenAiChat,
+    /// Items of OpenAI Responses, as JSON or JSON Lines.
+    OpenAiResponses,
+    /// Messages of Anthropic, as JSON or JSON Lines.
+    Anthropic,
+    /// Contents of Gemini, as JSON or JSON Lines.
+    Gemini,
+    /// The SQLite file of a `SQLiteSession` of the OpenAI Agents SDK for Python.
+    OpenAiAgents,
+    /// The SQLite file of a `SqliteSaver` of LangGraph.
+    LangGraph,
+    /// The JSON Lines of a `FileHistoryProvider` of Microsoft Agent Framework.
+    AgentFramework,
+    /// The JSON that `ModelMessagesTypeAdapter` of Pydantic AI writes.
+    PydanticAi,
+    /// The JSON of `UIMessage`s of Vercel's AI SDK.
+    VercelUi,
+}
+
+impl Format {
+    /// All of them, in the order in which documents list them.
+    pub const ALL: [Self; 9] = [
+        Self::OpenAiChat,
+        Self::OpenAiResponses,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::OpenAiAgents,
+        Self::LangGraph,
+        Self::AgentFramework,
+        Self::PydanticAi,
+        Self::VercelUi,
+    ];
+
+    /// Its name in commands and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "openai-chat",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::OpenAiAgents => "openai-agents",
+            Self::LangGraph => "langgraph",
+            Self::AgentFramework => "agent-framework",
+            Self::PydanticAi => "pydantic-ai",
+            Self::VercelUi => "vercel-ui",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that names no [`Format`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is no format of histories: name one of {}", names())]
+#[non_exhaustive]
+pub struct ParseFormatError {
+    /// The text.
+    pub name: String,
+}
+
+impl FromStr for Format {
+    type Err = ParseFormatError;
+
+    fn from_str(name: &str) -> Result<Self, ParseFormatError> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| ParseFormatError { name: name.to_owned() })
+    }
+}
+
+fn names() -> String {
+    Format::ALL.map(Format::name).join(", ")
+}

@@ -1,0 +1,126 @@
+//! JSON values that are read field by field, and errors that name the field.
+//!
+//! A value stays the text that it is in the file until it is used, so that arguments of calls keep
+//! their numbers and the order of their keys, and nested values that nothing reads cost no stack.
+
+use std::collections::BTreeMap;
+
+use tower_chat_core::RawJson;
+
+use crate::error::WrongValue;
+
+/// A value and where it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) json: RawJson,
+    path: String,
+}
+
+/// An object and where it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Object {
+    fields: BTreeMap<String, RawJson>,
+    path: String,
+}
+
+impl Node {
+    /// A value; errors name fields from here on.
+    pub(crate) fn root(json: RawJson) -> Self {
+        Self { json, path: String::new() }
+    }
+
+    pub(crate) fn object(&self) -> Result<Object, WrongValue> {
+        let fields = self.json.parse().map_err(|_| self.wrong("an object"))?;
+        Ok(Object { fields, path: self.path.clone() })
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<Self>, WrongValue> {
+        let items: Vec<RawJson> = self.json.parse().map_err(|_| self.wrong("a list"))?;
+        let items = items.into_iter().enumerate();
+        Ok(items
+            .map(|(index, json)| Self { json, path: format!("{}[{index}]", self.path) })
+            .collect())
+    }
+
+    pub(crate) fn text(&self) -> Result<String, WrongValue> {
+        self.json.parse().map_err(|_| self.wrong("a text"))
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        self.json.get().starts_with('"')
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        self.json.get().starts_with('[')
+    }
+
+    pub(crate) fn is_object(&self) -> bool {
+        self.json.get().starts_with('{')
+    }
+
+    /// A text as such, and any other value as its JSON: what a model is shown of a value.
+    pub(crate) fn as_shown(&self) -> Result<String, WrongValue> {
+        if self.is_text() { self.text() } else { Ok(self.json.get().to_owned()) }
+    }
+
+    pub(crate) fn wrong(&self, expected: &'static str) -> WrongValue {
+        let field = match self.path.trim_start_matches('.') {
+            "" => "the value".to_owned(),
+            path => path.to_owned(),
+        };
+        WrongValue { field, expected, found: Some(kind(self.json.get())) }
+    }
+}
+
+impl Object {
+    /// The value of a field; `None` if it is missing or `null`.
+    pub(crate) fn get(&self, name: &str) -> Option<Node> {
+        let json = self.fields.get(name).filter(|json| json.get() != "null")?;
+        Some(Node { json: json.clone(), path: format!("{}.{name}", self.path) })
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.fields.contains_key(name)
+    }
+
+    pub(crate) fn need(&self, name: &str, expected: &'static str) -> Result<Node, WrongValue> {
+        self.get(name).ok_or_else(|| {
+            let field = format!("{}.{name}", self.path).trim_start_matches('.').to_owned();
+            WrongValue { field, expected, found: None }
+        })
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, WrongValue> {
+        self.get(name).map(|node| node.text()).transpose()
+    }
+
+    pub(crate) fn need_text(&self, name: &str) -> Result<String, WrongValue> {
+        self.need(name, "a text")?.text()
+    }
+
+    /// The items of a list; none if it is missing or `null`.
+    pub(crate) fn list(&self, name: &str) -> Result<Vec<Node>, WrongValue> {
+        self.get(name).map_or_else(|| Ok(Vec::new()), |node| node.list())
+    }
+
+    pub(crate) fn need_list(&self, name: &str) -> Result<Vec<Node>, WrongValue> {
+        self.need(name, "a list")?.list()
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, WrongValue> {
+        let Some(node) = self.get(name) else { return Ok(false) };
+        node.json.parse().map_err(|_| node.wrong("true or false"))
+    }
+}
+
+/// What kind of value a JSON text is. Error messages end up in logs, so they say nothing of the value.
+fn kind(json: &str) -> &'static str {
+    match json.as_bytes().first() {
+        Some(b'"') => "a text, or one that is no Unicode",
+        Some(b'[') => "a list",
+        Some(b'{') => "an object",
+        Some(b't' | b'f') => "true or false",
+        Some(b'n') => "null",
+        Some(_) | None => "a number",
+    }
+}

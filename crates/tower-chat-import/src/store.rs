@@ -1,0 +1,223 @@
+//! Storing what was read.
+
+use std::{ops::Range, sync::Arc, time::SystemTime};
+
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, Messages, Role, RunId,
+    store::{
+        DescriptionPatch, History, HistoryStore, ModelUsage, Revision, RunActivity, StoreError,
+        UsageSum,
+        author::{RecordedResult, ToolRecord, Write},
+    },
+};
+use tower_chat_layers::replay::extract;
+
+use crate::ImportedConversation;
+
+/// How many runs are submitted at once.
+const RUNS_OF_A_SUBMISSION: usize = 64;
+
+/// What [`store`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// There was no such conversation, and now there is.
+    Written,
+    /// The first `from` messages were stored already; the others are stored behind them.
+    Extended {
+        /// How many messages were stored.
+        from: u64,
+    },
+    /// All of its messages were stored already, and perhaps more: users have gone on with it. Or it has
+    /// none.
+    Unchanged,
+}
+
+/// A conversation that was not stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// Another conversation is stored under the key. Nothing was written.
+    #[error(
+        "conversation {key} is another one: its message {message} is not that of the import; \
+         nothing was written. Store the import under another id"
+    )]
+    Differs {
+        /// The conversation.
+        key: ConversationKey,
+        /// The number of the first message that differs, from 1.
+        message: u64,
+    },
+    /// The store has failed, or another process has written to the conversation. What was stored of the
+    /// import is a beginning of it, and importing again stores the rest.
+    #[error("conversation {key} cannot be stored; import it again to store what is missing")]
+    Store {
+        /// The conversation.
+        key: ConversationKey,
+        /// What the store says.
+        source: StoreError,
+    },
+}
+
+/// Stores a conversation under a key, so that it goes on from there like any other.
+///
+/// It may be repeated. Messages are compared by their content, not by ids and times. If all of them are
+/// stored, nothing is done, also if users have gone on with the conversation since. If the first of them
+/// are stored, the others are stored behind them. If another conversation is stored under the key, that
+/// is [`ImportError::Differs`], and nothing is written.
+///
+/// Each turn of the user becomes a run, which is as old as its first message, where that has a time.
+/// Tool calls are recorded as runs record them. The title of a new conversation becomes that of its
+/// description.
+///
+/// # Errors
+///
+/// [`ImportError`].
+///
+/// # Cancellation
+///
+/// What was submitted before the future is dropped is stored. Repeat the call to store the rest.
+pub async fn store(
+    history: &dyn HistoryStore,
+    key: &ConversationKey,
+    conversation: &ImportedConversation,
+) -> Result<Outcome, ImportError> {
+    let failed = |source| ImportError::Store { key: key.clone(), source };
+    let stored = history.load(key).await.map_err(failed)?;
+    if let Some(message) = first_difference(&stored, &conversation.messages) {
+        return Err(ImportError::Differs { key: key.clone(), message });
+    }
+    let from = stored.head.pruned.saturating_add(stored.messages.len() as u64);
+    let outcome = match from {
+        _ if conversation.messages.is_empty() => return Ok(Outcome::Unchanged),
+        0 if stored.head.revision == Revision::ABSENT => Outcome::Written,
+        from if from >= conversation.messages.len() as u64 => return Ok(Outcome::Unchanged),
+        from => Outcome::Extended { from },
+    };
+    let writes = writes(key, conversation, from, stored.head.revision);
+    for batch in writes.chunks(RUNS_OF_A_SUBMISSION) {
+        let slot = history.reserve().await.map_err(failed)?;
+        let appended = history.append(slot, batch.to_vec()).await;
+        appended.map_err(|error| failed(error.source))?;
+    }
+    if let (Outcome::Written, Some(title)) = (outcome, &conversation.title) {
+        describe(history, key, title).await.map_err(failed)?;
+    }
+    Ok(outcome)
+}
+
+/// Sets the title, as far as the store has titles and one may be so long.
+async fn describe(
+    history: &dyn HistoryStore,
+    key: &ConversationKey,
+    title: &str,
+) -> Result<(), StoreError> {
+    let patch = DescriptionPatch::new().with_title(title);
+    match history.change_description(key, &patch).await {
+        Ok(_) | Err(StoreError::Unsupported { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The number of the first stored message that is not the imported one of this number.
+fn first_difference(stored: &History, imported: &[Message]) -> Option<u64> {
+    let different = stored.numbered().find(|(number, message)| {
+        let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+        imported.get(index).is_some_and(|imported| !is_same(message, imported))
+    });
+    different.map(|(number, _)| number)
+}
+
+/// Whether two messages have the same content.
+fn is_same(one: &Message, other: &Message) -> bool {
+    (one.role, &one.author, &one.parts, &one.metadata)
+        == (other.role, &other.author, &other.parts, &other.metadata)
+}
+
+/// The writes of the messages behind the first `from`: one for each run.
+fn writes(
+    key: &ConversationKey,
+    conversation: &ImportedConversation,
+    from: u64,
+    mut expected: Revision,
+) -> Vec<Write> {
+    let all: Messages = conversation.messages.iter().cloned().collect();
+    let mut records = extract(&all, 1, 0);
+    records.sort_by_key(last_position);
+    let mut records = records.into_iter().peekable();
+    while records.next_if(|record| last_position(record) <= from).is_some() {}
+    let first = usize::try_from(from).unwrap_or(usize::MAX);
+    let runs = runs(&conversation.messages, first);
+    let runs = runs.into_iter().map(|run| {
+        let messages = conversation.messages.get(run.clone()).unwrap_or_default();
+        let mut of_run = Vec::new();
+        while let Some(record) = records.next_if(|record| last_position(record) <= run.end as u64) {
+            of_run.push(record);
+        }
+        let begun = conversation.created_at.filter(|_| run.start == 0);
+        let write = write_of(key, messages, of_run, expected, begun);
+        expected = write.result();
+        write
+    });
+    runs.collect()
+}
+
+fn write_of(
+    key: &ConversationKey,
+    messages: &[Message],
+    records: Vec<ToolRecord>,
+    expected: Revision,
+    begun: Option<SystemTime>,
+) -> Write {
+    let time = messages.first().and_then(|message| message.added_at).or(begun);
+    let run = time.map_or_else(RunId::new, RunId::at);
+    let first = MessageId { run, index: 0 };
+    let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
+    let shared = messages.iter().cloned().map(Arc::new);
+    let write = Write::new(key.clone(), first, expected, shared).with_tools(records);
+    match messages.iter().rev().find_map(|message| message.added_at).or(begun) {
+        None => write,
+        Some(time) => {
+            let usage = ModelUsage::new(None, UsageSum::of_calls(0, calls));
+            write.with_activity(RunActivity::new(time).with_usage([usage]))
+        }
+    }
+}
+
+/// The last message that a row of the record is about: it is written with that one, since it names the
+/// position of the result.
+fn last_position(record: &ToolRecord) -> u64 {
+    let call = record.call.sequence;
+    match &record.result {
+        RecordedResult::InMessage(result) => call.max(result.sequence),
+        _ => call,
+    }
+}
+
+/// Where runs begin among the messages from an index on: with the first input after the model or a tool
+/// has answered.
+fn runs(messages: &[Message], from: usize) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut begin = from;
+    for (index, pair) in messages.windows(2).enumerate() {
+        let [before, next] = pair else { continue };
+        let index = index.saturating_add(1);
+        if index > begin && !is_input(before) && is_input(next) {
+            runs.push(begin..index);
+            begin = index;
+        }
+    }
+    if begin < messages.len() {
+        runs.push(begin..messages.len());
+    }
+    runs
+}
+
+fn is_input(message: &Message) -> bool {
+    let is_role = match message.role {
+        Role::System | Role::Developer | Role::User => true,
+        Role::Assistant | Role::Tool => false,
+        _ => false,
+    };
+    is_role && message.results().next().is_none()
+}

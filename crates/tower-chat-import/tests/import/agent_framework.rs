@@ -1,0 +1,84 @@
+//! Microsoft Agent Framework.
+
+use serde_json::json;
+use tower_chat::{
+    ToolStatus,
+    import::{Format, read},
+};
+
+use crate::{
+    install::made_by,
+    support::{Expected, Files, check},
+};
+
+#[tokio::test]
+async fn files_of_agent_framework_are_read_stored_and_gone_on_with() {
+    let Some(made) = made_by("agent_framework_files.py") else { return };
+    let file = |name: &str| made.path().join(name);
+    let bob_file = file("short/~session-orswc3jpmjxwe.jsonl");
+    let files = Files {
+        short: &[&file("short/alice.jsonl"), &bob_file],
+        long: &file("long/alice.jsonl"),
+        other: &file("other/alice.jsonl"),
+        other_from: 1,
+    };
+    check(Format::AgentFramework, &files, &[alice(), bob()]).await;
+    let alice = read(Format::AgentFramework, &file("short/alice.jsonl")).unwrap().remove(0);
+    let authors: Vec<_> = alice.messages.iter().filter_map(|it| it.author.as_deref()).collect();
+    assert_eq!(authors, ["pilot"]);
+}
+
+fn alice() -> Expected {
+    Expected {
+        id: "alice",
+        messages: vec![
+            json!(["system", "Be brief."]),
+            json!([
+                "user",
+                "When is the tide?",
+                {"media": "image/png base64 iVBORw=="},
+                {"media": "image/png url https://charts.example/7.png"},
+            ]),
+            json!([
+                "assistant",
+                {"reasoning": "Two harbours.\n\nOr three.", "native": {
+                    "type": "reasoning", "id": "rs_1", "encrypted_content": "gAAAB",
+                    "summary": [
+                        {"type": "summary_text", "text": "Two harbours."},
+                        {"type": "summary_text", "text": "Or three."},
+                    ],
+                }},
+                "I look.",
+                {"call": "call_1 tide {\"harbour\":\"Århus\",\"big\":1234567890123456789}"},
+                {"call": "call_2 berth {\"number\":99}"},
+            ]),
+            json!(["tool", {"error": "call_2", "content": ["Error: there is no berth 99"]}]),
+            json!(["tool", {"result": "call_1", "content": ["{\"high\": \"18:40 \\ud83c\\udf0a\"}"]}]),
+            json!(["assistant", "In the evening."]),
+            json!(["user", ""]),
+            json!(["assistant", "You wrote nothing.", {"reasoning": "Whose is it?", "native": null}]),
+        ],
+        losses: vec![
+            "line 8: a content of type \"search_tool_call\" is not stored: messages have no part \
+             for it",
+            "line 8: the provider's signature of its reasoning is not stored: the history does \
+             not say which provider's it is",
+        ],
+        calls: vec![("call_1", ToolStatus::Ok), ("call_2", ToolStatus::Error)],
+    }
+}
+
+fn bob() -> Expected {
+    Expected {
+        id: "team/bob",
+        messages: vec![
+            json!(["user", "Berth 7, then?"]),
+            json!(["assistant", {"call": "call_3 berth {\"number\":7}"}]),
+        ],
+        losses: vec![
+            "stored message 2: the call of tool \"berth\" (id \"call_3\") has no result; it is \
+             stored and not sent to models: no model accepts one without the other",
+        ],
+        calls: vec![("call_3", ToolStatus::Pending)],
+    }
+}
