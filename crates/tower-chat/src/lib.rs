@@ -47,6 +47,7 @@
 //! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
 //! | `mcp` | `mcp` | the tools of an MCP server |
 //! | `import` | `import` | histories that other systems have stored |
+//! | `transfer` | `transfer` | whole conversations between stores and files; deleting all of a user |
 //! | `wire` (with every provider) | `wire` | provider JSON to and from messages, for clients and endpoints of your own |
 //! | `macros` | | the attribute `#[tool]` |
 //!
@@ -93,5 +94,7 @@ pub use tower_chat_providers as providers;
 pub use tower_chat_redis as redis;
 #[cfg(feature = "sqlite")]
 pub use tower_chat_sqlite as sqlite;
+#[cfg(feature = "transfer")]
+pub use tower_chat_transfer as transfer;
 #[cfg(feature = "wire")]
 pub use tower_chat_wire as wire;

@@ -1,0 +1,304 @@
+//! What is written to the target, in writes of bounded size.
+
+use std::{collections::HashSet, mem, sync::Arc, time::SystemTime};
+
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{
+        HistoryStore, Lease, Revision, RunActivity, ServiceIdChange, StoreError,
+        author::{Close, Staged, ToolRecord, Write},
+    },
+};
+
+use crate::{Refusal, TransferError, runs::Runs};
+
+/// What one write has at most; one message may be larger.
+const WRITE_MESSAGES: usize = 100;
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// What one submission has at most, but for its last write.
+const SUBMISSION_WRITES: usize = 64;
+const SUBMISSION_BYTES: usize = 1024 * 1024;
+
+/// Appends to one conversation.
+///
+/// A write has messages of one run, as the ids of messages demand, with the rows of the record that
+/// are complete with them. So it cannot be staged: an open run has the messages of one run alone.
+/// Readers see the beginning of a conversation while it is written, cut at a write.
+pub(crate) struct Appender<'a> {
+    store: &'a dyn HistoryStore,
+    key: ConversationKey,
+    /// The revision after all writes that were added.
+    revision: Revision,
+    created_at: SystemTime,
+    pub(crate) runs: Runs,
+    /// The runs that have messages.
+    with_messages: HashSet<RunId>,
+    last_run: Option<RunId>,
+    segment: Option<Segment>,
+    /// Rows for the next write.
+    rows: Vec<ToolRecord>,
+    writes: Vec<Write>,
+    bytes: usize,
+    /// Under which the writes are staged.
+    staged: Option<Staged>,
+    begins_attempt: bool,
+    /// The run that owns the end of the conversation at the target.
+    owner: Option<RunId>,
+    pub(crate) refusal: Option<Refusal>,
+    pub(crate) added: u64,
+    pub(crate) is_changed: bool,
+}
+
+/// Consecutive messages of a run.
+struct Segment {
+    first: MessageId,
+    messages: Vec<Arc<Message>>,
+    bytes: usize,
+}
+
+impl<'a> Appender<'a> {
+    pub(crate) fn new(
+        store: &'a dyn HistoryStore,
+        key: &ConversationKey,
+        revision: Revision,
+        created_at: SystemTime,
+    ) -> Self {
+        Self {
+            store,
+            key: key.clone(),
+            revision,
+            created_at,
+            runs: Runs::default(),
+            with_messages: HashSet::new(),
+            last_run: None,
+            segment: None,
+            rows: Vec::new(),
+            writes: Vec::new(),
+            bytes: 0,
+            staged: None,
+            begins_attempt: false,
+            owner: None,
+            refusal: None,
+            added: 0,
+            is_changed: false,
+        }
+    }
+
+    /// Refuses every write that is not staged: the end of the conversation belongs to this run.
+    pub(crate) fn owned_by(&mut self, owner: Option<RunId>) {
+        self.owner = owner;
+    }
+
+    /// A message that the target has already.
+    pub(crate) fn found(&mut self, message: &Message) {
+        self.last_run = message.id.map(|id| id.run).or(self.last_run);
+        self.with_messages.extend(self.last_run);
+    }
+
+    /// Appends a message of this many bytes.
+    pub(crate) async fn message(
+        &mut self,
+        message: Arc<Message>,
+        bytes: usize,
+    ) -> Result<(), TransferError> {
+        let Some(id) = message.id else { return Ok(()) };
+        if self.last_run != Some(id.run) {
+            self.end_run().await?;
+        }
+        if self.revision == Revision::ABSENT
+            && let Some(creator) = self.runs.creator(self.created_at, Some(id.run))
+            && self.staged.is_none()
+        {
+            self.supplement(creator).await?;
+        }
+        if !self.segment.as_ref().is_some_and(|segment| segment.takes(id, bytes)) {
+            self.end_segment().await?;
+        }
+        self.last_run = Some(id.run);
+        self.with_messages.insert(id.run);
+        self.added += 1;
+        let segment = self.segment.get_or_insert(Segment { first: id, messages: vec![], bytes: 0 });
+        segment.messages.push(message);
+        segment.bytes += bytes;
+        Ok(())
+    }
+
+    /// Puts a row into the record, with the messages that were appended last.
+    pub(crate) fn row(&mut self, row: ToolRecord) {
+        self.rows.push(row);
+    }
+
+    /// Ends the run whose messages were appended last.
+    async fn end_run(&mut self) -> Result<(), TransferError> {
+        self.end_segment().await?;
+        let Some(run) = self.last_run else { return Ok(()) };
+        if let Some(activity) = self.runs.last_activity(run) {
+            let write = self.empty_write(run).with_activity(activity);
+            self.add(write, 0).await?;
+        }
+        Ok(())
+    }
+
+    async fn end_segment(&mut self) -> Result<(), TransferError> {
+        let Some(Segment { first, messages, bytes }) = self.segment.take() else { return Ok(()) };
+        let activity = self.runs.next_activity(first.run, self.created_at);
+        let write = Write::new(self.key.clone(), first, self.revision, messages)
+            .with_activity(activity)
+            .with_tools(mem::take(&mut self.rows));
+        self.add(write, bytes).await
+    }
+
+    fn empty_write(&self, run: RunId) -> Write {
+        Write::new(self.key.clone(), MessageId { run, index: 0 }, self.revision, [])
+    }
+
+    /// Ends what readers see: rows that belong to no new message, what is missing of runs, and the
+    /// service id.
+    pub(crate) async fn end_visible(
+        &mut self,
+        service_id: Option<ServiceIdChange>,
+    ) -> Result<(), TransferError> {
+        self.end_run().await?;
+        for run in self.runs.missing() {
+            self.supplement(run).await?;
+        }
+        if self.rows.is_empty() && service_id.is_none() {
+            return Ok(());
+        }
+        let run = self.last_run.or_else(|| self.runs.in_order().last().map(|run| run.run));
+        let mut write = self.empty_write(run.unwrap_or_else(|| RunId::at(self.created_at)));
+        write = write.without_activity().with_tools(mem::take(&mut self.rows));
+        if let Some(change) = service_id {
+            write = write.with_service_id(change);
+        }
+        self.add(write, 0).await
+    }
+
+    /// Tells the directory of a run without messages, or what it does not know of another one.
+    ///
+    /// Usage is told with messages, so one is staged and discarded: of a run that is discarded, the
+    /// directory keeps the usage, and does not count it.
+    async fn supplement(&mut self, run: RunId) -> Result<(), TransferError> {
+        let lease = Lease {
+            attempt: 1,
+            holder: self.store.handle().holder(),
+            renewed_at: self.created_at,
+            until: None,
+        };
+        let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
+        let visible = self.revision.sequence;
+        let last = self.runs.source(run).map_or(self.created_at, |run| run.last_written_at);
+        let mode = self.runs.source(run).and_then(|run| run.mode);
+        let id = MessageId { run, index: MessageId::LAST_INDEX };
+        let activity = self.runs.next_activity(run, self.created_at);
+        let opens = Write::new(self.key.clone(), id, self.revision, [Message::user("").into()])
+            .with_activity(activity)
+            .staged(staged(None))
+            .beginning_attempt();
+        let discards = Write::new(self.key.clone(), id, opens.result(), [])
+            .with_activity(RunActivity::new(last).with_mode(mode))
+            .staged(staged(Some(Close::Discard { visible })));
+        // What the second write tells.
+        let _ = self.runs.last_activity(run);
+        self.revision = discards.result();
+        self.push(opens, 0);
+        self.push(discards, 0);
+        self.submit_if_full().await
+    }
+
+    /// Has the directory count runs that have no messages, as many as are missing.
+    pub(crate) async fn count_runs(&mut self, missing: u64) -> Result<(), TransferError> {
+        let without_messages = self.runs.in_order().into_iter();
+        let without_messages = without_messages.map(|run| (run.run, run.last_written_at));
+        let uncounted: Vec<_> =
+            without_messages.filter(|(run, _)| !self.with_messages.contains(run)).collect();
+        // A run that wrote last is not counted again, so of a single one only one is counted.
+        let counted = if uncounted.len() > 1 { missing } else { missing.min(1) };
+        let counted = usize::try_from(counted).unwrap_or(usize::MAX);
+        for (run, at) in uncounted.into_iter().cycle().take(counted) {
+            let write = self.empty_write(run).with_activity(RunActivity::new(at));
+            self.add(write, 0).await?;
+        }
+        Ok(())
+    }
+
+    /// What is appended from now on is staged.
+    pub(crate) fn stage(&mut self, staged: Staged) {
+        self.staged = Some(staged);
+        self.begins_attempt = true;
+        self.owner = None;
+    }
+
+    /// Ends what is staged, which may be nothing but the fact that a run is open.
+    pub(crate) async fn end_staged(&mut self, run: RunId) -> Result<(), TransferError> {
+        self.end_run().await?;
+        if self.begins_attempt {
+            let activity = self.runs.next_activity(run, self.created_at);
+            let write = self.empty_write(run).with_activity(activity);
+            self.add(write, 0).await?;
+        }
+        Ok(())
+    }
+
+    async fn add(&mut self, write: Write, bytes: usize) -> Result<(), TransferError> {
+        let write = match &self.staged {
+            None => write,
+            Some(staged) if mem::take(&mut self.begins_attempt) => {
+                write.staged(staged.clone()).beginning_attempt()
+            }
+            Some(staged) => write.staged(staged.clone()),
+        };
+        self.revision = write.result();
+        self.push(write, bytes);
+        self.submit_if_full().await
+    }
+
+    fn push(&mut self, write: Write, bytes: usize) {
+        self.writes.push(write);
+        self.bytes += bytes;
+    }
+
+    async fn submit_if_full(&mut self) -> Result<(), TransferError> {
+        let is_full = self.writes.len() >= SUBMISSION_WRITES || self.bytes >= SUBMISSION_BYTES;
+        if is_full { self.submit().await } else { Ok(()) }
+    }
+
+    /// Waits until everything that was added is durable.
+    pub(crate) async fn submit(&mut self) -> Result<(), TransferError> {
+        let writes = mem::take(&mut self.writes);
+        self.bytes = 0;
+        if let (Some(run), false) = (self.owner, writes.is_empty()) {
+            self.refusal.get_or_insert(Refusal::OpenRun { run });
+        }
+        if writes.is_empty() || self.refusal.is_some() {
+            return Ok(());
+        }
+        let slot = self.store.reserve().await?;
+        match self.store.append(slot, writes).await {
+            Ok(_) => {
+                self.is_changed = true;
+                Ok(())
+            }
+            Err(error) => match error.source {
+                StoreError::Conflict(_) => {
+                    self.refusal = Some(Refusal::Conflict);
+                    Ok(())
+                }
+                other => Err(other.into()),
+            },
+        }
+    }
+}
+
+impl Segment {
+    fn takes(&self, id: MessageId, bytes: usize) -> bool {
+        let next = u32::try_from(self.messages.len())
+            .ok()
+            .and_then(|count| self.first.index.checked_add(count));
+        id.run == self.first.run
+            && Some(id.index) == next
+            && self.messages.len() < WRITE_MESSAGES
+            && self.bytes.saturating_add(bytes) <= WRITE_BYTES
+    }
+}

@@ -1,0 +1,138 @@
+//! What the target has of a conversation already.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tower_chat_core::{
+    ConversationKey, Message,
+    store::{
+        ConversationSummary, HistoryStore, OpenRun, Revision, RunSummary, SequencePosition,
+        author::ToolRecord,
+    },
+};
+
+use crate::{
+    reader::{ReadError, Reader},
+    record::Record,
+};
+
+/// Reads the target beside the source, as long as both have the same.
+pub(crate) struct Comparison<'a> {
+    /// `None` if the target has no such conversation.
+    reader: Option<Reader<'a>>,
+    is_read: bool,
+    /// What was read ahead.
+    ahead: Option<Record>,
+    /// Rows of the target that the source did not name yet.
+    rows: HashMap<SequencePosition, ToolRecord>,
+    /// Rows of the source that the target did not name yet.
+    asked: Vec<ToolRecord>,
+    staged: Vec<Arc<Message>>,
+}
+
+impl<'a> Comparison<'a> {
+    pub(crate) async fn begin(
+        store: &'a dyn HistoryStore,
+        key: &ConversationKey,
+    ) -> Result<Self, ReadError> {
+        let reader = Reader::begin(store, key).await?;
+        Ok(Self { is_read: reader.is_none(), reader, ..Self::with_nothing() })
+    }
+
+    /// A target that has nothing to compare.
+    pub(crate) fn with_nothing() -> Self {
+        Self {
+            reader: None,
+            is_read: true,
+            ahead: None,
+            rows: HashMap::new(),
+            asked: Vec::new(),
+            staged: Vec::new(),
+        }
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    pub(crate) fn summary(&self) -> Option<&ConversationSummary> {
+        self.reader.as_ref().map(Reader::summary)
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.reader.as_ref().map_or(Revision::ABSENT, |reader| reader.head().revision)
+    }
+
+    pub(crate) fn pruned(&self) -> u64 {
+        self.reader.as_ref().map_or(0, |reader| reader.head().pruned)
+    }
+
+    pub(crate) fn service_id(&self) -> Option<&Arc<str>> {
+        self.reader.as_ref()?.head().service_id.as_ref()
+    }
+
+    pub(crate) fn open_run(&self) -> Option<&OpenRun> {
+        self.reader.as_ref()?.open_run()
+    }
+
+    /// What the open run of the target has staged; known once the messages were read.
+    pub(crate) fn staged(&self) -> &[Arc<Message>] {
+        &self.staged
+    }
+
+    /// The next run of the target; `None` once there are no more.
+    pub(crate) async fn next_run(&mut self) -> Result<Option<RunSummary>, ReadError> {
+        match self.next().await? {
+            Some(Record::Run(run)) => Ok(Some(run)),
+            other => {
+                self.ahead = other;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The next message of the target that readers see; `None` once there are no more. Then all of the
+    /// target was read.
+    pub(crate) async fn next_message(&mut self) -> Result<Option<Arc<Message>>, ReadError> {
+        while let Some(record) = self.next().await? {
+            match record {
+                Record::Message { message, is_staged: false, .. } => return Ok(Some(message)),
+                Record::Message { message, is_staged: true, .. } => self.staged.push(message),
+                Record::Tool { row, is_staged: false } => {
+                    self.rows.insert(row.call, row);
+                }
+                Record::Run(_) | Record::OpenRun(_) | Record::Tool { is_staged: true, .. } => {}
+            }
+        }
+        Ok(None)
+    }
+
+    async fn next(&mut self) -> Result<Option<Record>, ReadError> {
+        if let Some(record) = self.ahead.take() {
+            return Ok(Some(record));
+        }
+        if self.is_read {
+            return Ok(None);
+        }
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        let record = reader.next().await?;
+        self.is_read = record.is_none();
+        Ok(record)
+    }
+
+    /// Takes a row of the source whose call the target has. It is compared at once if the target has
+    /// named it, else in [`missing_rows`](Self::missing_rows).
+    pub(crate) fn row(&mut self, row: ToolRecord) {
+        if self.rows.get(&row.call) == Some(&row) {
+            self.rows.remove(&row.call);
+        } else {
+            self.asked.push(row);
+        }
+    }
+
+    /// The rows of the source that the target does not have, or has otherwise. All of the target must
+    /// have been read.
+    pub(crate) fn missing_rows(&mut self) -> Vec<ToolRecord> {
+        let asked = std::mem::take(&mut self.asked).into_iter();
+        asked.filter(|row| self.rows.get(&row.call) != Some(row)).collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! Out of a store.
+
+use tower_chat_core::store::{ConversationQuery, HistoryStore, InvocationQuery, StoreError};
+
+use crate::{
+    Counts, Event, Operation, Outcome, Progress, Receipt, Selection, Step, TransferError,
+    progress::tell,
+};
+
+/// How many conversations are asked for at a time.
+const PAGE: usize = 100;
+
+/// Deletes all conversations of a scope, one after the other: also those of which readers see
+/// nothing, since all is staged or was discarded.
+///
+/// What is gone is gone: a deletion whose future was dropped, or failed, goes on when it is called
+/// again. Before a conversation is deleted, [`Event::Begins`] tells what it consists of; so a callback
+/// that writes it down, as a [`ReceiptLog`](crate::ReceiptLog) does, has an account of every
+/// conversation that went, wherever the process stops.
+///
+/// ```
+/// # futures_util::FutureExt::now_or_never(async {
+/// use tower_chat::{MemoryStore, transfer::{OutcomeKind, delete_scope}};
+/// # use tower_chat::{ConversationKey, Message, MessageId, RunId};
+/// # use tower_chat::store::{HistoryStore, Revision, author::Write};
+/// # let store = MemoryStore::new();
+/// # let id = MessageId { run: RunId::new(), index: 0 };
+/// # let key = ConversationKey::new("alice", "support");
+/// # let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
+/// # store.append(store.reserve().await?, vec![write]).await?;
+/// let receipt = delete_scope(&store, "alice", &mut |_event| Ok(())).await?;
+/// assert_eq!(receipt.total(OutcomeKind::Deleted).messages, 1);
+/// # Ok::<(), tower_chat::BoxError>(())
+/// # }).unwrap().unwrap();
+/// ```
+///
+/// # Errors
+///
+/// If the store fails, or the callback does.
+pub async fn delete_scope(
+    store: &dyn HistoryStore,
+    scope: &str,
+    progress: Progress<'_>,
+) -> Result<Receipt, TransferError> {
+    let mut receipt = Receipt::begin(Operation::Delete, Selection::scope(scope));
+    let conversations = count(store, scope).await?;
+    tell(progress, &Event::Total { conversations })?;
+    // A conversation that is active meanwhile moves between the pages; so the first page is asked for
+    // until it is empty.
+    loop {
+        let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
+        let found = store.conversations(&query).await?;
+        let mut conversations: Vec<_> =
+            found.unreadable.into_iter().map(|damaged| (damaged.key, Counts::one())).collect();
+        for summary in found.conversations {
+            let tools = store.tool_totals(&InvocationQuery::of(&summary.key)).await?;
+            let counts = Counts {
+                messages: summary.messages,
+                tool_calls: tools.iter().map(|tool| tool.calls).sum(),
+                runs: summary.runs,
+                ..Counts::one()
+            };
+            conversations.push((summary.key, counts));
+        }
+        if conversations.is_empty() {
+            return Ok(receipt.end());
+        }
+        for (key, counts) in conversations {
+            tell(progress, &Event::Begins { key: key.clone(), counts })?;
+            let was_there = store.delete(&key).await?;
+            let outcome = if was_there { Outcome::Deleted } else { Outcome::Gone };
+            let step = Step::new(&key, outcome, counts);
+            receipt.add(&step);
+            tell(progress, &Event::Done(step))?;
+        }
+    }
+}
+
+async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError> {
+    let mut query = ConversationQuery::in_scope(scope).with_limit(PAGE);
+    let mut count = 0;
+    loop {
+        let page = store.conversations(&query).await?;
+        count += (page.conversations.len() + page.unreadable.len()) as u64;
+        match page.next {
+            Some(next) => query = query.after(next),
+            None => return Ok(count),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What can go wrong with a transfer.
+
+use tower_chat_core::{BoxError, store::StoreError};
+
+/// A transfer could not go on. What was done before stays done: the same call goes on from there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// A store failed.
+    #[error("a history store failed; repeat the transfer to go on with it")]
+    Store(#[from] StoreError),
+    /// The file is not a whole export.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file could not be read or written.
+    #[error("the file of the export could not be {action}; repeat the transfer to go on with it")]
+    Io {
+        /// `read` or `written`.
+        action: &'static str,
+        /// What the operating system reports.
+        source: std::io::Error,
+    },
+    /// The caller's callback failed, and so stopped the transfer.
+    #[error("the transfer was stopped by its caller")]
+    Stopped(#[source] BoxError),
+}
+
+impl TransferError {
+    pub(crate) fn reading(source: std::io::Error) -> Self {
+        Self::Io { action: "read", source }
+    }
+
+    pub(crate) fn writing(source: std::io::Error) -> Self {
+        Self::Io { action: "written", source }
+    }
+}
+
+/// A file is not a whole export. Nothing of it is imported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It does not begin as an export does.
+    #[error(
+        "line 1 does not begin an export of tower-chat, which is \
+         {{\"format\":\"tower-chat\",\"version\":1}}: give the file that `export` has written, or \
+         name the format that this one has"
+    )]
+    NotAnExport,
+    /// A newer release wrote it.
+    #[error(
+        "line 1: the export has version {version}, and this release reads version {newest}: import \
+         it with the release that wrote it, or a newer one"
+    )]
+    UnknownVersion {
+        /// The version it says it has.
+        version: u64,
+        /// The newest version that this release reads.
+        newest: u64,
+    },
+    /// A line is not as it was written.
+    #[error(
+        "line {line}: {reason}: the file was changed or damaged after it was exported; restore it \
+         from a copy, or export again"
+    )]
+    Damaged {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It ends before the line that completes an export.
+    #[error(
+        "the file ends at line {line}, and the export is not complete: go on with the export \
+         (`--resume`), or copy the file again"
+    )]
+    Incomplete {
+        /// The last line, from 1.
+        line: u64,
+    },
+}
+
+impl FileError {
+    pub(crate) fn damaged(line: u64, reason: impl ToString) -> Self {
+        Self::Damaged { line, reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the directory has of runs, and how it is told to a store.
+
+use std::{collections::HashMap, time::SystemTime};
+
+use tower_chat_core::{
+    RunId, Usage,
+    store::{ModelUsage, RunActivity, RunSummary, UsageSum},
+};
+
+/// The runs of a conversation in the source, and what the target has of them already.
+#[derive(Default)]
+pub(crate) struct Runs {
+    source: HashMap<RunId, RunSummary>,
+    target: HashMap<RunId, RunSummary>,
+}
+
+impl Runs {
+    pub(crate) fn add_source(&mut self, run: RunSummary) {
+        self.source.insert(run.run, run);
+    }
+
+    pub(crate) fn add_target(&mut self, run: RunSummary) {
+        self.target.insert(run.run, run);
+    }
+
+    /// What the source has of a run.
+    pub(crate) fn source(&self, run: RunId) -> Option<&RunSummary> {
+        self.source.get(&run)
+    }
+
+    /// Whether these are the runs of the source.
+    pub(crate) fn are(&self, runs: &[RunSummary]) -> bool {
+        runs.len() == self.source.len()
+            && runs.iter().all(|run| self.source.get(&run.run) == Some(run))
+    }
+
+    /// What a write of messages tells of its run. The first tells when the run began, and all that it
+    /// has used, so that a store counts the usage to the day of the beginning; the others when it was
+    /// last written.
+    ///
+    /// A run of which the source has nothing is one that a copy was made with: it is told to have
+    /// taken place when the copy was made.
+    pub(crate) fn next_activity(&mut self, run: RunId, created_at: SystemTime) -> RunActivity {
+        let summary = self.source.get(&run).cloned();
+        let summary = summary.unwrap_or_else(|| RunSummary::new(run, created_at));
+        let known = self.target.get(&run);
+        let at = if known.is_some() { summary.last_written_at } else { summary.began_at };
+        let usage = missing_usage(&summary, known);
+        let known = self.target.entry(run).or_insert_with(|| RunSummary::new(run, at));
+        known.last_written_at = known.last_written_at.max(at);
+        known.usage = summary.usage;
+        RunActivity::new(at).with_mode(summary.mode).with_usage(usage)
+    }
+
+    /// What a write without messages tells of a run that was last written later than the target knows.
+    pub(crate) fn last_activity(&mut self, run: RunId) -> Option<RunActivity> {
+        let summary = self.source.get(&run)?;
+        let known = self.target.get_mut(&run)?;
+        let at = summary.last_written_at;
+        (known.last_written_at < at).then(|| {
+            known.last_written_at = at;
+            RunActivity::new(at).with_mode(summary.mode)
+        })
+    }
+
+    /// The runs of which the target does not know all, in the order in which they began: those that
+    /// have no messages, since they were pruned or discarded. The open one is left out.
+    pub(crate) fn missing(&self) -> Vec<RunId> {
+        let is_missing = |run: &&RunSummary| {
+            let known = self.target.get(&run.run);
+            let is_late = known.is_none_or(|known| known.last_written_at < run.last_written_at);
+            !run.is_open && (is_late || !missing_usage(run, known).is_empty())
+        };
+        let mut missing: Vec<_> = self.source.values().filter(is_missing).collect();
+        missing.sort_unstable_by_key(|run| (run.began_at, run.run));
+        missing.into_iter().map(|run| run.run).collect()
+    }
+
+    /// The run that created the conversation, if it has no messages.
+    pub(crate) fn creator(&self, created_at: SystemTime, first: Option<RunId>) -> Option<RunId> {
+        let began_then = |run: &&RunSummary| run.began_at == created_at && !run.is_open;
+        if first.and_then(|first| self.source.get(&first)).as_ref().is_some_and(began_then) {
+            return None;
+        }
+        self.source.values().filter(began_then).map(|run| run.run).min()
+    }
+
+    /// The runs of the source, in the order in which they began.
+    pub(crate) fn in_order(&self) -> Vec<&RunSummary> {
+        let mut runs: Vec<_> = self.source.values().filter(|run| !run.is_open).collect();
+        runs.sort_unstable_by_key(|run| (run.began_at, run.run));
+        runs
+    }
+}
+
+/// What a run has used that the target does not know.
+fn missing_usage(run: &RunSummary, known: Option<&RunSummary>) -> Vec<ModelUsage> {
+    let known = |usage: &ModelUsage| {
+        known?.usage.iter().find(|known| known.model == usage.model).map(|known| known.sum)
+    };
+    let missing = run.usage.iter().map(|usage| {
+        let sum = known(usage).map_or(usage.sum, |known| difference(&usage.sum, &known));
+        ModelUsage::new(usage.model.clone(), sum)
+    });
+    missing.filter(|usage| !usage.sum.is_zero()).collect()
+}
+
+fn difference(sum: &UsageSum, known: &UsageSum) -> UsageSum {
+    let (tokens, had) = (sum.tokens, known.tokens);
+    let mut missing = Usage::new(
+        tokens.input_tokens.saturating_sub(had.input_tokens),
+        tokens.output_tokens.saturating_sub(had.output_tokens),
+    );
+    missing.cached_input_tokens =
+        tokens.cached_input_tokens.saturating_sub(had.cached_input_tokens);
+    missing.reasoning_tokens = tokens.reasoning_tokens.saturating_sub(had.reasoning_tokens);
+    let cost = sum.cost_nanos.map(|cost| cost.saturating_sub(known.cost_nanos.unwrap_or_default()));
+    UsageSum::of_calls(
+        sum.service_calls.saturating_sub(known.service_calls),
+        sum.tool_calls.saturating_sub(known.tool_calls),
+    )
+    .with_tokens(missing)
+    .with_cost_nanos(cost.filter(|cost| *cost > 0 || known.cost_nanos.is_none()))
+}

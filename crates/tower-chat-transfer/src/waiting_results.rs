@@ -1,0 +1,69 @@
+//! Where the results in the record of tool calls stand.
+
+use std::collections::HashMap;
+
+use tower_chat_core::{
+    Message, ToolInvocation, ToolResult,
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
+};
+
+/// Rows of the record whose result was not found in a message yet.
+///
+/// A store answers with the result itself, wherever it is. A message that has the same result after
+/// the call is where it stands; a result that no message has is in the record alone.
+#[derive(Default)]
+pub(crate) struct WaitingResults {
+    by_call_id: HashMap<Option<String>, Vec<(ToolRecord, ToolResult)>>,
+}
+
+impl WaitingResults {
+    /// Takes a row in. Returns it if it is complete: it has no result.
+    pub(crate) fn add(&mut self, invocation: ToolInvocation) -> Option<ToolRecord> {
+        let call =
+            SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
+        let ToolInvocation { round_index, call_id, name, .. } = invocation;
+        let mut row = ToolRecord::pending(call, round_index, call_id, name);
+        row.status = invocation.status;
+        row.error = invocation.error;
+        row.started_at = invocation.started_at;
+        row.finished_at = invocation.finished_at;
+        match invocation.result {
+            None => Some(row),
+            Some(result) => {
+                self.by_call_id.entry(result.call_id.clone()).or_default().push((row, result));
+                None
+            }
+        }
+    }
+
+    /// The rows whose results stand in a message.
+    pub(crate) fn find_in(&mut self, number: u64, message: &Message) -> Vec<ToolRecord> {
+        let mut complete = Vec::new();
+        for (index, result) in (0..).zip(message.results()) {
+            let Some(waiting) = self.by_call_id.get_mut(&result.call_id) else { continue };
+            let Some(found) = waiting.iter().position(|(_, waiting)| waiting == result) else {
+                continue;
+            };
+            let (mut row, _) = waiting.remove(found);
+            row.result = RecordedResult::InMessage(SequencePosition { sequence: number, index });
+            complete.push(row);
+        }
+        complete
+    }
+
+    /// The rows whose results no message has, in the order of their calls.
+    pub(crate) fn apart(self) -> Vec<ToolRecord> {
+        let waiting = self.by_call_id.into_values().flatten();
+        let mut rows: Vec<_> = waiting
+            .map(|(mut row, result)| {
+                row.result = RecordedResult::Apart(Box::new(result));
+                row
+            })
+            .collect();
+        rows.sort_unstable_by_key(|row| row.call);
+        rows
+    }
+}

@@ -1,0 +1,352 @@
+//! One conversation as it is written to the target.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ConversationKey, Message,
+    store::{
+        HistoryStore, Lease, OpenRun, ServiceIdChange, StoreError,
+        author::{RecordedResult, Staged, ToolRecord},
+    },
+};
+
+use crate::{
+    Counts, Difference, Outcome, Refusal, Step, TransferError,
+    appender::Appender,
+    comparison::Comparison,
+    reader::{ReadError, runs_of},
+    record::{Beginning, Record},
+};
+
+/// Writes what is missing of a conversation, and compares what is there.
+///
+/// Messages come in order: as long as the target has any, they are compared, and nothing is written;
+/// what comes after is appended. So a target that has another conversation is left as it is, and one
+/// that an interrupted transfer has begun to write is gone on with.
+pub(crate) struct Writer<'a> {
+    store: &'a dyn HistoryStore,
+    key: ConversationKey,
+    source: Beginning,
+    target: Comparison<'a>,
+    appender: Appender<'a>,
+    counts: Counts,
+    refusal: Option<Refusal>,
+    /// The target was read to its end.
+    is_compared: bool,
+    /// The number, at the target, of the last message that both have.
+    compared: u64,
+    open: Option<StagedRun>,
+}
+
+/// What an open run of the source has staged.
+struct StagedRun {
+    open: OpenRun,
+    messages: Vec<(Arc<Message>, usize)>,
+    rows: Vec<ToolRecord>,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins to write a conversation.
+    pub(crate) async fn begin(
+        store: &'a dyn HistoryStore,
+        key: &ConversationKey,
+        source: Beginning,
+    ) -> Result<Self, TransferError> {
+        let mut refusal = None;
+        let mut target = match Comparison::begin(store, key).await {
+            Ok(target) => target,
+            Err(error) => {
+                refusal = Some(refused(error)?);
+                Comparison::with_nothing()
+            }
+        };
+        let mut appender = Appender::new(store, key, target.revision(), source.created_at);
+        appender.owned_by(target.open_run().map(|open| open.run));
+        loop {
+            match target.next_run().await {
+                Ok(Some(run)) => appender.runs.add_target(run),
+                Ok(None) => break,
+                Err(error) => {
+                    refusal = Some(refused(error)?);
+                    break;
+                }
+            }
+        }
+        Ok(Self {
+            store,
+            key: key.clone(),
+            compared: target.pruned(),
+            source,
+            target,
+            appender,
+            counts: Counts::one(),
+            refusal,
+            is_compared: false,
+            open: None,
+        })
+    }
+
+    /// Takes the next record of the source.
+    pub(crate) async fn take(&mut self, record: Record) -> Result<(), TransferError> {
+        let bytes = record.count(&mut self.counts);
+        if self.refusal.is_some() || self.appender.refusal.is_some() {
+            return Ok(());
+        }
+        match record {
+            Record::Run(run) => self.appender.runs.add_source(run),
+            Record::Message { number, message, is_staged: false } => {
+                self.take_message(number, message, bytes).await?;
+            }
+            Record::Tool { mut row, is_staged: false } => {
+                self.renumber(&mut row);
+                self.take_row(row);
+            }
+            Record::OpenRun(open) => {
+                self.open = Some(StagedRun { open, messages: Vec::new(), rows: Vec::new() });
+            }
+            Record::Message { message, is_staged: true, .. } => {
+                self.open.iter_mut().for_each(|open| open.messages.push((message.clone(), bytes)));
+            }
+            Record::Tool { mut row, is_staged: true } => {
+                self.renumber(&mut row);
+                self.open.iter_mut().for_each(|open| open.rows.push(row.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_message(
+        &mut self,
+        number: u64,
+        message: Arc<Message>,
+        bytes: usize,
+    ) -> Result<(), TransferError> {
+        if !self.is_compared {
+            let Some(found) = self.next_of_target().await? else { return Ok(()) };
+            if let Some(found) = found {
+                if found == message {
+                    self.compared += 1;
+                    self.appender.found(&message);
+                } else if let (Some(source_id), Some(target_id)) = (message.id, found.id) {
+                    let message = number;
+                    self.refusal = Some(Refusal::Differs { message, source_id, target_id });
+                }
+                return Ok(());
+            }
+            self.end_comparison();
+        }
+        self.appender.message(message, bytes).await
+    }
+
+    /// The next message of the target, and `None` inside once there are no more; `None` if it cannot
+    /// be read.
+    async fn next_of_target(&mut self) -> Result<Option<Option<Arc<Message>>>, TransferError> {
+        match self.target.next_message().await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) => {
+                self.refusal = Some(refused(error)?);
+                Ok(None)
+            }
+        }
+    }
+
+    fn end_comparison(&mut self) {
+        self.is_compared = true;
+        for row in self.target.missing_rows() {
+            self.appender.row(row);
+        }
+    }
+
+    fn take_row(&mut self, row: ToolRecord) {
+        if row.call.sequence > self.compared {
+            self.appender.row(row);
+            return;
+        }
+        self.target.row(row);
+        if self.is_compared {
+            self.end_comparison();
+        }
+    }
+
+    /// The target numbers messages as it has taken them, not as the source has.
+    fn renumber(&self, row: &mut ToolRecord) {
+        let (pruned, target) = (self.source.pruned, self.target.pruned());
+        let renumber = |sequence: u64| sequence.saturating_sub(pruned).saturating_add(target);
+        row.call.sequence = renumber(row.call.sequence);
+        if let RecordedResult::InMessage(at) = &mut row.result {
+            at.sequence = renumber(at.sequence);
+        }
+    }
+
+    /// Writes what is left once all records were taken, and says how it ended.
+    pub(crate) async fn end(mut self) -> Result<Step, TransferError> {
+        self.end_visible().await?;
+        self.end_staged().await?;
+        self.appender.submit().await?;
+        if let Some(refusal) = self.refusal.take().or(self.appender.refusal.take()) {
+            return Ok(Step::new(&self.key, Outcome::Refused(refusal), self.counts));
+        }
+        let described = self.describe().await?;
+        let is_changed = self.appender.is_changed || described;
+        let outcome = match (self.target.exists(), is_changed) {
+            (false, _) => Outcome::Written,
+            (true, true) => Outcome::Extended { messages: self.appender.added },
+            (true, false) => Outcome::Unchanged,
+        };
+        let mut step = Step::new(&self.key, outcome, self.counts);
+        step.differences = self.differences().await?;
+        step.open_run = self.open.as_ref().map(|open| open.open.run);
+        Ok(step)
+    }
+
+    async fn end_visible(&mut self) -> Result<(), TransferError> {
+        if self.refusal.is_none() && !self.is_compared {
+            match self.next_of_target().await? {
+                None => {}
+                Some(None) => self.end_comparison(),
+                Some(Some(_)) => self.refuse_more().await?,
+            }
+        }
+        if self.refusal.is_some() {
+            return Ok(());
+        }
+        let service_id = self.service_id_change();
+        self.appender.end_visible(service_id).await?;
+        self.appender.submit().await?;
+        if self.appender.refusal.is_some() {
+            return Ok(());
+        }
+        let counted = match self.store.summary(&self.key).await? {
+            Some(summary) => summary.runs,
+            None => 0,
+        };
+        if self.target.open_run().is_none() && counted < self.source_runs() {
+            self.appender.count_runs(self.source_runs() - counted).await?;
+        }
+        Ok(())
+    }
+
+    /// How many runs the source counts, without the open one.
+    fn source_runs(&self) -> u64 {
+        self.source.runs - self.source.runs.min(u64::from(self.open.is_some()))
+    }
+
+    async fn refuse_more(&mut self) -> Result<(), TransferError> {
+        let mut messages = 1;
+        while let Some(Some(_)) = self.next_of_target().await? {
+            messages += 1;
+        }
+        self.refusal.get_or_insert(Refusal::TargetHasMore { messages });
+        Ok(())
+    }
+
+    /// What becomes of the service id: that of the source belongs to its messages.
+    fn service_id_change(&self) -> Option<ServiceIdChange> {
+        let (source, target) = (self.source.service_id.as_ref(), self.target.service_id());
+        let is_new = !self.target.exists() || self.appender.added > 0;
+        match (source, target) {
+            (Some(source), target) if target != Some(source) && (is_new || target.is_none()) => {
+                Some(ServiceIdChange::Set(source.clone()))
+            }
+            (None, Some(_)) if is_new => Some(ServiceIdChange::Clear),
+            (Some(_) | None, _) => None,
+        }
+    }
+
+    async fn end_staged(&mut self) -> Result<(), TransferError> {
+        if self.refusal.is_some() || self.appender.refusal.is_some() {
+            return Ok(());
+        }
+        let found = self.target.open_run().cloned();
+        let Some(staged) = &self.open else {
+            // Everything that readers see is the same, and the target has begun something more.
+            self.refusal = found.map(|open| Refusal::OpenRun { run: open.run });
+            return Ok(());
+        };
+        let Some(attempt) = self.next_attempt(staged, found.as_ref()) else {
+            let run = found.map_or(staged.open.run, |open| open.run);
+            self.refusal = Some(Refusal::OpenRun { run });
+            return Ok(());
+        };
+        let had = self.target.staged().len();
+        if found.is_some() && had == staged.messages.len() {
+            return Ok(());
+        }
+        let lease = Lease {
+            attempt,
+            holder: self.store.handle().holder(),
+            renewed_at: staged.open.opened_at,
+            until: None,
+        };
+        self.appender.stage(Staged {
+            lease,
+            close: None,
+            service_id: staged.open.service_id.clone(),
+            partial_text: staged.open.partial_text.clone(),
+        });
+        let run = staged.open.run;
+        for (message, bytes) in staged.messages.iter().skip(had) {
+            self.appender.message(message.clone(), *bytes).await?;
+        }
+        staged.rows.iter().cloned().for_each(|row| self.appender.row(row));
+        self.appender.end_staged(run).await
+    }
+
+    /// Under which number the open run is written; `None` if the target has another open run, or
+    /// something else of this one.
+    fn next_attempt(&self, staged: &StagedRun, found: Option<&OpenRun>) -> Option<u32> {
+        let Some(found) = found else { return Some(staged.open.lease.attempt.max(1)) };
+        let had = self.target.staged();
+        let is_beginning = found.run == staged.open.run
+            && had.len() <= staged.messages.len()
+            && had.iter().zip(&staged.messages).all(|(had, (message, _))| had == message);
+        let is_held = found.is_held_at(std::time::SystemTime::now());
+        let is_whole = had.len() == staged.messages.len();
+        (is_beginning && (is_whole || !is_held)).then(|| found.lease.attempt.saturating_add(1))
+    }
+
+    /// Describes the conversation, if it never was at the target. Says whether it did.
+    async fn describe(&mut self) -> Result<bool, TransferError> {
+        let description = &self.source.description;
+        let version = self.target.summary().map_or(0, |summary| summary.description_version);
+        if description.is_empty() || version > 0 {
+            return Ok(false);
+        }
+        match self.store.set_description(&self.key, description, 0).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::DescriptionChanged { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What of the conversation is not the same at the target, read back from it.
+    async fn differences(&self) -> Result<Vec<Difference>, TransferError> {
+        let Some(summary) = self.store.summary(&self.key).await? else { return Ok(Vec::new()) };
+        let head = self.store.head(&self.key).await?;
+        let runs = runs_of(self.store, &self.key).await?;
+        let source = &self.source;
+        let mut differences = Vec::new();
+        let mut add = |differs: bool, what: Difference| {
+            if differs {
+                differences.push(what);
+            }
+        };
+        add(head.pruned != source.pruned, Difference::Renumbered { pruned: source.pruned });
+        let times = (summary.created_at, summary.last_active_at);
+        add(times != (source.created_at, source.last_active_at), Difference::Times);
+        let counted = (summary.runs, summary.last_mode);
+        add(counted != (source.runs, source.last_mode), Difference::RunCount);
+        add(!self.appender.runs.are(&runs), Difference::Runs);
+        add(summary.description != source.description, Difference::Description);
+        add(head.service_id != source.service_id, Difference::ServiceId);
+        Ok(differences)
+    }
+}
+
+/// Why the target cannot be compared.
+fn refused(error: ReadError) -> Result<Refusal, TransferError> {
+    match error {
+        ReadError::Changed => Ok(Refusal::Conflict),
+        other => other.into_refusal(1),
+    }
+}

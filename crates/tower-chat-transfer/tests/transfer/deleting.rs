@@ -1,0 +1,41 @@
+//! Whole scopes that are deleted.
+
+use tower_chat::{
+    ConversationKey,
+    transfer::{OutcomeKind, delete_scope},
+};
+
+use crate::{
+    conversations::{add_run, discard_run, fill, key},
+    stores::Kind,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_of_a_scope_goes_and_nothing_of_another() {
+    for kind in Kind::all() {
+        eprintln!("in {kind:?}");
+        let store = kind.open().await;
+        fill(&*store, &key("coats")).await;
+        discard_run(&*store, &key("all discarded"), 4).await;
+        for number in 0..120 {
+            let id = format!("many {number}");
+            add_run(&*store, &key(&id), 10 + number, &[&id]).await;
+        }
+        let others =
+            ["Alice", "alice2", "alic", ""].map(|scope| ConversationKey::new(scope, "coats"));
+        for other in &others {
+            add_run(&*store, other, 1, &[other.scope()]).await;
+        }
+        let receipt = delete_scope(&*store, "alice", &mut |_| Ok(())).await.unwrap();
+        let deleted = receipt.total(OutcomeKind::Deleted);
+        assert_eq!((deleted.conversations, deleted.messages, deleted.tool_calls), (122, 127, 4));
+        assert_eq!(receipt.scopes.len(), 1);
+        assert_eq!(store.list("alice", None, 10).await.unwrap(), []);
+        assert_eq!(store.summary(&key("all discarded")).await.unwrap(), None);
+        for other in &others {
+            assert_eq!(store.load(other).await.unwrap().messages.len(), 1);
+        }
+        let again = delete_scope(&*store, "alice", &mut |_| Ok(())).await.unwrap();
+        assert!(again.scopes.is_empty());
+    }
+}

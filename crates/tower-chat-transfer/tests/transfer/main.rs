@@ -1,0 +1,14 @@
+//! Conversations that are moved between stores and files, and scopes that are deleted.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod conversations;
+mod damaged;
+mod deleting;
+mod interrupted;
+mod large;
+mod open_runs;
+mod receipts;
+mod refused;
+mod round_trip;
+mod stores;

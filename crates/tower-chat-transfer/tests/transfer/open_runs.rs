@@ -1,0 +1,118 @@
+//! Runs that are open in the source.
+
+use tower_chat::{
+    Message, ToolCall,
+    store::{
+        HistoryStore, SequencePosition, ServiceIdChange,
+        author::{Close, Staged, ToolRecord, Write},
+    },
+    transfer::{OutcomeKind, Refusal, Selection, copy},
+};
+
+use crate::{
+    conversations::{
+        activity, add_run, append, assert_same, at, export_alice, fill, id, import_file, key,
+        revision, run_at, staged, usage,
+    },
+    stores::Kind,
+};
+
+/// Opens a run after what readers see, and stages two writes of it.
+async fn open_run(store: &dyn HistoryStore, conversation: &str) -> tower_chat::RunId {
+    let (key, run) = (key(conversation), run_at(60));
+    let expected = revision(store, &key).await;
+    let asks = Message::tool_calls([ToolCall::new("call_7", "book", r#"{"seat": 7}"#)]);
+    let row = ToolRecord::pending(
+        SequencePosition { sequence: expected.sequence + 2, index: 0 },
+        0,
+        "call_7",
+        "book",
+    );
+    let input = [Message::user(format!("Book it, in {conversation}.")).into(), asks.into()];
+    let first = Write::new(key.clone(), id(run, 0), expected, input)
+        .with_activity(activity(60, [usage("gpt-5", 1)]))
+        .with_tools(vec![row])
+        .staged(staged(store, 60, None))
+        .beginning_attempt();
+    let expected = append(store, first).await;
+    let more = Staged {
+        service_id: Some(ServiceIdChange::Set("resp_9".into())),
+        partial_text: Some("I am bo".into()),
+        ..staged(store, 61, None)
+    };
+    let second = Write::new(key, id(run, 2), expected, [Message::assistant("Wait for it.").into()])
+        .with_activity(activity(62, []))
+        .staged(more);
+    append(store, second).await;
+    run
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_run_is_open_at_the_target_with_all_that_it_has_staged() {
+    let pairs =
+        Kind::all().into_iter().flat_map(|kind| [(Kind::Memory, kind), (kind, Kind::Memory)]);
+    for (source, target) in pairs {
+        eprintln!("from {source:?} to {target:?}");
+        let (from, to) = (source.open().await, target.open().await);
+        fill(&*from, &key("coats")).await;
+        let run = open_run(&*from, "coats").await;
+        let only_staged = open_run(&*from, "all staged").await;
+        let file = export_alice(&*from).await;
+        assert_eq!(String::from_utf8_lossy(&file).matches(r#""staged":true"#).count(), 8);
+
+        let receipt = import_file(&*to, &file).await;
+        assert_eq!(
+            (receipt.total(OutcomeKind::Written).conversations, &receipt.differing[..]),
+            (2, &[][..])
+        );
+        for (conversation, run) in [("coats", run), ("all staged", only_staged)] {
+            let key = key(conversation);
+            assert_same(&*from, &*to, &key).await;
+            let was = from.open_run(&key).await.unwrap().unwrap();
+            let is = to.open_run(&key).await.unwrap().unwrap();
+            assert_eq!((is.open.run, is.open.opened_at), (run, at(60)));
+            assert_eq!((&is.messages, &is.tools), (&was.messages, &was.tools));
+            assert_eq!(is.open.service_id, was.open.service_id);
+            assert_eq!(is.open.partial_text.as_deref(), Some("I am bo"));
+            assert_eq!(is.open.lease.until, None);
+        }
+        assert_eq!(String::from_utf8(export_alice(&*to).await), String::from_utf8(file.clone()));
+        let again = import_file(&*to, &file).await;
+        assert_eq!(again.total(OutcomeKind::Unchanged).conversations, 2, "{again:?}");
+
+        // What is staged at the target is committed there like any other.
+        let key = key("coats");
+        let open = to.open_run(&key).await.unwrap().unwrap();
+        let close = Write::new(key.clone(), id(run, 3), open.head.revision, [])
+            .staged(Staged { lease: open.open.lease, ..staged(&*to, 70, Some(Close::Commit)) });
+        append(&*to, close).await;
+        let history = to.load(&key).await.unwrap();
+        assert_eq!(history.messages.last().unwrap().text(), "Wait for it.");
+        assert_eq!(history.head.service_id.as_deref(), Some("resp_9"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
+    for kind in Kind::all() {
+        eprintln!("to {kind:?}");
+        let (from, to) = (Kind::Memory.open().await, kind.open().await);
+        add_run(&*from, &key("hats"), 1, &["A hat?"]).await;
+        let alice = Selection::scope("alice");
+        copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
+        let run = open_run(&*to, "hats").await;
+        let before = export_alice(&*to).await;
+
+        // Nothing is new in the source, then something is.
+        for second in [80, 81] {
+            let receipt = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
+            let step = &receipt.refused[0];
+            assert_eq!(
+                step.outcome,
+                tower_chat::transfer::Outcome::Refused(Refusal::OpenRun { run })
+            );
+            assert_eq!(export_alice(&*to).await, before);
+            add_run(&*from, &key("hats"), second, &["A blue one."]).await;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Receipts that are written step by step.
+
+use std::{fs, path::Path};
+
+use tower_chat::{
+    BoxError, MemoryStore,
+    store::HistoryStore,
+    transfer::{
+        Event, Operation, OutcomeKind, Receipt, ReceiptLog, ReceiptLogError, Selection, Transfer,
+        copy, delete_scope,
+    },
+};
+
+use crate::conversations::{add_run, assert_same, key};
+
+async fn source() -> MemoryStore {
+    let store = MemoryStore::new();
+    for (number, id) in (1..).zip(["a", "b", "c", "d"]) {
+        add_run(&store, &key(id), number, &[&format!("of {id}"), &format!("more of {id}")]).await;
+    }
+    store
+}
+
+fn deletion() -> Transfer {
+    Transfer::new(Operation::Delete, Selection::scope("alice")).from("a store")
+}
+
+/// Goes on with a deletion until an event, at which the process dies, before or after it is written.
+async fn delete_until(
+    store: &MemoryStore,
+    path: &Path,
+    last: usize,
+    is_written: bool,
+) -> Result<Receipt, BoxError> {
+    let mut log = ReceiptLog::open(path, deletion())?;
+    if let Some(begun) = log.begun().cloned()
+        && store.summary(&begun).await?.is_none()
+    {
+        log.was_deleted()?;
+    }
+    let mut events = 0;
+    let mut progress = |event: &Event| {
+        events += 1;
+        if events <= last || is_written {
+            log.record(event)?;
+        }
+        if events > last { Err("the process dies".into()) } else { Ok(()) }
+    };
+    delete_scope(store, "alice", &mut progress).await?;
+    Ok(log.complete()?)
+}
+
+#[tokio::test]
+async fn the_receipt_of_a_deletion_adds_up_wherever_its_attempts_end() {
+    for is_written in [false, true] {
+        for last in 0..9 {
+            let store = source().await;
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("receipt.jsonl");
+            delete_until(&store, &path, last, is_written).await.unwrap_err();
+            let receipt = delete_until(&store, &path, usize::MAX, true).await.unwrap();
+            let deleted = receipt.total(OutcomeKind::Deleted);
+            assert_eq!((deleted.conversations, deleted.messages), (4, 8), "{last} {is_written}");
+            let text = fs::read_to_string(&path).unwrap();
+            assert_eq!(text.matches("{\"done\":").count(), 4, "{text}");
+            assert_eq!(text.matches("{\"transfer\":").count(), 2, "{text}");
+            assert!(text.lines().last().unwrap().starts_with("{\"receipt\":"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_copy_goes_on_after_the_last_conversation_of_its_receipt() {
+    let (from, to) = (source().await, MemoryStore::new());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("receipt.jsonl");
+    let alice = Selection::scope("alice");
+    let transfer = Transfer::new(Operation::Copy, alice.clone()).from("one").to("another");
+    let mut log = ReceiptLog::open(&path, transfer.clone()).unwrap();
+    let mut done = 0;
+    let mut progress = |event: &Event| {
+        log.record(event)?;
+        done += usize::from(matches!(event, Event::Done(_)));
+        if done == 2 { Err("that is enough".into()) } else { Ok(()) }
+    };
+    copy(&from, &to, &alice, &mut progress).await.unwrap_err();
+    // The last line is cut off.
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
+
+    let mut log = ReceiptLog::open(&path, transfer).unwrap();
+    assert_eq!(log.last(), Some(&key("a")));
+    let rest = alice.after(log.last().unwrap().clone());
+    copy(&from, &to, &rest, &mut |event| Ok(log.record(event)?)).await.unwrap();
+    let receipt = log.complete().unwrap();
+    assert_eq!(receipt.total(OutcomeKind::Written).conversations, 3);
+    assert_eq!(receipt.total(OutcomeKind::Unchanged).conversations, 1); // done, and not written down
+    for id in ["a", "b", "c", "d"] {
+        assert_same(&from, &to, &key(id)).await;
+    }
+    let json = serde_json::to_string(&receipt).unwrap();
+    assert_eq!(serde_json::from_str::<Receipt>(&json).unwrap(), receipt);
+}
+
+#[tokio::test]
+async fn a_receipt_of_another_transfer_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("receipt.jsonl");
+    ReceiptLog::open(&path, deletion()).unwrap().complete().unwrap();
+    let other = Transfer::new(Operation::Delete, Selection::scope("bob")).from("a store");
+    assert!(matches!(ReceiptLog::open(&path, other), Err(ReceiptLogError::OtherTransfer)));
+    fs::write(&path, "no receipt\n").unwrap();
+    let damaged = ReceiptLog::open(&path, deletion());
+    assert!(matches!(damaged, Err(ReceiptLogError::Damaged { line: 1, .. })));
+}

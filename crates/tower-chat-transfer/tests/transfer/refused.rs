@@ -1,0 +1,87 @@
+//! What is not done, and why.
+
+use tower_chat::{
+    Message, MessageId,
+    store::author::Write,
+    transfer::{Outcome, OutcomeKind, Refusal, Selection, copy},
+};
+
+use crate::{
+    conversations::{add_run, append, export_alice, fill, id, import_file, key, revision},
+    stores::Kind,
+};
+
+fn refusal(outcome: &Outcome) -> &Refusal {
+    let Outcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
+    refusal
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_conversation_under_the_same_key_is_left_as_it_is() {
+    for kind in Kind::all() {
+        eprintln!("to {kind:?}");
+        let (from, to) = (Kind::Memory.open().await, kind.open().await);
+        let (key, other) = (key("coats"), key("hats"));
+        let first = add_run(&*from, &key, 1, &["common", "of the source"]).await;
+        add_run(&*from, &other, 2, &["not refused"]).await;
+        let common = Write::new(
+            key.clone(),
+            id(first, 0),
+            revision(&*to, &key).await,
+            [Message::user("common").into()],
+        );
+        append(&*to, common).await;
+        let second = add_run(&*to, &key, 3, &["of the target"]).await;
+        let before = to.load(&key).await.unwrap();
+
+        let receipt = import_file(&*to, &export_alice(&*from).await).await;
+        assert_eq!(receipt.total(OutcomeKind::Written).conversations, 1);
+        let expected = Refusal::Differs {
+            message: 2,
+            source_id: MessageId { run: first, index: 1 },
+            target_id: MessageId { run: second, index: 0 },
+        };
+        assert_eq!(
+            (receipt.refused[0].key(), refusal(&receipt.refused[0].outcome)),
+            (key.clone(), &expected)
+        );
+        let after = to.load(&key).await.unwrap();
+        assert_eq!((after.head, after.messages), (before.head, before.messages));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_the_same_id_with_other_content_is_another_message() {
+    let (from, to) = (Kind::Memory.open().await, Kind::Memory.open().await);
+    let key = key("coats");
+    let run = add_run(&*from, &key, 1, &["as it was"]).await;
+    let other = Write::new(
+        key.clone(),
+        id(run, 0),
+        revision(&*to, &key).await,
+        [Message::user("as it is").into()],
+    );
+    append(&*to, other).await;
+    let receipt = copy(&*from, &*to, &Selection::conversation(key), &mut |_| Ok(())).await.unwrap();
+    let refusal = refusal(&receipt.refused[0].outcome);
+    assert!(
+        matches!(refusal, Refusal::Differs { message: 1, source_id, target_id } if source_id == target_id)
+    );
+    assert!(refusal.to_string().contains("with other content"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_was_gone_on_with_is_left_as_it_is() {
+    for kind in Kind::all() {
+        eprintln!("to {kind:?}");
+        let (from, to) = (Kind::Memory.open().await, kind.open().await);
+        fill(&*from, &key("coats")).await;
+        let file = export_alice(&*from).await;
+        import_file(&*to, &file).await;
+        add_run(&*to, &key("coats"), 70, &["only here", "and here"]).await;
+        let before = export_alice(&*to).await;
+        let receipt = import_file(&*to, &file).await;
+        assert_eq!(refusal(&receipt.refused[0].outcome), &Refusal::TargetHasMore { messages: 2 });
+        assert_eq!(export_alice(&*to).await, before);
+    }
+}
