@@ -6,8 +6,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{
-    age::Age, completions::CompletionsArguments, list::ListArguments, store::StoreLocation,
-    usage::UsageArguments,
+    age::Age, chat::ChatArguments, completions::CompletionsArguments, list::ListArguments,
+    store::StoreLocation, usage::UsageArguments,
 };
 
 /// What is the same of every command.
@@ -40,6 +40,17 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Chat with a model on the terminal
+    ///
+    /// Each line is a message. The answer is printed as it is written, to standard output; tool calls,
+    /// their results and everything else to standard error. The conversation is stored, and goes on by
+    /// its name: after an interruption and after a crash too. Ctrl-C interrupts an answer, which keeps
+    /// what there is of it; Ctrl-C at the prompt, Ctrl-D and /exit end the chat. Where standard input
+    /// is no terminal, each line is a message and the chat ends with the last answer.
+    ///
+    /// Exit codes: 0, done; 1, a tool call waits for approval, and there was nobody to ask; 2, the
+    /// chat cannot begin, or without a terminal a message failed; 130, interrupted.
+    Chat(Box<ChatArguments>),
     /// Drive recorded conversations through the real stack, into a store
     ///
     /// Each line of FILE is a conversation: {"id": ..., "messages": [OpenAI chat format]}. Recorded

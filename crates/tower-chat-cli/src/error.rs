@@ -6,6 +6,7 @@ use tower_chat::{ConversationKey, store::StoreError};
 use tower_chat_sqlite::{BackupError, OpenError};
 
 use crate::{
+    chat::ChatError,
     playback::{PlayError, RecordingError},
     store::{KEYS_VARIABLE, KeysError},
 };
@@ -98,6 +99,8 @@ pub(crate) enum CliError {
     Vacuum(#[source] StoreError),
     #[error("the store cannot be closed")]
     Close(#[source] StoreError),
+    #[error(transparent)]
+    Chat(#[from] ChatError),
     #[error("the output cannot be written")]
     Output(#[source] io::Error),
 }

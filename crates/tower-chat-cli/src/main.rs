@@ -8,6 +8,7 @@
 mod age;
 mod arguments;
 mod backup;
+mod chat;
 mod completions;
 mod error;
 mod export;
@@ -41,6 +42,8 @@ fn main() -> ExitCode {
     // Tools that fail and calls without results are what is played.
     let level = match arguments.command {
         Command::Play(_) => tracing::Level::ERROR,
+        // What tools and models do wrong is part of what a chat prints.
+        Command::Chat(_) => tracing::Level::ERROR,
         _ => tracing::Level::WARN,
     };
     tracing_subscriber::fmt()
@@ -63,6 +66,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
 
 async fn run(command: Command) -> Result<ExitCode, CliError> {
     match command {
+        Command::Chat(arguments) => chat::chat(*arguments).await,
         Command::Play(arguments) => play::play(arguments).await,
         Command::List(arguments) => list::list(arguments).await,
         Command::Usage(arguments) => usage::usage(arguments).await,

@@ -16,9 +16,19 @@ use crate::error::chain;
 /// Everything that is printed to be read goes through this, since ids, names of tools and texts of
 /// errors are chosen by users, models and files. JSON does not: see [`Lines::write_json`].
 pub(crate) fn escaped(text: &str) -> String {
+    escape_all_but(text, &[])
+}
+
+/// The same of a text of several lines, which are printed as lines; tabs are printed too.
+pub(crate) fn escaped_text(text: &str) -> String {
+    escape_all_but(text, &['\n', '\t'])
+}
+
+fn escape_all_but(text: &str, printed: &[char]) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
+            _ if printed.contains(&character) => safe.push(character),
             '\n' | '\r' | '\t' => safe.extend(character.escape_default()),
             _ if is_obeyed(character) => safe.extend(character.escape_unicode()),
             _ => safe.push(character),
@@ -175,6 +185,13 @@ pub(crate) fn complain(error: &dyn Error) {
 /// Standard error for log events, each of which is written at once and becomes one [escaped] line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EscapedStderr;
+
+impl EscapedStderr {
+    /// Writes a line, if it can be written.
+    pub(crate) fn write_line(line: &str) {
+        let _ = writeln!(io::stderr().lock(), "{}", escaped(line));
+    }
+}
 
 impl Write for EscapedStderr {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 
 mod backup;
+mod chat;
 mod completions;
 mod directory;
 mod environment;

@@ -2,7 +2,9 @@
 
 mod damaged;
 mod expected;
+mod model_server;
 mod observed;
+mod running;
 mod store_file;
 mod stores;
 
@@ -27,7 +29,9 @@ use tower_chat_testkit::recordings::Recordings;
 pub(crate) use self::{
     damaged::{call, fill_intact, fill_play, fill_repairable, fill_unreadable},
     expected::{expected_export, own_export, without_generated_ids},
+    model_server::{ModelServer, Reply},
     observed::{fill_observed, odd, run_id, wardrobe},
+    running::{OnTerminal, Piped, run_with_input},
     store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
     stores::{Kind, TestStore, each_store},
 };

@@ -1,0 +1,108 @@
+//! Asking the user whether calls may run.
+
+use tower_chat::{ApprovalRequest, ApprovalResponse, Tools};
+
+use super::{
+    input::Input, interrupts::Interrupts, screen::Screen, servers::Approve, stored::call_line,
+};
+
+/// What the model is told of a call that the user has refused.
+const REFUSED: &str = "The user has refused this call.";
+
+/// What the model is told of a call that needs approval where nobody is asked.
+const NOT_ALLOWED: &str = "This call needs approval, and none is given in this session.";
+
+/// What was decided about the calls of one answer.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// Each of them is decided.
+    Made(Vec<ApprovalResponse>),
+    /// They wait on.
+    Postponed,
+    /// The input has ended, and they wait on.
+    InputEnded,
+}
+
+/// Whom to ask, and of what.
+pub(super) struct Approver<'a> {
+    pub(super) approve: Approve,
+    pub(super) tools: &'a Tools,
+    pub(super) screen: &'a mut Screen,
+    pub(super) input: &'a mut Input,
+    pub(super) interrupts: &'a mut Interrupts,
+}
+
+impl Approver<'_> {
+    /// Decides about the calls of one answer, which wait together.
+    pub(super) async fn decide(
+        &mut self,
+        waiting: &[ApprovalRequest],
+    ) -> std::io::Result<Decision> {
+        let missing = waiting.iter().find(|request| self.tools.get(&request.call.name).is_none());
+        if let Some(request) = missing {
+            let name = &request.call.name;
+            self.screen.note(&format!(
+                "a call of the tool {name} waits for approval, and no server of this session has the \
+                 tool: add its --mcp or --mcp-url to decide"
+            ));
+            return Ok(Decision::Postponed);
+        }
+        let mut decisions = Vec::new();
+        for request in waiting {
+            let decision = match self.approve {
+                _ if !request.required => Some(request.approve()),
+                Approve::Always => Some(request.approve()),
+                Approve::Never => Some(self.refuse(request)),
+                Approve::Ask => match self.ask(request).await? {
+                    Ok(decision) => Some(decision),
+                    Err(other) => return Ok(other),
+                },
+            };
+            decisions.extend(decision);
+        }
+        Ok(Decision::Made(decisions))
+    }
+
+    fn refuse(&mut self, request: &ApprovalRequest) -> ApprovalResponse {
+        let call = call_line(&request.call.name, &request.call.arguments);
+        self.screen.note(&format!("{call} is refused (--approve never)"));
+        request.reject(NOT_ALLOWED)
+    }
+
+    /// The user's answer about one call, or what becomes of all of them without one.
+    async fn ask(
+        &mut self,
+        request: &ApprovalRequest,
+    ) -> std::io::Result<Result<ApprovalResponse, Decision>> {
+        // Not cut: what runs is all of it.
+        let call = format!("* {} {}", request.call.name, request.call.arguments);
+        if !self.input.is_terminal() {
+            self.screen.note(&format!(
+                "{call} waits for approval, and there is no terminal to ask on: go on with this \
+                 conversation on one, or give --approve always or never"
+            ));
+            return Ok(Err(Decision::Postponed));
+        }
+        // What was typed while the model answered is no answer to this.
+        self.input.discard_typed();
+        loop {
+            self.screen.note(&call);
+            self.screen.ask("may it run? [y/n] ");
+            let line = tokio::select! {
+                biased;
+                () = self.interrupts.next() => {
+                    self.screen.note("");
+                    self.screen.note("the call waits; you are asked again after the next message");
+                    return Ok(Err(Decision::Postponed));
+                }
+                line = self.input.next() => line,
+            };
+            let Some(line) = line else { return Ok(Err(Decision::InputEnded)) };
+            match line?.trim().to_lowercase().as_str() {
+                "y" | "yes" => return Ok(Ok(request.approve())),
+                "n" | "no" => return Ok(Ok(request.reject(REFUSED))),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What stops a chat.
+
+use std::io;
+
+use rmcp::service::ClientInitializeError;
+use tower_chat::{
+    BoxError, BuildError, ConversationKey,
+    mcp::McpError,
+    providers::{ProviderError, ProviderErrorKind},
+    store::StoreError,
+    tool::DuplicateTool,
+};
+
+use super::provider::ProviderName;
+use crate::error::chain;
+
+/// Why a chat cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChatError {
+    #[error("{cause}{}", with_advice(advice))]
+    Run { cause: String, advice: String },
+    #[error("Ctrl-C cannot be listened for")]
+    Interrupts(#[source] io::Error),
+    #[error("the input cannot be read; give lines of UTF-8")]
+    Input(#[source] io::Error),
+    #[error("`{command}` of --mcp cannot be split into words: close its quotes")]
+    ServerCommand { command: String },
+    #[error("the MCP server `{command}` cannot be started: check the command of --mcp")]
+    ServerNotStarted { command: String, source: io::Error },
+    #[error("the MCP server `{server}` did not begin a session{}", with_output(output))]
+    ServerSession { server: String, output: String, source: Box<ClientInitializeError> },
+    #[error(
+        "the MCP server `{server}` did not begin a session in {seconds} s{}",
+        with_output(output)
+    )]
+    ServerSilent { server: String, seconds: u64, output: String },
+    #[error("the tools of the MCP server `{server}` cannot be listed")]
+    ServerTools { server: String, source: McpError },
+    #[error("two MCP servers have a tool of the same name: leave one of them out")]
+    DuplicateTool(#[source] DuplicateTool),
+    #[error("the layers cannot be put together")]
+    Build(#[source] BuildError),
+    #[error("conversation {key} cannot be read")]
+    Load { key: ConversationKey, source: StoreError },
+    #[error("the title of conversation {key} cannot be set")]
+    Title { key: ConversationKey, source: StoreError },
+    #[error("the store cannot be written")]
+    Flush(#[source] StoreError),
+    #[error("the output cannot be written")]
+    Output(#[source] io::Error),
+}
+
+impl ChatError {
+    /// The error of a run, or of a client that cannot be made, with what can be done about it.
+    pub(super) fn run(error: &BoxError, provider: ProviderName) -> Self {
+        Self::Run { cause: chain(&**error), advice: advice(error, provider) }
+    }
+}
+
+fn with_output(output: &str) -> String {
+    match output.trim() {
+        "" => String::new(),
+        output => format!("; it wrote: {output}"),
+    }
+}
+
+fn with_advice(advice: &str) -> String {
+    if advice.is_empty() { String::new() } else { format!("; {advice}") }
+}
+
+/// The error of the provider that is somewhere in the causes of an error.
+fn provider_error(error: &BoxError) -> Option<&ProviderError> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<ProviderError>() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// What the user can do about an error; empty where the error says it itself.
+fn advice(error: &BoxError, provider: ProviderName) -> String {
+    let Some(error) = provider_error(error) else { return String::new() };
+    let variables = provider.key_variables().join(" or ");
+    match error.kind() {
+        ProviderErrorKind::Configuration { .. } if variables.is_empty() => String::new(),
+        ProviderErrorKind::Configuration { .. } => {
+            format!("set {variables} to a key of {}", provider.as_argument())
+        }
+        ProviderErrorKind::Transport { .. } => {
+            "check the network and the address (--base-url)".to_owned()
+        }
+        ProviderErrorKind::Truncated { .. } => "ask again".to_owned(),
+        ProviderErrorKind::Unsupported { .. } => "leave the option out".to_owned(),
+        ProviderErrorKind::Refused(refusal) => match refusal.status {
+            Some(401 | 403) if variables.is_empty() => "check --base-url".to_owned(),
+            Some(401 | 403) => format!("check the key in {variables}"),
+            Some(404) => "check --model and --base-url".to_owned(),
+            Some(413) => "begin another conversation: this one is too long".to_owned(),
+            Some(400 | 422) => {
+                "check --model and the options; a conversation that is too long for the model goes on \
+                 with another model, or begin another one"
+                    .to_owned()
+            }
+            _ if error.is_retryable() => "try again later".to_owned(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,233 @@
+//! `tower-chat chat`.
+
+mod approvals;
+mod error;
+mod input;
+mod interrupts;
+mod provider;
+mod report;
+mod screen;
+mod servers;
+mod session;
+mod shared_store;
+mod stored;
+mod tool_events;
+mod turn;
+
+use std::{num::NonZeroU64, process::ExitCode, sync::Arc, time::Duration, time::SystemTime};
+
+use clap::Args;
+use tokio::sync::mpsc;
+use tower_chat::{
+    ChatOptions, ChatPipeline, ConcurrentRuns, ConversationKey, PersistencePolicy, StoreFailure,
+    ToolLoop, Tools,
+    recovery::{JournalPolicy, OnDisconnect, OnOpenRun},
+    store::HistoryStore,
+};
+
+pub(crate) use self::error::ChatError;
+use self::{
+    input::Input,
+    interrupts::Interrupts,
+    provider::{ModelClient, ProviderName},
+    screen::{Screen, ScreenOptions},
+    servers::{Approve, ServerArguments, Servers},
+    session::{Session, SessionParts, SessionSettings},
+    shared_store::SharedStore,
+};
+use crate::{
+    arguments::{Persistence, STORE_VARIABLE},
+    error::CliError,
+    store::StoreLocation,
+};
+
+/// How long after its last sign of life the run of a chat is left alone. Shorter than the library's
+/// 15 seconds, because a person waits for it after a crash.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// How long to wait for the run of another process: longer than the library's lease.
+const LEASE_WAIT: Duration = Duration::from_secs(20);
+
+/// What `chat` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ChatArguments {
+    /// The conversation; one that exists goes on. Without a name a new one is named after the date
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Where histories are kept; a missing file is made, by default in this folder
+    #[arg(
+        long,
+        value_name = "STORE",
+        env = STORE_VARIABLE,
+        hide_env_values = true,
+        default_value = "sqlite:tower-chat.db"
+    )]
+    pub(crate) store: StoreLocation,
+    /// Who answers; its key is taken from the environment
+    #[arg(long, value_enum)]
+    pub(crate) provider: ProviderName,
+    /// The model, by the provider's name for it
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// The address of the provider, or of a service with the same API; it needs no key then
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Instructions for the model; they are sent with each question and never stored
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+    /// An MCP server to start, whose tools the model may use: a command with its arguments, in quotes
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) mcp: Vec<String>,
+    /// An MCP server to connect to, by HTTP
+    #[arg(long, value_name = "URL")]
+    pub(crate) mcp_url: Vec<String>,
+    /// Which calls of tools run without a question
+    #[arg(long, value_enum, default_value_t = Approve::Ask)]
+    pub(crate) approve: Approve,
+    /// When messages become durable
+    #[arg(long, value_enum, default_value_t = Persistence::Journaled)]
+    pub(crate) mode: Persistence,
+    /// Whose conversation it is; by default yours, by the name of your user, or else `me`
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// The most tokens an answer may have
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<NonZeroU64>,
+    /// Print what the model thinks, as far as its provider tells it
+    #[arg(long)]
+    pub(crate) reasoning: bool,
+    /// Print the model and the tokens of each answer, and what MCP servers write to standard error
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+/// Chats until the input ends.
+pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError> {
+    let mut interrupts = Interrupts::listen().map_err(ChatError::Interrupts)?;
+    let base_url = arguments.base_url.as_deref();
+    let client = arguments.provider.client(&arguments.model, base_url);
+    // Before anything is made: most often it is the key that is missing.
+    let client = client.map_err(|error| ChatError::run(&error.into(), arguments.provider))?;
+    let (sender, events) = mpsc::unbounded_channel();
+    let servers = ServerArguments {
+        commands: &arguments.mcp,
+        urls: &arguments.mcp_url,
+        approve: arguments.approve,
+        verbose: arguments.verbose,
+    };
+    let servers = tokio::select! {
+        biased;
+        () = interrupts.next() => return Ok(ExitCode::from(130)),
+        servers = Servers::connect(&servers, &sender) => servers?,
+    };
+    let store = arguments.store.open().await?;
+    let key = conversation_key(&arguments, &**store.history()).await?;
+    let tools = servers.tools().clone();
+    let agent = pipeline(&arguments, client, tools.clone(), store.history().clone())?;
+    let input = Input::open();
+    let options = ScreenOptions { reasoning: arguments.reasoning, has_prompt: input.is_terminal() };
+    let settings = SessionSettings {
+        key,
+        provider: arguments.provider,
+        approve: arguments.approve,
+        options: chat_options(&arguments).into(),
+        is_verbose: arguments.verbose,
+        is_named: arguments.name.is_some(),
+    };
+    let screen = Screen::new(options);
+    let parts = SessionParts {
+        store: store.history().clone(),
+        agent,
+        tools,
+        screen,
+        input,
+        interrupts,
+        events,
+    };
+    let ended = Session::new(settings, parts).run().await;
+    servers.close().await;
+    let closed = store.close().await;
+    let code = ended?;
+    closed?;
+    Ok(code)
+}
+
+fn chat_options(arguments: &ChatArguments) -> ChatOptions {
+    let mut options = ChatOptions::new().with_stream(true);
+    options.max_output_tokens = arguments.max_tokens.map(NonZeroU64::get);
+    options.instructions = arguments.system.clone();
+    options
+}
+
+fn pipeline(
+    arguments: &ChatArguments,
+    client: ModelClient,
+    tools: Tools,
+    store: Arc<dyn HistoryStore>,
+) -> Result<ChatPipeline, ChatError> {
+    let journal = JournalPolicy::default()
+        .with_lease(LEASE)
+        .with_max_lease_wait(LEASE_WAIT)
+        // The user is here: what was interrupted is part of the conversation at once, ...
+        .on_disconnect(OnDisconnect::Commit)
+        // ... and another message after a failure is asked after what there is.
+        .on_open_run(OnOpenRun::Commit);
+    let policy = PersistencePolicy::default()
+        .on_store_failure(StoreFailure::FailCall)
+        .with_partial_text(true)
+        .with_journal(journal)
+        // A run of a process that may have died is waited for.
+        .with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+    ChatPipeline::builder(client)
+        .tool_loop(ToolLoop::new(tools).include_error_details(true))
+        .history(SharedStore(store))
+        .persistence(arguments.mode.into())
+        .policy(policy)
+        .build()
+        .map_err(ChatError::Build)
+}
+
+/// The conversation, which is a new one if it has no name.
+async fn conversation_key(
+    arguments: &ChatArguments,
+    store: &dyn HistoryStore,
+) -> Result<ConversationKey, ChatError> {
+    let scope = arguments.scope.clone().or_else(user_name).unwrap_or_else(|| "me".to_owned());
+    if let Some(name) = &arguments.name {
+        return Ok(ConversationKey::new(scope, name.as_str()));
+    }
+    let date = dated_name(SystemTime::now());
+    let mut number = 1_u32;
+    loop {
+        let name = if number == 1 { date.clone() } else { format!("{date}-{number}") };
+        let key = ConversationKey::new(scope.as_str(), name);
+        let head = store.head(&key).await;
+        let head = head.map_err(|source| ChatError::Load { key: key.clone(), source })?;
+        if head.revision == tower_chat::store::Revision::ABSENT {
+            return Ok(key);
+        }
+        number += 1;
+    }
+}
+
+fn user_name() -> Option<String> {
+    let variables = ["USER", "LOGNAME", "USERNAME"];
+    variables.iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
+}
+
+/// The time to the second, in UTC.
+fn dated_name(now: SystemTime) -> String {
+    let now = jiff::Timestamp::try_from(now).unwrap_or_default();
+    now.strftime("%Y-%m-%d-%H%M%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chat_without_a_name_is_named_after_the_date() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_444_205);
+        assert_eq!(dated_name(time), "2026-11-23-143005");
+    }
+}

@@ -1,0 +1,122 @@
+//! What a session says after a run.
+
+use tower_chat::{EndedBy, Finish, FinishReason, Role, RunId, store::StoreError};
+
+use super::{
+    error::ChatError,
+    session::Session,
+    stored::{stored_of_run, title_of},
+};
+
+impl Session {
+    /// What is to be known of an answer besides its text.
+    pub(super) fn report_finish(&mut self, finish: &Finish) {
+        match &finish.reason {
+            Some(FinishReason::Length) => {
+                self.note("the answer was cut off at its limit of tokens (--max-tokens)");
+            }
+            Some(FinishReason::ContentFilter) => {
+                self.note("a content filter of the provider ended the answer");
+            }
+            _ => {}
+        }
+        if finish.ended_by == Some(EndedBy::RoundLimit) {
+            self.note("the model had called tools in as many rounds as a message may have");
+        }
+        if self.settings.is_verbose {
+            let usage = &finish.usage;
+            let part = |count: u64, name: &str| match count {
+                0 => String::new(),
+                count => format!(" ({count} {name})"),
+            };
+            let cached = part(usage.cached_input_tokens, "from the provider's cache");
+            let reasoning = part(usage.reasoning_tokens, "of reasoning");
+            let model = finish.model.as_ref().map_or(String::new(), |model| format!("{model}: "));
+            self.note(&format!(
+                "{model}{} tokens read{cached}, {} written{reasoning}",
+                usage.input_tokens, usage.output_tokens
+            ));
+        }
+    }
+
+    /// Says what is stored of a run that was interrupted.
+    pub(super) async fn report_interrupted(&mut self, run: RunId) -> Result<(), ChatError> {
+        match self.stored_of(run).await? {
+            Some(stored) => {
+                self.note(&format!("interrupted; of this message are stored: {stored}"))
+            }
+            None => self.note("interrupted; nothing of this message is stored"),
+        }
+        Ok(())
+    }
+
+    /// What became of a run that failed, and what can be done.
+    pub(super) async fn report_of_failure(&mut self, run: RunId) -> Result<String, ChatError> {
+        let stored = self.stored_of(run).await?;
+        let is_open = self.head().await?.open_run.is_some_and(|open| open.run == run);
+        let is_asked = self.input.is_terminal();
+        Ok(match (is_open, stored) {
+            (true, _) if is_asked => {
+                "what there is of it is stored: /retry goes on with it, and another message follows it"
+                    .to_owned()
+            }
+            (true, _) => "what there is of it is stored: the same chat, begun again, goes on with it"
+                .to_owned(),
+            (false, Some(stored)) if is_asked => {
+                format!("of this message are stored: {stored}; /retry goes on with it")
+            }
+            (false, Some(stored)) => format!("of this message are stored: {stored}"),
+            (false, None) if is_asked => {
+                "nothing of this message is stored; /retry sends it again".to_owned()
+            }
+            (false, None) => "nothing of this message is stored".to_owned(),
+        })
+    }
+
+    /// What is stored of a run, in words.
+    async fn stored_of(&self, run: RunId) -> Result<Option<String>, ChatError> {
+        // A run that was dropped has submitted its writes.
+        self.store.flush().await.map_err(ChatError::Flush)?;
+        let history = self.store.load(&self.settings.key).await;
+        let history = history.map_err(|source| self.not_read(source))?;
+        Ok(stored_of_run(history.messages.iter(), run))
+    }
+
+    /// Names the conversation after the first message of its user, if it has no title.
+    pub(super) async fn set_title(&mut self) -> Result<(), ChatError> {
+        if self.has_title {
+            return Ok(());
+        }
+        let key = &self.settings.key;
+        let not_set = |source| ChatError::Title { key: key.clone(), source };
+        let summary = match self.store.summary(key).await {
+            Ok(Some(summary)) => summary,
+            Ok(None) => return Ok(()),
+            Err(StoreError::Unsupported { .. }) => {
+                self.has_title = true;
+                return Ok(());
+            }
+            Err(error) => return Err(not_set(error)),
+        };
+        if summary.description.title().is_some() {
+            self.has_title = true;
+            return Ok(());
+        }
+        let history = self.store.load(key).await.map_err(|source| self.not_read(source))?;
+        let mut questions = history.messages.iter().filter(|it| it.role == Role::User);
+        let Some(title) = questions.find_map(|question| title_of(&question.text())) else {
+            return Ok(());
+        };
+        let Ok(description) = summary.description.with_title(title) else { return Ok(()) };
+        match self.store.set_description(key, &description, summary.description_version).await {
+            // Another program has described it meanwhile.
+            Ok(_) | Err(StoreError::DescriptionChanged { .. }) => self.has_title = true,
+            Err(error) => return Err(not_set(error)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn not_read(&self, source: StoreError) -> ChatError {
+        ChatError::Load { key: self.settings.key.clone(), source }
+    }
+}

@@ -1,0 +1,124 @@
+//! What a chat prints: answers on standard output, everything else on standard error.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use crate::output::{escaped, escaped_text};
+
+const DIM: &str = "\u{1b}[2m";
+const PLAIN: &str = "\u{1b}[0m";
+
+/// Where a line was begun and not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenLine {
+    Answer,
+    Reasoning,
+}
+
+/// What is shown beside answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScreenOptions {
+    /// What the model thinks.
+    pub(crate) reasoning: bool,
+    /// The prompt of the user, where there is one to be prompted.
+    pub(crate) has_prompt: bool,
+}
+
+/// Prints a chat. Once standard output cannot be written any more, the rest of the answers is dropped.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    options: ScreenOptions,
+    has_colours: bool,
+    open: Option<OpenLine>,
+    failed: Option<io::Error>,
+}
+
+impl Screen {
+    pub(crate) fn new(options: ScreenOptions) -> Self {
+        let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let has_colours = is_wanted && io::stderr().is_terminal();
+        Self { options, has_colours, open: None, failed: None }
+    }
+
+    /// A piece of an answer, with its lines; other control characters are escaped.
+    pub(crate) fn answer(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.open == Some(OpenLine::Reasoning) {
+            self.end_line();
+        }
+        self.write_answer(&escaped_text(text));
+        self.open = (!text.ends_with('\n')).then_some(OpenLine::Answer);
+    }
+
+    /// A piece of what the model thinks, where that is shown.
+    pub(crate) fn reasoning(&mut self, text: &str) {
+        if !self.options.reasoning || text.is_empty() {
+            return;
+        }
+        if self.open == Some(OpenLine::Answer) {
+            self.end_line();
+        }
+        let text = escaped_text(text);
+        self.write_note(&if self.has_colours { format!("{DIM}{text}{PLAIN}") } else { text });
+        self.open = Some(OpenLine::Reasoning);
+    }
+
+    /// Ends the line under way.
+    pub(crate) fn end_line(&mut self) {
+        match self.open.take() {
+            Some(OpenLine::Answer) => self.write_answer("\n"),
+            Some(OpenLine::Reasoning) => self.write_note("\n"),
+            None => {}
+        }
+    }
+
+    /// A line about the chat.
+    pub(crate) fn note(&mut self, line: &str) {
+        self.end_line();
+        let line = escaped(line);
+        let line =
+            if self.has_colours { format!("{DIM}{line}{PLAIN}\n") } else { format!("{line}\n") };
+        self.write_note(&line);
+    }
+
+    /// A line that asks the user for something, and is not ended.
+    pub(crate) fn ask(&mut self, question: &str) {
+        self.end_line();
+        self.write_note(&escaped(question));
+    }
+
+    /// Asks the user for a message.
+    pub(crate) fn prompt(&mut self) {
+        if self.options.has_prompt {
+            self.ask("> ");
+        }
+    }
+
+    /// Whether answers can be written.
+    pub(crate) fn is_open(&self) -> bool {
+        self.failed.is_none()
+    }
+
+    /// Says whether everything was written. A reader of the answers who hung up has seen enough.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.end_line();
+        match self.failed {
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_answer(&mut self, text: &str) {
+        if self.failed.is_none() {
+            let mut stdout = io::stdout().lock();
+            let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            self.failed = written.err();
+        }
+    }
+
+    /// Standard error has no buffer. What cannot be written to it is lost, as for every error.
+    fn write_note(&mut self, text: &str) {
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+}

@@ -1,0 +1,190 @@
+//! The MCP servers of a chat.
+
+use std::{
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use rmcp::{
+    RoleClient, ServiceExt,
+    service::RunningService,
+    transport::{IntoTransport, StreamableHttpClientTransport, TokioChildProcess},
+};
+use tokio::{
+    io::AsyncReadExt,
+    process::{ChildStderr, Command},
+    sync::mpsc,
+    task::JoinHandle,
+};
+use tower_chat::{Tools, mcp::McpTools};
+
+use super::{
+    error::ChatError,
+    tool_events::{ReportingTool, ToolEvent},
+};
+use crate::output::EscapedStderr;
+
+/// How long a server may take to begin a session.
+const SESSION_TIME: Duration = Duration::from_secs(30);
+
+/// How much of what a server writes to its standard error is kept for an error.
+const OUTPUT_LIMIT: usize = 4096;
+
+/// Which calls of tools run without a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Approve {
+    /// Those of tools of which their server says that they only read; of others you are asked
+    Ask,
+    /// All
+    Always,
+    /// Those of tools that only read; others are refused, and the model is told so
+    Never,
+}
+
+/// Which servers there are.
+#[derive(Debug)]
+pub(crate) struct ServerArguments<'a> {
+    pub(crate) commands: &'a [String],
+    pub(crate) urls: &'a [String],
+    pub(crate) approve: Approve,
+    /// Whether what servers write to standard error is printed.
+    pub(crate) verbose: bool,
+}
+
+/// Connections to servers. They end when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Servers {
+    connections: Vec<RunningService<RoleClient, ()>>,
+    tools: Tools,
+}
+
+impl Servers {
+    /// Connects to all servers and lists their tools, which tell what they do.
+    pub(crate) async fn connect(
+        arguments: &ServerArguments<'_>,
+        events: &mpsc::UnboundedSender<ToolEvent>,
+    ) -> Result<Self, ChatError> {
+        let mut servers = Self::default();
+        for command in arguments.commands {
+            let (transport, output) = start(command, arguments.verbose)?;
+            servers.add(command, transport, output, arguments.approve, events).await?;
+        }
+        for url in arguments.urls {
+            let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+            servers.add(url, transport, ServerOutput::default(), arguments.approve, events).await?;
+        }
+        Ok(servers)
+    }
+
+    /// The tools of all servers.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// Ends the sessions.
+    pub(crate) async fn close(self) {
+        for connection in self.connections {
+            // A server that is gone has ended its session itself.
+            let _ = connection.cancel().await;
+        }
+    }
+
+    async fn add<T, E, A>(
+        &mut self,
+        server: &str,
+        transport: T,
+        output: ServerOutput,
+        approve: Approve,
+        events: &mpsc::UnboundedSender<ToolEvent>,
+    ) -> Result<(), ChatError>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let server = server.to_owned();
+        let session = tokio::time::timeout(SESSION_TIME, ().serve(transport)).await;
+        let connection = match session {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => {
+                let (output, source) = (output.text().await, Box::new(error));
+                return Err(ChatError::ServerSession { server, output, source });
+            }
+            Err(_) => {
+                let (seconds, output) = (SESSION_TIME.as_secs(), output.text().await);
+                return Err(ChatError::ServerSilent { server, seconds, output });
+            }
+        };
+        let tools = McpTools::new(&connection)
+            .needs_approval(move |tool| approve != Approve::Always && !tool.hints().read_only)
+            .safe_to_retry(|tool| tool.hints().idempotent);
+        let listed = tools.list().await;
+        let listed = listed.map_err(|source| ChatError::ServerTools { server, source })?;
+        for tool in listed {
+            let tool = ReportingTool::new(tool, events.clone());
+            let tools = std::mem::take(&mut self.tools);
+            self.tools = tools.try_with(tool).map_err(ChatError::DuplicateTool)?;
+        }
+        self.connections.push(connection);
+        Ok(())
+    }
+}
+
+/// Starts a server as a child process.
+fn start(command: &str, verbose: bool) -> Result<(TokioChildProcess, ServerOutput), ChatError> {
+    let words = shlex::split(command).filter(|words| !words.is_empty());
+    let Some(words) = words else {
+        return Err(ChatError::ServerCommand { command: command.to_owned() });
+    };
+    let mut process = Command::new(words.first().map_or("", String::as_str));
+    process.args(words.iter().skip(1));
+    // A Ctrl-C of the terminal is sent to its whole process group; it is for the chat alone.
+    #[cfg(unix)]
+    process.process_group(0);
+    let spawned = TokioChildProcess::builder(process).stderr(Stdio::piped()).spawn();
+    let (transport, stderr) = spawned
+        .map_err(|source| ChatError::ServerNotStarted { command: command.to_owned(), source })?;
+    let mut output = ServerOutput::default();
+    output.reader = stderr.map(|stderr| tokio::spawn(output.begun.clone().read(stderr, verbose)));
+    Ok((transport, output))
+}
+
+/// What a server writes to its standard error.
+#[derive(Debug, Default)]
+struct ServerOutput {
+    begun: OutputBeginning,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl ServerOutput {
+    /// The beginning of it. The last words of a server that has ended are waited for.
+    async fn text(self) -> String {
+        if let Some(reader) = self.reader {
+            let _ = tokio::time::timeout(Duration::from_secs(1), reader).await;
+        }
+        let begun = self.begun.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&begun).into_owned()
+    }
+}
+
+/// As much of an output as is kept for an error.
+#[derive(Debug, Clone, Default)]
+struct OutputBeginning(Arc<Mutex<Vec<u8>>>);
+
+impl OutputBeginning {
+    async fn read(self, mut stderr: ChildStderr, verbose: bool) {
+        let mut buffer = [0; 1024];
+        while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+            let read = buffer.get(..count).unwrap_or_default();
+            if verbose {
+                for line in String::from_utf8_lossy(read).lines() {
+                    EscapedStderr::write_line(line);
+                }
+            }
+            let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = OUTPUT_LIMIT.saturating_sub(begun.len());
+            begun.extend(read.iter().take(room));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! A chat from its beginning to its end.
+
+use std::{process::ExitCode, sync::Arc, time::SystemTime};
+
+use tokio::sync::mpsc;
+use tower_chat::{
+    ChatOptions, ChatPipeline, ChatRequest, ConversationKey, Message, RunId, Tools,
+    recovery::{OpenRunReport, open_run},
+    store::{Head, History, HistoryStore},
+};
+
+use super::{
+    approvals::{Approver, Decision},
+    error::ChatError,
+    input::Input,
+    interrupts::Interrupts,
+    provider::ProviderName,
+    screen::Screen,
+    servers::Approve,
+    stored::lines_of,
+    tool_events::ToolEvent,
+    turn::{Printer, TurnEnd},
+};
+
+/// How many messages of a conversation that goes on are shown.
+const LAST_MESSAGES: usize = 6;
+
+const HELP: &str = "/exit ends, /retry sends a message again that failed; everything else is sent to \
+                    the model. Ctrl-C interrupts an answer, and at the prompt it ends the chat";
+
+/// What a session is about.
+#[derive(Debug)]
+pub(super) struct SessionSettings {
+    pub(super) key: ConversationKey,
+    pub(super) provider: ProviderName,
+    pub(super) approve: Approve,
+    pub(super) options: Arc<ChatOptions>,
+    pub(super) is_verbose: bool,
+    /// Whether the user has named the conversation.
+    pub(super) is_named: bool,
+}
+
+/// What a session works with.
+pub(super) struct SessionParts {
+    pub(super) store: Arc<dyn HistoryStore>,
+    pub(super) agent: ChatPipeline,
+    pub(super) tools: Tools,
+    pub(super) screen: Screen,
+    pub(super) input: Input,
+    pub(super) interrupts: Interrupts,
+    pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
+}
+
+/// A chat.
+pub(super) struct Session {
+    pub(super) settings: SessionSettings,
+    pub(super) store: Arc<dyn HistoryStore>,
+    agent: ChatPipeline,
+    tools: Tools,
+    pub(super) printer: Printer,
+    pub(super) input: Input,
+    interrupts: Interrupts,
+    /// The request that failed last, for `/retry`.
+    failed: Option<ChatRequest>,
+    pub(super) has_title: bool,
+    /// Whether calls were left waiting for approval.
+    has_waiting_calls: bool,
+}
+
+/// What follows in a session.
+pub(super) enum Step {
+    /// The next line of the user.
+    Line,
+    /// This request.
+    Ask(ChatRequest),
+    /// Nothing: the chat ends.
+    End(ExitCode),
+}
+
+impl Session {
+    pub(super) fn new(settings: SessionSettings, parts: SessionParts) -> Self {
+        let SessionParts { store, agent, tools, screen, input, interrupts, events } = parts;
+        let printer = Printer::new(screen, events);
+        Self {
+            settings,
+            store,
+            agent,
+            tools,
+            printer,
+            input,
+            interrupts,
+            failed: None,
+            has_title: false,
+            has_waiting_calls: false,
+        }
+    }
+
+    /// Chats until the input ends, and says how it went.
+    pub(super) async fn run(mut self) -> Result<ExitCode, ChatError> {
+        let mut step = self.begin().await?;
+        let code = loop {
+            step = match step {
+                Step::Ask(request) => self.ask(request).await?,
+                Step::Line if self.printer.screen.is_open() => self.next_line().await?,
+                Step::Line => break ExitCode::SUCCESS,
+                Step::End(code) => break code,
+            };
+        };
+        self.printer.screen.finish().map_err(ChatError::Output)?;
+        Ok(code)
+    }
+
+    /// Says what there is, goes on with an open run, and asks about calls that wait.
+    async fn begin(&mut self) -> Result<Step, ChatError> {
+        let history = self.store.load(&self.settings.key).await;
+        let history = history.map_err(|source| self.not_read(source))?;
+        self.introduce(&history);
+        self.set_title().await?;
+        let open = open_run(&*self.store, &self.settings.key).await;
+        match open.map_err(|source| self.not_read(source))? {
+            Some(open) => Ok(self.resume(&open)),
+            None => self.decide().await,
+        }
+    }
+
+    fn introduce(&mut self, history: &History) {
+        let key = self.settings.key.clone();
+        let messages = history.messages.len();
+        match messages {
+            0 if self.settings.is_named => self.note(&format!("conversation {key} is new")),
+            0 => self.note(&format!(
+                "conversation {key} is new; to go on with it later: tower-chat chat {}, with the same \
+                 options",
+                key.id()
+            )),
+            1 => self.note(&format!("conversation {key} has 1 message:")),
+            2..=LAST_MESSAGES => self.note(&format!("conversation {key} has {messages} messages:")),
+            _ => self.note(&format!("conversation {key} has {messages} messages, at its end:")),
+        }
+        for message in history.messages.iter().skip(messages.saturating_sub(LAST_MESSAGES)) {
+            lines_of(message).iter().for_each(|line| self.note(line));
+        }
+    }
+
+    /// Goes on with a run that another process has left.
+    fn resume(&mut self, report: &OpenRunReport) -> Step {
+        let messages = match report.messages.len() {
+            1 => "1 message".to_owned(),
+            messages => format!("{messages} messages"),
+        };
+        self.note(&format!("a run was interrupted after {messages}, it goes on:"));
+        report
+            .messages
+            .iter()
+            .flat_map(|message| lines_of(message))
+            .for_each(|line| self.note(&line));
+        if report.open.is_held_at(SystemTime::now()) {
+            self.note(
+                "(a process has it still, or has died a moment ago: waiting for that process)",
+            );
+        }
+        Step::Ask(report.resume().with_options(self.settings.options.clone()))
+    }
+
+    async fn next_line(&mut self) -> Result<Step, ChatError> {
+        self.printer.screen.prompt();
+        let line = tokio::select! {
+            biased;
+            () = self.interrupts.next() => {
+                self.end_prompt();
+                return Ok(Step::End(ExitCode::from(130)));
+            }
+            line = self.input.next() => line,
+        };
+        let Some(line) = line else {
+            self.end_prompt();
+            return Ok(Step::End(self.exit_code()));
+        };
+        let line = line.map_err(ChatError::Input)?;
+        match (line.trim(), self.input.is_terminal()) {
+            ("", _) => Ok(Step::Line),
+            ("/exit", true) => Ok(Step::End(self.exit_code())),
+            ("/help", true) => {
+                self.note(HELP);
+                Ok(Step::Line)
+            }
+            ("/retry", true) => match self.failed.take() {
+                Some(request) => Ok(Step::Ask(request)),
+                None => {
+                    self.note("there is no message that failed");
+                    Ok(Step::Line)
+                }
+            },
+            _ => Ok(Step::Ask(self.request(Message::user(line)))),
+        }
+    }
+
+    /// Sends a request, and prints its answer and what follows from it.
+    async fn ask(&mut self, request: ChatRequest) -> Result<Step, ChatError> {
+        self.failed = None;
+        let run = request.conversation().map_or_else(RunId::new, |conversation| conversation.run);
+        let turn = self.printer.run(self.agent.clone(), request.clone(), &mut self.interrupts);
+        match turn.await {
+            TurnEnd::Answered(finish) => {
+                self.report_finish(&finish);
+                self.set_title().await?;
+                self.decide().await
+            }
+            TurnEnd::Interrupted => {
+                self.report_interrupted(run).await?;
+                self.set_title().await?;
+                match self.input.is_terminal() {
+                    true => Ok(Step::Line),
+                    false => Ok(Step::End(ExitCode::from(130))),
+                }
+            }
+            TurnEnd::Failed(error) => {
+                let error = ChatError::run(&error, self.settings.provider);
+                let advice = self.report_of_failure(run).await?;
+                if self.input.is_terminal() {
+                    crate::output::complain(&error);
+                    self.note(&advice);
+                    self.failed = Some(request);
+                    return Ok(Step::Line);
+                }
+                self.note(&advice);
+                Err(error)
+            }
+        }
+    }
+
+    /// The user's decisions about calls that wait, as the next request.
+    async fn decide(&mut self) -> Result<Step, ChatError> {
+        let head = self.head().await?;
+        let mut postponed = false;
+        for waiting in &head.pending_approvals {
+            let mut approver = Approver {
+                approve: self.settings.approve,
+                tools: &self.tools,
+                screen: &mut self.printer.screen,
+                input: &mut self.input,
+                interrupts: &mut self.interrupts,
+            };
+            match approver.decide(waiting).await.map_err(ChatError::Input)? {
+                Decision::Made(decisions) => {
+                    return Ok(Step::Ask(self.request(Message::approvals(decisions))));
+                }
+                Decision::Postponed => postponed = true,
+                Decision::InputEnded => {
+                    self.end_prompt();
+                    return Ok(Step::End(ExitCode::SUCCESS));
+                }
+            }
+        }
+        self.has_waiting_calls = postponed;
+        Ok(Step::Line)
+    }
+
+    /// A request of this conversation.
+    fn request(&self, message: Message) -> ChatRequest {
+        ChatRequest::new([message])
+            .with_options(self.settings.options.clone())
+            .in_conversation(self.settings.key.clone())
+    }
+
+    pub(super) async fn head(&self) -> Result<Head, ChatError> {
+        let head = self.store.head(&self.settings.key).await;
+        head.map_err(|source| self.not_read(source))
+    }
+
+    pub(super) fn note(&mut self, line: &str) {
+        self.printer.screen.note(line);
+    }
+
+    /// A prompt that nobody answers is followed by nothing on its line.
+    fn end_prompt(&mut self) {
+        if self.input.is_terminal() {
+            self.note("");
+        }
+    }
+
+    /// Where nobody could be asked, something is left to do.
+    fn exit_code(&self) -> ExitCode {
+        ExitCode::from(u8::from(self.has_waiting_calls && !self.input.is_terminal()))
+    }
+}

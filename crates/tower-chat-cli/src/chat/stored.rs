@@ -1,0 +1,148 @@
+//! What is stored of a conversation, in words.
+
+use std::sync::Arc;
+
+use tower_chat::{Message, Part, Role, RunId};
+
+/// How many characters of a text are shown.
+const SHOWN_CHARACTERS: usize = 200;
+
+/// How many characters of the first message become the title.
+const TITLE_CHARACTERS: usize = 60;
+
+/// The beginning of a text, in one line.
+pub(super) fn cut(text: &str) -> String {
+    cut_at(text, SHOWN_CHARACTERS)
+}
+
+/// A title made of a message; `None` if there is no text in it.
+pub(super) fn title_of(text: &str) -> Option<String> {
+    let title = cut_at(text, TITLE_CHARACTERS);
+    (!title.is_empty()).then_some(title)
+}
+
+fn cut_at(text: &str, most: usize) -> String {
+    let words = text.split(|it: char| it.is_whitespace() || it.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(most) {
+        None => line,
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default().trim_end()),
+    }
+}
+
+/// A message as lines: what was written, the calls and the results.
+pub(super) fn lines_of(message: &Message) -> Vec<String> {
+    let mut lines = Vec::new();
+    let text = cut(&message.text());
+    if !text.is_empty() {
+        let mark = if message.role == Role::User { "> " } else { "" };
+        lines.push(format!("{mark}{text}"));
+    }
+    for part in &message.parts {
+        match part {
+            Part::ToolCall(call) => lines.push(call_line(&call.name, &call.arguments)),
+            Part::ApprovalRequest(request) => {
+                let call = call_line(&request.call.name, &request.call.arguments);
+                lines.push(format!("{call} (waits for approval)"));
+            }
+            Part::ToolResult(result) => {
+                let name = result.name.as_deref().unwrap_or("result");
+                lines.push(format!("  {name}: {}", cut(&result.text())));
+            }
+            Part::ApprovalResponse(response) => {
+                let decision = if response.approved { "approved" } else { "refused" };
+                lines.push(format!("> {decision}"));
+            }
+            _ => {}
+        }
+    }
+    lines
+}
+
+/// A call of a tool, as a line.
+pub(super) fn call_line(tool: &str, arguments: &str) -> String {
+    format!("* {tool} {}", cut(arguments)).trim_end().to_owned()
+}
+
+/// What of a run is among the messages of its conversation: `your message, 2 tool calls, 2 results
+/// and the answer`. `None`, if nothing is.
+pub(super) fn stored_of_run<'m>(
+    messages: impl Iterator<Item = &'m Arc<Message>>,
+    run: RunId,
+) -> Option<String> {
+    let of_run: Vec<_> =
+        messages.filter(|message| message.id.is_some_and(|id| id.run == run)).collect();
+    let from = |role| of_run.iter().filter(move |message| message.role == role);
+    let decisions = |message: &&&Arc<Message>| {
+        message.parts.iter().any(|part| matches!(part, Part::ApprovalResponse(_)))
+    };
+    let questions = from(Role::User).filter(|message| !decisions(message)).count();
+    let decisions = from(Role::User).filter(decisions).count();
+    let calls: usize = of_run.iter().map(|message| message.asked_calls().count()).sum();
+    let results: usize = of_run.iter().map(|message| message.results().count()).sum();
+    let texts = from(Role::Assistant).filter(|message| !message.text().is_empty());
+    let is_cut = |message: &&&Arc<Message>| message.metadata.contains_key("interrupted");
+    let whole = texts.clone().filter(|message| !is_cut(message)).count();
+    let partial = texts.filter(is_cut).count();
+    let counted = [
+        (questions, "your message", "messages of yours"),
+        (decisions, "your decision", "decisions of yours"),
+        (calls, "1 tool call", "tool calls"),
+        (results, "1 result", "results"),
+        (whole, "1 text of the model", "texts of the model"),
+        (partial, "the answer so far", "answers as far as they were"),
+    ];
+    let counted: Vec<String> = counted
+        .into_iter()
+        .filter_map(|(count, one, several)| match count {
+            0 => None,
+            1 => Some(one.to_owned()),
+            _ => Some(format!("{count} {several}")),
+        })
+        .collect();
+    let (last, others) = counted.split_last()?;
+    match others {
+        [] => Some(last.clone()),
+        _ => Some(format!("{} and {last}", others.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat::{MessageId, ToolCall, ToolResult};
+
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_in_one_line() {
+        assert_eq!(cut("two\n lines\u{1b}[2J"), "two lines [2J");
+        assert_eq!(title_of(&"é".repeat(61)), Some(format!("{}…", "é".repeat(60))));
+        assert_eq!(title_of(&"ü".repeat(60)), Some("ü".repeat(60)));
+        assert_eq!(title_of(" \n\t"), None);
+    }
+
+    #[test]
+    fn what_is_stored_of_a_run_is_counted() {
+        let (run, other) = (RunId::new(), RunId::new());
+        let numbered = |mut message: Message, run, index| {
+            message.id = Some(MessageId { run, index });
+            Arc::new(message)
+        };
+        let mut partial = Message::assistant("the answer beg");
+        partial.metadata.insert("interrupted".to_owned(), true.into());
+        let messages = [
+            numbered(Message::user("an earlier question"), other, 0),
+            numbered(Message::user("the question"), run, 0),
+            numbered(Message::tool_calls([ToolCall::new("c1", "look", "{}")]), run, 1),
+            numbered(Message::tool_results([ToolResult::new("c1", "seen")]), run, 2),
+            numbered(partial, run, 3),
+        ];
+        let stored = |count: usize| stored_of_run(messages.iter().take(count), run);
+        assert_eq!(stored(1), None);
+        assert_eq!(stored(2).as_deref(), Some("your message"));
+        assert_eq!(stored(3).as_deref(), Some("your message and 1 tool call"));
+        let all = "your message, 1 tool call, 1 result and the answer so far";
+        assert_eq!(stored(5).as_deref(), Some(all));
+    }
+}

@@ -1,0 +1,169 @@
+//! One run: a request and its streamed answer.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, TryFutureExt, TryStreamExt, stream};
+use tokio::sync::mpsc;
+use tower::ServiceExt;
+use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatUpdate, EndedBy, Finish, Message, Role};
+
+use super::{
+    interrupts::Interrupts,
+    screen::Screen,
+    stored::{call_line, cut},
+    tool_events::{ToolEvent, ToolOutcome},
+};
+
+/// How a run ended.
+#[derive(Debug)]
+pub(super) enum TurnEnd {
+    /// With an answer.
+    Answered(Box<Finish>),
+    /// The user interrupted it; it was stopped where it stood, or dropped.
+    Interrupted,
+    /// It failed.
+    Failed(BoxError),
+}
+
+/// Prints runs as they go.
+#[derive(Debug)]
+pub(super) struct Printer {
+    pub(super) screen: Screen,
+    pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
+    /// The calls that were reported as they ran, and whose results have not been seen.
+    reported: Vec<String>,
+    /// Whether text of the message under way was printed.
+    has_streamed: bool,
+}
+
+impl Printer {
+    pub(super) fn new(screen: Screen, events: mpsc::UnboundedReceiver<ToolEvent>) -> Self {
+        Self { screen, events, reported: Vec::new(), has_streamed: false }
+    }
+
+    /// Sends a request and prints what comes. The first interrupt stops the run, which keeps what it
+    /// has; the second one drops it.
+    pub(super) async fn run(
+        &mut self,
+        agent: ChatPipeline,
+        mut request: ChatRequest,
+        interrupts: &mut Interrupts,
+    ) -> TurnEnd {
+        self.reported.clear();
+        self.has_streamed = false;
+        let handle = request.run_handle();
+        let response = agent.oneshot(request).map_err(BoxError::from);
+        let mut updates = pin!(stream::once(response).try_flatten());
+        loop {
+            let update = tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => {
+                    self.print_event(event);
+                    continue;
+                }
+                () = interrupts.next() => {
+                    self.screen.end_line();
+                    if handle.is_stopped() {
+                        return TurnEnd::Interrupted;
+                    }
+                    handle.stop();
+                    continue;
+                }
+                update = updates.next() => update,
+            };
+            match update {
+                Some(Ok(ChatUpdate::Finish(finish))) => {
+                    self.print_events();
+                    self.screen.end_line();
+                    return match finish.ended_by {
+                        Some(EndedBy::Stop) => TurnEnd::Interrupted,
+                        _ => TurnEnd::Answered(finish),
+                    };
+                }
+                Some(Ok(update)) => self.print_update(update),
+                Some(Err(error)) => {
+                    self.print_events();
+                    self.screen.end_line();
+                    return TurnEnd::Failed(error);
+                }
+                None => return TurnEnd::Failed(tower_chat::TruncatedStream::default().into()),
+            }
+        }
+    }
+
+    fn print_update(&mut self, update: ChatUpdate) {
+        match update {
+            ChatUpdate::TextDelta(text) => {
+                self.screen.answer(&text);
+                self.has_streamed = true;
+            }
+            ChatUpdate::ReasoningDelta(text) => self.screen.reasoning(&text),
+            ChatUpdate::Message(message) => {
+                self.print_events();
+                self.print_message(&message);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is new in a whole message: its text if it was not streamed, and results of calls that
+    /// were never run.
+    fn print_message(&mut self, message: &Arc<Message>) {
+        if message.role == Role::Assistant {
+            if !self.has_streamed {
+                self.screen.answer(&message.text());
+            }
+            self.has_streamed = false;
+            self.screen.end_line();
+        }
+        for result in message.results() {
+            let reported = self.reported.iter().position(|id| Some(id) == result.call_id.as_ref());
+            match reported {
+                Some(index) => drop(self.reported.swap_remove(index)),
+                None => {
+                    let name = result.name.as_deref().unwrap_or("tool");
+                    let text = cut(&result.text());
+                    self.screen.note(&format!("  {name} did not run: {text}"));
+                }
+            }
+        }
+    }
+
+    /// Prints what tools have done until now.
+    fn print_events(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            self.print_event(event);
+        }
+    }
+
+    fn print_event(&mut self, event: ToolEvent) {
+        match event {
+            ToolEvent::Began { call_id, tool, arguments } => {
+                self.screen.note(&call_line(&tool, &arguments));
+                self.reported.push(call_id);
+            }
+            ToolEvent::Ended { tool, outcome, duration } => {
+                let duration = seconds(duration);
+                let text = match outcome {
+                    ToolOutcome::Done(output) if output.is_error => {
+                        format!("failed after {duration}: {}", cut(&output.text()))
+                    }
+                    ToolOutcome::Done(output) => format!("{} ({duration})", cut(&output.text())),
+                    ToolOutcome::Failed(error) => {
+                        format!("failed after {duration}: {}", cut(&error))
+                    }
+                    ToolOutcome::Interrupted => format!("interrupted after {duration}"),
+                };
+                self.screen.note(&format!("  {tool}: {text}"));
+            }
+        }
+    }
+}
+
+/// A duration as it is printed.
+pub(super) fn seconds(duration: Duration) -> String {
+    match duration.as_millis() {
+        milliseconds @ ..1000 => format!("{milliseconds} ms"),
+        _ => format!("{:.1} s", duration.as_secs_f64()),
+    }
+}

@@ -1,0 +1,156 @@
+//! Calls that wait for approval.
+
+use super::*;
+
+const BOOK: &str = r#"{"port":"Mallaig"}"#;
+
+fn booking_server() -> ModelServer {
+    ModelServer::start([
+        Reply::calls(&[("c1", "book_berth", BOOK), ("c2", "fog", r#"{"port":"Skye"}"#)]),
+        Reply::text(&["That is settled."]),
+    ])
+}
+
+#[test]
+fn a_call_is_asked_about_and_runs_when_it_is_approved() {
+    each_store(|store| {
+        for mode in MODES {
+            let server = booking_server();
+            let mcp = harbour(store);
+            let before = log(store).len();
+            let options = [mode, "--mode", mode, "--mcp", &mcp];
+            let mut terminal = OnTerminal::start(chat(store, &server, &options));
+            terminal.shows("> ");
+            terminal.types("Book a berth.\n");
+            terminal.shows(r#"* book_berth {"port":"Mallaig"}"#);
+            terminal.shows("may it run? [y/n] ");
+            terminal.types("perhaps\n");
+            terminal.shows("may it run? [y/n] ");
+            terminal.types("y\n");
+            terminal.shows("That is settled.");
+            terminal.shows("> ");
+            terminal.types("\u{4}");
+            let (code, printed) = terminal.finish();
+            assert_eq!(code, Some(0), "{printed}");
+            assert_eq!(log(store)[before..], ["book_berth Mallaig", "fog Skye"]);
+            assert_eq!(
+                stored(store, mode),
+                [
+                    "user: Book a berth.",
+                    "assistant: ?book_berth?fog",
+                    "user: !true!true",
+                    "tool: =A berth in Mallaig is booked.=Fog over Skye.",
+                    "assistant: That is settled.",
+                ]
+            );
+            assert_intact(store);
+        }
+    });
+}
+
+#[test]
+fn a_refused_call_does_not_run_and_the_model_is_told() {
+    let store = TestStore::new(Kind::Sqlite);
+    let server = booking_server();
+    let mut terminal = OnTerminal::start(chat(&store, &server, &["no", "--mcp", &harbour(&store)]));
+    terminal.shows("> ");
+    terminal.types("Book one, if I let you.\n");
+    terminal.shows("may it run? [y/n] ");
+    terminal.types("n\n");
+    terminal.shows("That is settled.");
+    terminal.types("/exit\n");
+    assert_eq!(terminal.finish().0, Some(0));
+    assert_eq!(log(&store), ["fog Skye"]);
+    let results: Vec<String> = server.messages()[1][2..].to_vec();
+    assert_eq!(
+        results,
+        [
+            "tool: The call was rejected, and not run: The user has refused this call.",
+            "tool: Fog over Skye."
+        ]
+    );
+    assert_intact(&store);
+}
+
+#[test]
+fn a_call_that_waits_is_asked_about_again_by_the_next_process() {
+    each_store(|store| {
+        let server = booking_server();
+        let mcp = harbour(store);
+        let mut terminal = OnTerminal::start(chat(store, &server, &["later", "--mcp", &mcp]));
+        terminal.shows("> ");
+        terminal.types("Book it later.\n");
+        terminal.shows("may it run? [y/n] ");
+        terminal.types("\u{3}");
+        terminal.shows("the call waits");
+        terminal.shows("> ");
+        terminal.types("\u{3}");
+        let (code, printed) = terminal.finish();
+        assert_eq!(code, Some(130), "{printed}");
+        assert_eq!(log(store), [""; 0]);
+        assert_intact(store);
+
+        // Without the server there is nothing to decide.
+        let ended = run_with_input(chat(store, &server, &["later"]), "");
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("a call of the tool book_berth waits for approval"));
+        // Nor without a terminal.
+        let ended = run_with_input(chat(store, &server, &["later", "--mcp", &mcp]), "");
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("there is no terminal to ask on"), "{}", ended.stderr);
+
+        let mut terminal = OnTerminal::start(chat(store, &server, &["later", "--mcp", &mcp]));
+        terminal.shows("may it run? [y/n] ");
+        terminal.types("yes\n");
+        terminal.shows("That is settled.");
+        terminal.types("\u{4}");
+        assert_eq!(terminal.finish().0, Some(0));
+        assert_eq!(log(store), ["book_berth Mallaig", "fog Skye"]);
+        assert_intact(store);
+    });
+}
+
+#[test]
+fn what_was_typed_before_the_question_is_no_answer_to_it() {
+    let store = TestStore::new(Kind::Sqlite);
+    let server = booking_server();
+    let mut terminal =
+        OnTerminal::start(chat(&store, &server, &["hasty", "--mcp", &harbour(&store)]));
+    terminal.shows("> ");
+    terminal.types("Book one now.\ny\ny\n");
+    terminal.shows("may it run? [y/n] ");
+    terminal.types("n\n");
+    terminal.shows("That is settled.");
+    terminal.types("\u{4}");
+    terminal.finish();
+    assert_eq!(log(&store), ["fog Skye"]);
+}
+
+#[test]
+fn a_chat_can_approve_all_calls_or_none() {
+    for (approve, done) in
+        [("always", &["book_berth Mallaig", "fog Skye"][..]), ("never", &["fog Skye"])]
+    {
+        let store = TestStore::new(Kind::Sqlite);
+        let server = booking_server();
+        let mcp = harbour(&store);
+        let options = [approve, "--mcp", &mcp, "--approve", approve];
+        let ended = run_with_input(chat(&store, &server, &options), "Book as you may.\n");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "That is settled.\n"));
+        assert_eq!(log(&store), done, "{approve}");
+        assert_intact(&store);
+    }
+}
+
+#[test]
+fn arguments_are_shown_whole_before_they_are_approved() {
+    let store = TestStore::new(Kind::Sqlite);
+    let arguments = format!(r#"{{"port":"{}end"}}"#, "far ".repeat(200));
+    let server = ModelServer::start([Reply::calls(&[("c1", "book_berth", &arguments)])]);
+    let ended = run_with_input(
+        chat(&store, &server, &["long", "--mcp", &harbour(&store)]),
+        "Book far away.\n",
+    );
+    assert!(ended.stderr.contains(&arguments), "{}", ended.stderr);
+    assert_eq!(ended.code, Some(1));
+}

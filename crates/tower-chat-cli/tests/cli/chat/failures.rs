@@ -1,0 +1,140 @@
+//! Providers that refuse, and chats that cannot begin.
+
+use super::*;
+
+#[test]
+fn a_missing_key_is_named_and_nothing_is_made() {
+    for (provider, named) in [
+        ("openai", "OPENAI_API_KEY"),
+        ("openai-responses", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+        ("vertex", "VERTEX_PROJECT_ID"),
+        ("bedrock", "BEDROCK_API_KEY or AWS_BEARER_TOKEN_BEDROCK or AWS_ACCESS_KEY_ID"),
+        ("cohere", "COHERE_API_KEY"),
+        ("mistral", "MISTRAL_API_KEY"),
+        ("deepseek", "DEEPSEEK_API_KEY"),
+        ("groq", "GROQ_API_KEY"),
+        ("openrouter", "OPEN_ROUTER_API_KEY"),
+        ("xai", "XAI_API_KEY"),
+    ] {
+        let store = TestStore::new(Kind::Sqlite);
+        let command = chat_with(&store, &["unasked", "--provider", provider]);
+        let ended = run_with_input(command, "Is this sent?\n");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{provider}");
+        assert!(ended.stderr.contains(named), "{provider}: {}", ended.stderr);
+        assert_eq!(ended.stderr.lines().count(), 1, "{provider}: {}", ended.stderr);
+        assert!(!store.folder().join("chat.db").exists(), "{provider}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_to_do_and_leaves_no_trace() {
+    each_store(|store| {
+        for mode in MODES {
+            let server = ModelServer::start([
+                Reply::text(&["A lamp."]),
+                Reply::refusal(401, "this key is no key"),
+                Reply::text(&["A buoy."]),
+            ]);
+            let options = [mode, "--mode", mode];
+            let ended = run_with_input(
+                chat(store, &server, &options),
+                "What shines?\nWhat rings?\nLost?\n",
+            );
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), "A lamp.\n"), "{mode}");
+            let told = [
+                "nothing of this message is stored",
+                "error: openai-compatible refused the request with status 401 (refused): this key is \
+                 no key; check the key in OPENAI_API_KEY",
+            ];
+            let printed: Vec<&str> = ended.stderr.lines().collect();
+            assert_eq!(printed[1..], told, "{mode}");
+            assert_intact(store);
+            run_with_input(chat(store, &server, &options), "What swims?\n");
+            let messages = [
+                "user: What shines?",
+                "assistant: A lamp.",
+                "user: What swims?",
+                "assistant: A buoy.",
+            ];
+            assert_eq!(stored(store, mode), messages, "{mode}");
+            assert_intact(store);
+        }
+    });
+}
+
+#[test]
+fn a_journaled_message_of_an_overloaded_provider_is_asked_again_by_the_next_process() {
+    each_store(|store| {
+        let overloaded = || Reply::refusal(503, "too many ships");
+        let server = ModelServer::start([
+            Reply::calls(&[("c1", "book_berth", r#"{"port":"Troon"}"#)]),
+            overloaded(),
+            overloaded(),
+            overloaded(),
+            Reply::text(&["Booked in Troon."]),
+        ]);
+        let mcp = harbour(store);
+        let options = ["rush", "--mcp", &mcp, "--approve", "always"];
+        let ended = run_with_input(chat(store, &server, &options), "A berth, quickly.\n");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+        let printed: Vec<&str> = ended.stderr.lines().collect();
+        let told = "what there is of it is stored: the same chat, begun again, goes on with it";
+        assert_eq!(printed[printed.len() - 2], told);
+        assert!(
+            printed[printed.len() - 1].ends_with("too many ships; try again later"),
+            "{printed:?}"
+        );
+
+        let ended = run_with_input(chat(store, &server, &options), "");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Booked in Troon.\n"));
+        assert_eq!(log(store), ["book_berth Troon"]);
+        assert_eq!(stored(store, "rush").len(), 4);
+        assert_intact(store);
+    });
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_an_error_and_the_conversation_goes_on() {
+    let store = TestStore::new(Kind::Sqlite);
+    let cut = "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
+               \"choices\":[{\"index\":0,\"delta\":{\"content\":\"Half an\"},\"finish_reason\":null}]}\n\n";
+    let server = ModelServer::start([
+        Reply::recorded("text/event-stream", cut.into()),
+        Reply::text(&["An anchor."]),
+    ]);
+    let ended = run_with_input(chat(&store, &server, &["cut"]), "What holds?\n");
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), "Half an\n"));
+    assert!(ended.stderr.contains("cut off after 7 bytes of text"), "{}", ended.stderr);
+    let ended = run_with_input(chat(&store, &server, &["cut"]), "");
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "An anchor.\n"));
+    assert_eq!(stored(&store, "cut"), ["user: What holds?", "assistant: An anchor."]);
+    assert_intact(&store);
+}
+
+#[test]
+fn an_address_where_nothing_listens_is_said_to_be_checked() {
+    let store = TestStore::new(Kind::Sqlite);
+    let arguments = ["lost", "--provider", "ollama", "--base-url", "http://127.0.0.1:9"];
+    let ended = run_with_input(chat_with(&store, &arguments), "Anybody?\n");
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.stderr.contains("check the network and the address (--base-url)"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn input_that_is_no_text_is_refused() {
+    let store = TestStore::new(Kind::Sqlite);
+    let server = ModelServer::start([]);
+    let mut command = chat(&store, &server, &["bytes"]);
+    let file = store.folder().join("input");
+    std::fs::write(&file, b"\xff\xfe\n").unwrap();
+    command.stdin(std::fs::File::open(&file).unwrap());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("give lines of UTF-8"), "{}", stderr(&output));
+}

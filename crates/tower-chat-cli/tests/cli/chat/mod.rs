@@ -1,0 +1,161 @@
+//! `tower-chat chat`, against a local stand-in for a provider and a real MCP server.
+
+mod approvals;
+mod crashes;
+mod failures;
+mod interrupts;
+mod providers;
+mod streams;
+mod terminal;
+mod tools;
+
+use std::{path::PathBuf, process::Command};
+
+use tower_chat::{
+    replay::{DanglingCalls, Replay, repair::mismatches},
+    validate::validate_messages,
+};
+
+use crate::support::*;
+
+/// The variables that hold keys of providers.
+const KEYS: [&str; 15] = [
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "VERTEX_API_KEY",
+    "VERTEX_PROJECT_ID",
+    "BEDROCK_API_KEY",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "COHERE_API_KEY",
+    "MISTRAL_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "GROQ_API_KEY",
+    "OPEN_ROUTER_API_KEY",
+    "XAI_API_KEY",
+];
+
+/// A chat in scope `harbour` with the stand-in as a service like OpenAI's.
+fn chat(store: &TestStore, server: &ModelServer, arguments: &[&str]) -> Command {
+    let url = format!("{}/v1", server.url);
+    let asks = ["--provider", "openai", "--base-url", &url];
+    chat_with(store, &[arguments, &asks].concat())
+}
+
+fn chat_with(store: &TestStore, arguments: &[&str]) -> Command {
+    let settings = ["--model", "gpt-test", "--scope", "harbour"];
+    let mut command = store.command(&[&["chat"], arguments, &settings].concat());
+    for name in KEYS {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1");
+    command
+}
+
+/// The `--mcp` of the test server, which writes what it does into a file of the store's folder.
+fn harbour(store: &TestStore) -> String {
+    format!("'{}' '{}'", built("mcp_harbour").display(), log_path(store).display())
+}
+
+fn log_path(store: &TestStore) -> PathBuf {
+    store.folder().join("harbour.log")
+}
+
+/// What the test server has done, in order.
+fn log(store: &TestStore) -> Vec<String> {
+    let text = std::fs::read_to_string(log_path(store)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Waits until the test server has written so many lines.
+#[track_caller]
+fn wait_for_log(store: &TestStore, lines: usize) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while log(store).len() < lines {
+        assert!(std::time::Instant::now() < end, "the server did only {:?}", log(store));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// Built beside these tests: cargo builds a package's examples before it runs the tests.
+fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.ancestors().nth(2).unwrap().join("examples");
+    folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// The messages of a conversation as readers see them, a line each: the role, the texts, calls as
+/// `name(arguments)`, results as `=text`, requests for approval as `?name`, decisions as `!true`.
+fn stored(store: &TestStore, id: &str) -> Vec<String> {
+    use tower_chat::Part;
+    let key = tower_chat::ConversationKey::new("harbour", id);
+    let history = store.with(|opened| async move { opened.load(&key).await.unwrap() });
+    let line = |message: &std::sync::Arc<tower_chat::Message>| {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.text.clone(),
+            Part::ToolCall(call) => format!("{}({})", call.name, call.arguments),
+            Part::ToolResult(result) => format!("={}", result.text()),
+            Part::ApprovalRequest(request) => format!("?{}", request.call.name),
+            Part::ApprovalResponse(response) => format!("!{}", response.approved),
+            other => format!("{other:?}"),
+        };
+        let parts: String = message.parts.iter().map(part).collect();
+        format!("{}: {parts}", format!("{:?}", message.role).to_lowercase())
+    };
+    history.messages.iter().map(line).collect()
+}
+
+/// The title of a conversation.
+fn title(store: &TestStore, id: &str) -> Option<String> {
+    let key = tower_chat::ConversationKey::new("harbour", id);
+    let summary = store.with(|opened| async move { opened.summary(&key).await.unwrap() });
+    summary.unwrap().description.title().map(str::to_owned)
+}
+
+/// Nothing is wrong with the store, and no run is open.
+#[track_caller]
+fn assert_intact(store: &TestStore) {
+    let output = store.run(&["runs"]);
+    assert_eq!(stdout(&output), "no open runs\n");
+    if let Kind::Sqlite | Kind::Encrypted = store.kind {
+        let output = store.run(&["verify"]);
+        let code = output.status.code();
+        assert_eq!(code, Some(0), "{:?}: {}{}", store.kind, stdout(&output), stderr(&output));
+        return;
+    }
+    // A server checks itself what it has stored; what we have stored in it is checked here.
+    store.with(|opened| async move {
+        for key in opened.list("harbour", None, 1000).await.unwrap() {
+            let messages = opened.load(&key).await.unwrap().messages;
+            assert_eq!(mismatches(&messages, 1), [], "{key}");
+            let mut replay = Replay::new(DanglingCalls::Drop);
+            replay.push_from(&messages, 0);
+            let shown = replay.view();
+            validate_messages(shown.iter().map(|message| &**message)).unwrap();
+        }
+    });
+}
+
+/// The text with durations and dates replaced, which differ from run to run.
+fn without_times(text: &str) -> String {
+    let is_number = |word: &str| {
+        let word = word.trim_start_matches('(');
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let masked = words.iter().enumerate().map(|(index, word)| {
+            let unit = words.get(index + 1).map(|next| next.trim_end_matches([')', ':']));
+            match is_number(word) && matches!(unit, Some("ms" | "s")) {
+                true => {
+                    word.replace(|it: char| it.is_ascii_digit() || it == '.', "").to_owned() + "N"
+                }
+                false => (*word).to_owned(),
+            }
+        });
+        masked.collect::<Vec<String>>().join(" ").replace(" s)", " ms)")
+    };
+    text.lines().map(line).collect::<Vec<String>>().join("\n")
+}
