@@ -17,6 +17,7 @@ macro_rules! chapters {
 
 chapters! {
     first_agent = "first-agent.md",
+    chat = "chat.md",
     modes = "modes.md",
     layers = "layers.md",
     crash_recovery = "crash-recovery.md",

@@ -44,7 +44,7 @@ pub(super) fn lines_of(message: &Message) -> Vec<String> {
             Part::ToolCall(call) => lines.push(call_line(&call.name, &call.arguments)),
             Part::ApprovalRequest(request) => {
                 let call = call_line(&request.call.name, &request.call.arguments);
-                lines.push(format!("{call} (waits for approval)"));
+                lines.push(format!("{call} (needed approval)"));
             }
             Part::ToolResult(result) => {
                 let name = result.name.as_deref().unwrap_or("result");

@@ -3,6 +3,7 @@
 mod approvals;
 mod crashes;
 mod failures;
+mod guide;
 mod interrupts;
 mod providers;
 mod streams;
