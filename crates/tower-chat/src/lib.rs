@@ -45,6 +45,7 @@
 //! | `structured` | `providers::structured` | answers that are values of a type |
 //! | `sigv4` | `providers::auth` | AWS signatures for Bedrock |
 //! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
+//! | `inspector` | `inspector` | web pages that show what is in a store |
 //! | `mcp` | `mcp` | the tools of an MCP server |
 //! | `import` | `import` | histories that other systems have stored |
 //! | `transfer` | `transfer` | whole conversations between stores and files; deleting all of a user |
@@ -81,6 +82,8 @@ pub use tower_chat_encrypted as encrypted;
 pub use tower_chat_http as http;
 #[cfg(feature = "import")]
 pub use tower_chat_import as import;
+#[cfg(feature = "inspector")]
+pub use tower_chat_inspector as inspector;
 #[cfg(feature = "macros")]
 #[doc = include_str!("tool.md")]
 pub use tower_chat_macros::tool;

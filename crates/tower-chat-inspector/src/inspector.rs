@@ -1,0 +1,184 @@
+//! What the pages show, and to whom.
+
+use std::{future::Future, io, net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router, middleware,
+    routing::{get, post},
+};
+use sha2::{Digest, Sha256};
+use tokio::{net::TcpListener, sync::Semaphore};
+use tower_chat_layers::{replay::ReplayPolicy, store::HistoryStore};
+
+use crate::{guard, live, pages};
+
+/// How many pages may follow a conversation at the same time.
+const MOST_FOLLOWERS: usize = 64;
+
+/// Web pages over a store; the [crate] says more.
+#[derive(Clone)]
+pub struct Inspector {
+    pub(crate) store: Arc<dyn HistoryStore>,
+    pub(crate) scopes: Scopes,
+    /// The SHA-256 of the token, so that comparing it tells nothing of it.
+    pub(crate) token: Option<[u8; 32]>,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) allows_writes: bool,
+    /// Where the pages are, without a slash at the end.
+    pub(crate) path: String,
+    /// By their names.
+    pub(crate) policies: Vec<(String, ReplayPolicy)>,
+    pub(crate) followers: Arc<Semaphore>,
+}
+
+/// Which scopes the pages show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scopes {
+    /// Any, one at a time.
+    Any,
+    /// Any, and lists over all of them.
+    All,
+    One(String),
+}
+
+/// The pages cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Others than the users of this machine can reach the address, and there is no token.
+    #[error(
+        "{address} can be reached from other machines: listen on 127.0.0.1, or set a token that \
+         readers must have"
+    )]
+    TokenNeeded {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The server failed.
+    #[error("the pages cannot be served")]
+    Io(#[from] io::Error),
+}
+
+impl Inspector {
+    /// Pages over a store, to be read on this machine, one scope at a time.
+    pub fn new(store: impl HistoryStore) -> Self {
+        Self {
+            store: Arc::new(store),
+            scopes: Scopes::Any,
+            token: None,
+            hosts: Vec::new(),
+            allows_writes: false,
+            path: String::new(),
+            policies: vec![("default".to_owned(), ReplayPolicy::default())],
+            followers: Arc::new(Semaphore::new(MOST_FOLLOWERS)),
+        }
+    }
+
+    /// Shows this scope alone.
+    #[must_use]
+    pub fn in_one_scope(mut self, scope: impl Into<String>) -> Self {
+        self.scopes = Scopes::One(scope.into());
+        self
+    }
+
+    /// Lists the conversations of all scopes together.
+    #[must_use]
+    pub fn with_all_scopes(mut self) -> Self {
+        self.scopes = Scopes::All;
+        self
+    }
+
+    /// Readers must have this token.
+    #[must_use]
+    pub fn with_token(mut self, token: impl AsRef<[u8]>) -> Self {
+        self.token = Some(Sha256::digest(token.as_ref()).into());
+        self
+    }
+
+    /// The pages are also reached under these hosts, as the header `Host` has them: `agents.example`, or
+    /// `agents.example:8443`.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts.extend(hosts.into_iter().map(|host| host.into().to_ascii_lowercase()));
+        self
+    }
+
+    /// Whether open runs can be ended in the pages. They cannot by default.
+    #[must_use]
+    pub fn with_writes(mut self, allowed: bool) -> Self {
+        self.allows_writes = allowed;
+        self
+    }
+
+    /// The path under which an application nests the pages, such as `/inspector`.
+    #[must_use]
+    pub fn at_path(mut self, path: impl AsRef<str>) -> Self {
+        self.path = path.as_ref().trim_end_matches('/').to_owned();
+        self
+    }
+
+    /// A replay policy by its name, for the page that shows what a model is sent next. The first that
+    /// is given takes the place of the default one.
+    #[must_use]
+    pub fn with_policy(mut self, name: impl Into<String>, policy: ReplayPolicy) -> Self {
+        self.policies.retain(|(name, _)| name != "default");
+        self.policies.push((name.into(), policy));
+        self
+    }
+
+    /// The pages as a router.
+    pub fn into_router(self) -> Router {
+        let inspector = Arc::new(self);
+        Router::new()
+            .route("/", get(pages::directory))
+            .route("/conversation", get(pages::conversation))
+            .route("/message", get(pages::message))
+            .route("/next", get(pages::next))
+            .route("/tools", get(pages::tools))
+            .route("/usage", get(pages::usage))
+            .route("/runs", get(pages::runs))
+            .route("/runs/end", post(pages::end_run))
+            .route("/changes", get(live::changes))
+            .route("/style.css", get(pages::style))
+            .route("/inspector.js", get(pages::script))
+            .fallback(pages::missing)
+            .layer(middleware::from_fn_with_state(inspector.clone(), guard::guard))
+            .with_state(inspector)
+    }
+
+    /// Serves the pages until `shutdown` is ready; pages that are being sent are finished.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`].
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let address = listener.local_addr()?;
+        if !address.ip().is_loopback() && self.token.is_none() {
+            return Err(ServeError::TokenNeeded { address });
+        }
+        let followers = self.followers.clone();
+        let router = self.into_router();
+        let shutdown = async move {
+            shutdown.await;
+            // What follows a conversation has no end of its own.
+            followers.close();
+        };
+        Ok(axum::serve(listener, router).with_graceful_shutdown(shutdown).await?)
+    }
+}
+
+impl std::fmt::Debug for Inspector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { scopes, hosts, allows_writes, path, .. } = self;
+        f.debug_struct("Inspector")
+            .field("scopes", scopes)
+            .field("hosts", hosts)
+            .field("allows_writes", allows_writes)
+            .field("path", path)
+            .finish_non_exhaustive()
+    }
+}

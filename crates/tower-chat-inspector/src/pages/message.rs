@@ -1,0 +1,45 @@
+//! A stored message, whole, as JSON.
+
+use axum::{extract::Query, response::IntoResponse as _};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use serde::Deserialize;
+use tower_chat_layers::format;
+
+use super::{Answer, Asked, Failure, State};
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Number {
+    number: u64,
+}
+
+/// The message in its stored form. Escapes in it stay escapes, and a browser shows it as text.
+pub(crate) async fn message(
+    inspector: State,
+    Query(asked): Query<Asked>,
+    Query(Number { number }): Query<Number>,
+) -> Answer {
+    let key = asked.key(&inspector)?;
+    let page = inspector.store.messages_before(&key, number.checked_add(1), 1).await?;
+    let visible = page.messages.into_iter().find(|(found, _)| *found == number);
+    let message = match visible {
+        Some((_, message)) => Some(message),
+        None => staged(&inspector, &key, number).await?,
+    };
+    let message = message.ok_or_else(|| Failure::missing("There is no such message."))?;
+    let headers = [
+        (CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (CONTENT_DISPOSITION, "inline; filename=\"message.json\""),
+    ];
+    Ok((headers, format::encode(&message)).into_response())
+}
+
+async fn staged(
+    inspector: &crate::Inspector,
+    key: &tower_chat_layers::ConversationKey,
+    number: u64,
+) -> Result<Option<std::sync::Arc<tower_chat_layers::Message>>, Failure> {
+    let Some(content) = inspector.store.open_run(key).await? else { return Ok(None) };
+    let first = content.open.visible.saturating_add(1);
+    let index = number.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+    Ok(index.and_then(|index| content.messages.get(index).cloned()))
+}

@@ -1,0 +1,156 @@
+//! What a model is sent of each stored message.
+
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::Query;
+use serde::Deserialize;
+use tower_chat_layers::{
+    Message, Part,
+    replay::{Explained, ReplayContext, explain_stored},
+    store::MessagePage,
+};
+
+use super::{Answer, Asked, Failure, Frame, Link, State, html};
+use crate::view::{Excerpt, visible};
+
+/// How many messages a page shows.
+const PAGE: usize = 100;
+
+/// How many characters of a message stand in its row.
+const BRIEF: usize = 300;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    policy: Option<String>,
+    before: Option<u64>,
+}
+
+#[derive(Template)]
+#[template(path = "next.html")]
+struct Next {
+    frame: Frame,
+    scope: String,
+    id: String,
+    policies: Vec<Policy>,
+    totals: String,
+    rows: Vec<Row>,
+    earlier: Option<Link>,
+    conversation: Link,
+}
+
+struct Policy {
+    name: String,
+    link: Link,
+    is_chosen: bool,
+}
+
+struct Row {
+    number: u64,
+    role: String,
+    text: Excerpt,
+    /// `unchanged`, `changed` or `left_out`.
+    outcome: &'static str,
+    label: &'static str,
+    reasons: Vec<String>,
+    message: Link,
+}
+
+pub(crate) async fn next(
+    inspector: State,
+    Query(asked): Query<Asked>,
+    Query(wanted): Query<Wanted>,
+) -> Answer {
+    let key = asked.key(&inspector)?;
+    let mut named = inspector.policies.iter();
+    let chosen = match &wanted.policy {
+        Some(name) => named.find(|(found, _)| found == name),
+        None => named.next(),
+    };
+    let (name, policy) =
+        chosen.ok_or_else(|| Failure::missing("There is no such replay policy."))?;
+    let store = &inspector.store;
+    let context = ReplayContext::at(SystemTime::now());
+    let explained = explain_stored(&**store, &key, policy, &context).await?;
+    let page: MessagePage = store.messages_before(&key, wanted.before, PAGE).await?;
+    let link = |page: &str| {
+        Link::new(&inspector.path, page).with("scope", key.scope()).with("id", key.id())
+    };
+    let row = |(number, message): &(u64, std::sync::Arc<Message>)| {
+        let found = explained.binary_search_by_key(number, |(number, _)| *number).ok()?;
+        let (_, explained) = explained.get(found)?;
+        Some(Row::new(*number, message, explained, link("message").with("number", number)))
+    };
+    let rows: Vec<Row> = page.messages.iter().filter_map(row).collect();
+    let count = |outcome| explained.iter().filter(|(_, it)| it.as_str() == outcome).count();
+    let totals = format!(
+        "Of {} messages {} are sent as they are stored, {} changed, and {} not.",
+        explained.len(),
+        count("unchanged"),
+        count("changed"),
+        count("left_out"),
+    );
+    let policy = |(other, _): &(String, _)| Policy {
+        name: other.clone(),
+        link: link("next").with("policy", other),
+        is_chosen: other == name,
+    };
+    let policies = inspector.policies.iter().map(policy).collect();
+    let earlier =
+        page.earlier.map(|before| link("next").with("policy", name).with("before", before));
+    let title = format!("What the model is sent of {}", visible(key.id()));
+    html(&Next {
+        frame: Frame::new(&inspector, title, Some(key.scope())),
+        scope: visible(key.scope()),
+        id: visible(key.id()),
+        policies,
+        totals,
+        rows,
+        earlier,
+        conversation: link("conversation"),
+    })
+}
+
+impl Row {
+    fn new(number: u64, message: &Message, explained: &Explained, link: Link) -> Self {
+        let (outcome, label) = match explained {
+            Explained::Unchanged => ("unchanged", "sent"),
+            Explained::Changed { .. } => ("changed", "changed"),
+            _ => ("left_out", "left out"),
+        };
+        let reason = |reason: &tower_chat_layers::replay::Reason| match reason.part {
+            Some(part) => format!("part {}: {}", part + 1, reason.kind),
+            None => reason.kind.to_string(),
+        };
+        Self {
+            number,
+            role: format!("{:?}", message.role).to_lowercase(),
+            text: brief(message),
+            outcome,
+            label,
+            reasons: explained.reasons().iter().map(reason).collect(),
+            message: link,
+        }
+    }
+}
+
+/// The beginning of what a message says, or which calls and results it has.
+fn brief(message: &Message) -> Excerpt {
+    let mut words = Vec::new();
+    for part in &message.parts {
+        words.push(match part {
+            Part::Text(text) => text.text.clone(),
+            Part::ToolCall(call) => format!("calls {} {}", call.name, call.arguments),
+            Part::ToolResult(result) => format!("result: {}", result.text()),
+            Part::ApprovalRequest(request) => format!("wants to call {}", request.call.name),
+            Part::ApprovalResponse(_) => "decision".to_owned(),
+            Part::Reasoning(_) => "reasoning".to_owned(),
+            Part::Media(media) => media.media_type.clone(),
+            _ => "other".to_owned(),
+        });
+    }
+    let whole = words.join("\n");
+    let text: String = whole.chars().take(BRIEF).collect();
+    let is_cut = text.len() < whole.len();
+    Excerpt { text: visible(&text), whole: is_cut.then_some(whole.len()) }
+}

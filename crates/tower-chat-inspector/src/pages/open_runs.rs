@@ -1,0 +1,171 @@
+//! Open runs and calls that wait for approval.
+
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::{
+    Form,
+    extract::Query,
+    response::{IntoResponse as _, Redirect},
+};
+use http::StatusCode;
+use serde::Deserialize;
+use tower_chat_layers::{
+    ConversationKey,
+    recovery::{CallState, RunEnd, close, open_run},
+    store::{ConversationQuery, ConversationState},
+};
+
+use super::{Answer, Asked, Failure, Frame, Link, State, html};
+use crate::{
+    Inspector,
+    view::{Excerpt, moment, visible},
+};
+
+/// How many of each a page lists.
+const PAGE: usize = 50;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    scope: Option<String>,
+    /// From the first id greater than this one on.
+    after: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "runs.html")]
+struct Runs {
+    frame: Frame,
+    allows_writes: bool,
+    open: Vec<Open>,
+    more: Option<Link>,
+    waiting: Vec<Waiting>,
+}
+
+struct Open {
+    link: Link,
+    /// Where its form goes.
+    end: Link,
+    id: String,
+    run: String,
+    opened: String,
+    attempt: u32,
+    is_held: bool,
+    messages: usize,
+    calls: Vec<(String, &'static str)>,
+}
+
+struct Waiting {
+    link: Link,
+    id: String,
+    calls: Vec<(String, Excerpt)>,
+}
+
+pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
+    let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
+    let frame = Frame::new(&inspector, "Open runs and approvals", Some(&scope));
+    let listed = inspector.store.open_runs(&scope, wanted.after.as_deref(), PAGE).await?;
+    let last = listed.last().filter(|_| listed.len() == PAGE);
+    let more = last.map(|(key, _)| frame.link("runs").with("after", key.id()));
+    let mut open = Vec::new();
+    for (key, _) in &listed {
+        open.extend(reported(&inspector, key).await?);
+    }
+    let waiting = waiting(&inspector, &scope).await?;
+    let allows_writes = inspector.allows_writes;
+    html(&Runs { frame, allows_writes, open, more, waiting })
+}
+
+async fn reported(inspector: &Inspector, key: &ConversationKey) -> Result<Option<Open>, Failure> {
+    let Some(report) = open_run(&*inspector.store, key).await? else { return Ok(None) };
+    let call = |call: &tower_chat_layers::recovery::ReportedCall| {
+        let state = match call.state {
+            CallState::Done => "done",
+            CallState::Failed => "failed",
+            CallState::NeverStarted => "never started",
+            CallState::Unknown => "started, and nobody knows what came of it",
+        };
+        (visible(&call.tool), state)
+    };
+    Ok(Some(Open {
+        link: link(inspector, key),
+        end: Link::new(&inspector.path, "runs/end")
+            .with("scope", key.scope())
+            .with("id", key.id())
+            .with("run", report.open.run),
+        id: visible(key.id()),
+        run: report.open.run.to_string(),
+        opened: moment(report.open.opened_at),
+        attempt: report.open.lease.attempt,
+        is_held: report.open.is_held_at(SystemTime::now()),
+        messages: report.messages.len(),
+        calls: report.calls.iter().map(call).collect(),
+    }))
+}
+
+async fn waiting(inspector: &Inspector, scope: &str) -> Result<Vec<Waiting>, Failure> {
+    let query = ConversationQuery::in_scope(scope)
+        .in_state(ConversationState::WaitingForApproval)
+        .with_limit(PAGE);
+    let mut waiting = Vec::new();
+    for summary in inspector.store.conversations(&query).await?.conversations {
+        let head = inspector.store.head(&summary.key).await?;
+        let requests = head.pending_approvals.iter().flatten();
+        let calls = requests
+            .map(|request| (visible(&request.call.name), Excerpt::of(&request.call.arguments)));
+        let (link, id) = (link(inspector, &summary.key), visible(summary.key.id()));
+        waiting.push(Waiting { link, id, calls: calls.collect() });
+    }
+    Ok(waiting)
+}
+
+fn link(inspector: &Inspector, key: &ConversationKey) -> Link {
+    Link::new(&inspector.path, "conversation").with("scope", key.scope()).with("id", key.id())
+}
+
+/// The run that is to end.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EndedRun {
+    run: String,
+}
+
+/// How it is to end.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Ending {
+    end: String,
+}
+
+pub(crate) async fn end_run(
+    inspector: State,
+    Query(asked): Query<Asked>,
+    Query(ended): Query<EndedRun>,
+    Form(ending): Form<Ending>,
+) -> Answer {
+    if !inspector.allows_writes {
+        let what = "These pages only show: the inspector was not told to allow writes.";
+        return Err(Failure::refused(StatusCode::FORBIDDEN, what));
+    }
+    let key = asked.key(&inspector)?;
+    let end = match ending.end.as_str() {
+        "commit" => RunEnd::Commit,
+        "discard" => RunEnd::Discard,
+        _ => {
+            return Err(Failure::refused(
+                StatusCode::BAD_REQUEST,
+                "A run is committed or discarded.",
+            ));
+        }
+    };
+    let open = inspector.store.open_run(&key).await?.map(|content| content.open);
+    let Some(open) = open.filter(|open| open.run.to_string() == ended.run) else {
+        let what = "This run is not open any more.";
+        return Err(Failure::refused(StatusCode::CONFLICT, what));
+    };
+    if open.is_held_at(SystemTime::now()) {
+        let what = "Somebody may still work on this run: wait until its lease has ended.";
+        return Err(Failure::refused(StatusCode::CONFLICT, what));
+    }
+    close(&*inspector.store, &key, end).await?;
+    let page = Link::new(&inspector.path, "runs").with("scope", key.scope());
+    Ok(Redirect::to(&page.to_string()).into_response())
+}

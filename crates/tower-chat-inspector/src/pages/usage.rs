@@ -1,0 +1,81 @@
+//! What runs have used: by model, and by day and model.
+
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::Query;
+use serde::Deserialize;
+use tower_chat_layers::store::{UsageGroup, UsageGrouping, UsageQuery, UsageTotals, UtcDay};
+
+use super::{Answer, Failure, Frame, State, html};
+use crate::view::{figures, visible};
+
+/// How many days back usage is shown by day.
+const DAYS: i64 = 14;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    scope: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "usage.html")]
+struct UsagePage {
+    frame: Frame,
+    models: Vec<Totals>,
+    days: Vec<Day>,
+}
+
+struct Totals {
+    name: String,
+    runs: u64,
+    figures: String,
+}
+
+/// What was used on a day, for a chart whose width is 1000.
+struct Day {
+    day: String,
+    tokens: u64,
+    width: u64,
+    models: Vec<Totals>,
+}
+
+pub(crate) async fn usage(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
+    let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
+    let by_model = || UsageQuery::in_scope(scope.as_str(), UsageGrouping::Model);
+    let models = inspector.store.usage(&by_model()).await?;
+    let today = UtcDay::of(SystemTime::now()).days_since_1970();
+    let mut days = Vec::new();
+    for day in (today - DAYS + 1..=today).rev().map(UtcDay::from_days) {
+        let next = UtcDay::from_days(day.days_since_1970() + 1);
+        let (Some(start), Some(end)) = (day.start(), next.start()) else { continue };
+        let used = inspector.store.usage(&by_model().since(start).before(end)).await?;
+        let tokens = used.iter().map(tokens_of).fold(0, u64::saturating_add);
+        let models = used.iter().map(Totals::of).collect();
+        days.push(Day { day: day.to_string(), tokens, width: 0, models });
+    }
+    let most = days.iter().map(|day| day.tokens).max().unwrap_or(0).max(1);
+    for day in &mut days {
+        day.width = (u128::from(day.tokens) * 1000 / u128::from(most)) as u64;
+    }
+    html(&UsagePage {
+        frame: Frame::new(&inspector, "Usage", Some(&scope)),
+        models: models.iter().map(Totals::of).collect(),
+        days,
+    })
+}
+
+fn tokens_of(totals: &UsageTotals) -> u64 {
+    let tokens = &totals.sum.tokens;
+    tokens.input_tokens.saturating_add(tokens.output_tokens)
+}
+
+impl Totals {
+    fn of(totals: &UsageTotals) -> Self {
+        let name = match &totals.group {
+            UsageGroup::Model(Some(model)) => visible(model),
+            _ => "no model named".to_owned(),
+        };
+        Self { name, runs: totals.runs, figures: figures(&totals.sum) }
+    }
+}

@@ -1,0 +1,11 @@
+//! What is stored, in a form for templates.
+
+mod text;
+mod time;
+mod timeline;
+
+pub(crate) use self::{
+    text::{Excerpt, visible},
+    time::{duration, moment},
+    timeline::{Timeline, figures, timeline},
+};

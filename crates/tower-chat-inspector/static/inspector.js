@@ -1,0 +1,58 @@
+// The pages work without this. It follows a conversation, and moves between messages by keys.
+"use strict";
+
+const timeline = () => document.getElementById("timeline");
+
+// What a reader has unfolded stays so when the page is brought up to date.
+async function refresh() {
+  const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+  if (!answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const unfolded = new Set();
+  const place = (details) => {
+    const row = details.closest("article");
+    const all = row ? [...row.querySelectorAll("details")] : [];
+    return row ? `${row.id} ${all.indexOf(details)}` : "";
+  };
+  for (const details of document.querySelectorAll("#timeline details[open]")) unfolded.add(place(details));
+  const focused = document.activeElement?.id;
+  const [old, next] = [document.getElementById("content"), fresh.getElementById("content")];
+  if (!old || !next) return;
+  old.replaceWith(next);
+  for (const details of document.querySelectorAll("#timeline details")) {
+    if (unfolded.has(place(details))) details.open = true;
+  }
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+function follow() {
+  const address = timeline()?.dataset.changes;
+  if (!address) return;
+  let isFirst = true;
+  let pending = Promise.resolve();
+  const events = new EventSource(address);
+  events.addEventListener("changed", () => {
+    // The first one says what the page shows already.
+    if (isFirst) {
+      isFirst = false;
+      return;
+    }
+    pending = pending.then(refresh).catch(() => {});
+  });
+}
+
+// j and k go to the next message and to the one before.
+function move(event) {
+  const typing = event.target instanceof HTMLElement && event.target.matches("input, select, textarea");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const step = { j: 1, k: -1 }[event.key];
+  if (!step) return;
+  const rows = [...document.querySelectorAll("article.row")];
+  if (rows.length === 0) return;
+  const current = rows.indexOf(document.activeElement?.closest("article.row"));
+  const next = current < 0 ? (step > 0 ? 0 : rows.length - 1) : current + step;
+  rows[Math.min(Math.max(next, 0), rows.length - 1)].focus();
+}
+
+document.addEventListener("keydown", move);
+follow();

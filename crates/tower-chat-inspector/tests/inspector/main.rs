@@ -1,0 +1,8 @@
+//! The pages, as a browser asks for them.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
+
+mod following;
+mod guard;
+mod pages;
+mod support;
