@@ -7,7 +7,7 @@ use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{
     age::Age, chat::ChatArguments, completions::CompletionsArguments, list::ListArguments,
-    store::StoreLocation, usage::UsageArguments,
+    serve::ServeArguments, store::StoreLocation, usage::UsageArguments,
 };
 
 /// What is the same of every command.
@@ -105,6 +105,15 @@ pub(crate) enum Command {
     /// Of a conversation all runs are listed, newest first, those that were discarded or pruned too:
     /// when each began, how long it took, and what it has used of which model.
     Runs(RunsArguments),
+    /// Serve web pages that show what is in a store
+    ///
+    /// Conversations by their last activity, one as a timeline of its runs, what a model is sent of it
+    /// next, tools, usage and open runs. The pages are for this machine, unless --listen says otherwise:
+    /// then readers need the token in the environment variable TOWER_CHAT_INSPECTOR_TOKEN, as ?token=TOKEN
+    /// the first time, and the pages their --host. Whoever reads them reads every conversation that is shown.
+    ///
+    /// Exit codes: 0, interrupted by Ctrl-C, which is the end; 2, the store or the address cannot be used.
+    Serve(ServeArguments),
     /// End open runs: commit what is there, or discard it
     ///
     /// To go on with a run instead, its own program sends it through its stack again.

@@ -3,6 +3,7 @@
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
 use tower_chat::{ConversationKey, store::StoreError};
+use tower_chat_inspector::ServeError;
 use tower_chat_sqlite::{BackupError, OpenError};
 
 use crate::{
@@ -14,6 +15,15 @@ use crate::{
 /// Why a command cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
+    #[error("the pages cannot be served: give another address with --listen")]
+    Serve(#[source] io::Error),
+    #[error(
+        "{address} can be reached from other machines: give readers a token in the environment variable \
+         TOWER_CHAT_INSPECTOR_TOKEN, or listen on 127.0.0.1"
+    )]
+    TokenNeeded { address: std::net::SocketAddr },
+    #[error("the pages cannot be served any more")]
+    Served(#[source] ServeError),
     #[error("the runtime could not be started")]
     Runtime(#[source] io::Error),
     #[error("`{}` cannot be read", file.display())]
@@ -125,6 +135,15 @@ impl From<BackupError> for CliError {
             BackupError::Exists { path } => Self::CopyExists { path },
             BackupError::Open(error) => error.into(),
             other => Self::Backup(other),
+        }
+    }
+}
+
+impl From<ServeError> for CliError {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::TokenNeeded { address } => Self::TokenNeeded { address },
+            other => Self::Served(other),
         }
     }
 }

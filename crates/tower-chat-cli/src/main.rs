@@ -21,6 +21,7 @@ mod prune;
 mod recover;
 mod repair;
 mod runs;
+mod serve;
 mod store;
 mod time;
 mod tools;
@@ -74,6 +75,7 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Tools(arguments) => tools::tools(arguments).await,
         Command::Verify(arguments) => verify::verify(arguments).await,
         Command::Runs(arguments) => runs::runs(arguments).await,
+        Command::Serve(arguments) => serve::serve(arguments).await,
         Command::Recover(arguments) => recover::recover(arguments).await,
         Command::Repair(arguments) => repair::repair(arguments).await,
         Command::Prune(arguments) => prune::prune(arguments).await,

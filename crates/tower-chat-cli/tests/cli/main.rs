@@ -14,6 +14,7 @@ mod prune;
 mod refusals;
 mod repair;
 mod resume;
+mod serve;
 mod stores;
 mod support;
 mod terminal;
