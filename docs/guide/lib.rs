@@ -34,6 +34,7 @@ chapters! {
     migrating = "migrating.md",
     traces = "traces.md",
     directory = "directory.md",
+    inspector = "inspector.md",
     operating = "operating.md",
 }
 

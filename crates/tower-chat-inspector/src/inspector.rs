@@ -8,12 +8,18 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 use tokio::{net::TcpListener, sync::Semaphore};
-use tower_chat_layers::{replay::ReplayPolicy, store::HistoryStore};
+use tower::{Service, ServiceExt as _, util::BoxCloneSyncService};
+use tower_chat_layers::{
+    BoxError, ChatRequest, ChatResponse, replay::ReplayPolicy, store::HistoryStore,
+};
 
 use crate::{guard, live, pages};
 
 /// How many pages may follow a conversation at the same time.
 const MOST_FOLLOWERS: usize = 64;
+
+/// The stack that goes on with a run.
+pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 /// Web pages over a store; the [crate] says more.
 #[derive(Clone)]
@@ -24,6 +30,7 @@ pub struct Inspector {
     pub(crate) token: Option<[u8; 32]>,
     pub(crate) hosts: Vec<String>,
     pub(crate) allows_writes: bool,
+    pub(crate) agent: Option<Agent>,
     /// Where the pages are, without a slash at the end.
     pub(crate) path: String,
     /// By their names.
@@ -68,6 +75,7 @@ impl Inspector {
             token: None,
             hosts: Vec::new(),
             allows_writes: false,
+            agent: None,
             path: String::new(),
             policies: vec![("default".to_owned(), ReplayPolicy::default())],
             followers: Arc::new(Semaphore::new(MOST_FOLLOWERS)),
@@ -103,10 +111,25 @@ impl Inspector {
         self
     }
 
-    /// Whether open runs can be ended in the pages. They cannot by default.
+    /// Whether open runs can be ended in the pages, and calls approved if there is an
+    /// [agent](Self::with_agent). They cannot by default.
     #[must_use]
     pub fn with_writes(mut self, allowed: bool) -> Self {
         self.allows_writes = allowed;
+        self
+    }
+
+    /// The stack that has the tools. Where writes are allowed, readers decide in the pages about calls
+    /// that wait for approval: the decision is sent through the stack, which goes on with the run, and
+    /// comes to its end whether or not the reader stays.
+    #[must_use]
+    pub fn with_agent<S>(mut self, agent: S) -> Self
+    where
+        S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        self.agent = Some(BoxCloneSyncService::new(agent.map_err(Into::into)));
         self
     }
 
@@ -138,6 +161,7 @@ impl Inspector {
             .route("/usage", get(pages::usage))
             .route("/runs", get(pages::runs))
             .route("/runs/end", post(pages::end_run))
+            .route("/runs/decide", post(pages::decide))
             .route("/changes", get(live::changes))
             .route("/style.css", get(pages::style))
             .route("/inspector.js", get(pages::script))

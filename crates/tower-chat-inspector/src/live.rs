@@ -12,7 +12,10 @@ use axum::{
 use futures_util::stream::{self, Stream};
 use http::StatusCode;
 use tokio::{sync::OwnedSemaphorePermit, time};
-use tower_chat_layers::{ConversationKey, store::StoreError};
+use tower_chat_layers::{
+    ConversationKey,
+    store::{Head, Revision, StoreError},
+};
 
 use crate::{
     Inspector,
@@ -37,6 +40,14 @@ pub(crate) async fn changes(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
+/// A text that is another one whenever something was stored.
+pub(crate) fn state_of(head: &Head) -> String {
+    let Revision { incarnation, sequence, .. } = head.revision;
+    let open = head.open_run.as_ref();
+    let open = open.map(|open| format!(" {}.{}", open.run, open.lease.attempt)).unwrap_or_default();
+    format!("{incarnation}.{sequence}{open} {}", head.pending_approvals.len())
+}
+
 struct Follower {
     inspector: Arc<Inspector>,
     key: ConversationKey,
@@ -58,8 +69,7 @@ impl Follower {
     async fn changed(&self) -> Result<Option<String>, StoreError> {
         while !self.inspector.followers.is_closed() {
             let head = self.inspector.store.head(&self.key).await?;
-            let open = head.open_run.as_ref().map(|open| (open.run, open.lease.attempt));
-            let state = format!("{:?} {open:?} {}", head.revision, head.pending_approvals.len());
+            let state = state_of(&head);
             if self.seen.as_ref() != Some(&state) {
                 return Ok(Some(state));
             }

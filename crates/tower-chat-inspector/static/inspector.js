@@ -28,16 +28,11 @@ async function refresh() {
 function follow() {
   const address = timeline()?.dataset.changes;
   if (!address) return;
-  let isFirst = true;
   let pending = Promise.resolve();
   const events = new EventSource(address);
-  events.addEventListener("changed", () => {
-    // The first one says what the page shows already.
-    if (isFirst) {
-      isFirst = false;
-      return;
-    }
-    pending = pending.then(refresh).catch(() => {});
+  events.addEventListener("changed", (event) => {
+    const isShown = () => timeline()?.dataset.state === event.data;
+    pending = pending.then(() => isShown() || refresh()).catch(() => {});
   });
 }
 

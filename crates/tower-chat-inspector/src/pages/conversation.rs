@@ -12,7 +12,7 @@ use tower_chat_layers::{
 
 use super::{Answer, Asked, Failure, Frame, Link, State, html};
 use crate::{
-    Inspector,
+    Inspector, live,
     view::{Timeline, moment, timeline, visible},
 };
 
@@ -37,7 +37,10 @@ struct Conversation {
     latest: Option<Link>,
     next: Link,
     message: Link,
+    /// Where the events are that tell of changes.
     changes: Option<Link>,
+    /// What the conversation was when the page was made.
+    state: String,
     unreadable: Vec<String>,
     partial_text: Option<String>,
 }
@@ -58,6 +61,8 @@ pub(crate) async fn conversation(
     let store = &inspector.store;
     let summary = store.summary(&key).await?;
     let summary = summary.ok_or_else(|| Failure::missing("There is no such conversation."))?;
+    // Asked for first: what is stored meanwhile makes another state, and the page is made again.
+    let state = live::state_of(&store.head(&key).await?);
     let page = store.messages_before(&key, before, PAGE).await?;
     let mut messages = page.messages;
     let (mut staged_from, mut partial_text) = (None, None);
@@ -91,6 +96,7 @@ pub(crate) async fn conversation(
         next: link("next"),
         message: link("message"),
         changes: before.is_none().then(|| link("changes")),
+        state,
         unreadable: invocations.unreadable.iter().map(|it| visible(&it.to_string())).collect(),
         partial_text,
         frame,

@@ -1,5 +1,6 @@
 //! The pages: each asks the store, makes a view of the answer, and renders a template.
 
+mod approvals;
 mod conversation;
 mod directory;
 mod failure;
@@ -20,6 +21,7 @@ use tower_chat_layers::ConversationKey;
 
 use self::link::Link;
 pub(crate) use self::{
+    approvals::decide,
     conversation::conversation,
     directory::directory,
     failure::Failure,

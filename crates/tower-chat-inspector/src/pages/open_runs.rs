@@ -13,13 +13,13 @@ use serde::Deserialize;
 use tower_chat_layers::{
     ConversationKey,
     recovery::{CallState, RunEnd, close, open_run},
-    store::{ConversationQuery, ConversationState},
+    store::{ConversationQuery, ConversationState, OpenRun},
 };
 
-use super::{Answer, Asked, Failure, Frame, Link, State, html};
+use super::{Answer, Asked, Failure, Frame, Link, State, approvals::Batch, html};
 use crate::{
     Inspector,
-    view::{Excerpt, moment, visible},
+    view::{moment, visible},
 };
 
 /// How many of each a page lists.
@@ -39,7 +39,8 @@ struct Runs {
     allows_writes: bool,
     open: Vec<Open>,
     more: Option<Link>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<Batch>,
+    can_decide: bool,
 }
 
 struct Open {
@@ -55,12 +56,6 @@ struct Open {
     calls: Vec<(String, &'static str)>,
 }
 
-struct Waiting {
-    link: Link,
-    id: String,
-    calls: Vec<(String, Excerpt)>,
-}
-
 pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
     let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
     let frame = Frame::new(&inspector, "Open runs and approvals", Some(&scope));
@@ -73,7 +68,8 @@ pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answ
     }
     let waiting = waiting(&inspector, &scope).await?;
     let allows_writes = inspector.allows_writes;
-    html(&Runs { frame, allows_writes, open, more, waiting })
+    let can_decide = allows_writes && inspector.agent.is_some();
+    html(&Runs { frame, allows_writes, open, more, waiting, can_decide })
 }
 
 async fn reported(inspector: &Inspector, key: &ConversationKey) -> Result<Option<Open>, Failure> {
@@ -97,24 +93,26 @@ async fn reported(inspector: &Inspector, key: &ConversationKey) -> Result<Option
         run: report.open.run.to_string(),
         opened: moment(report.open.opened_at),
         attempt: report.open.lease.attempt,
-        is_held: report.open.is_held_at(SystemTime::now()),
+        is_held: is_held(inspector, key, &report.open),
         messages: report.messages.len(),
         calls: report.calls.iter().map(call).collect(),
     }))
 }
 
-async fn waiting(inspector: &Inspector, scope: &str) -> Result<Vec<Waiting>, Failure> {
+/// Whether a run is under way here, or may be elsewhere.
+fn is_held(inspector: &Inspector, key: &ConversationKey, open: &OpenRun) -> bool {
+    open.is_held_at(SystemTime::now()) || inspector.store.handle().at_rest(key).is_err()
+}
+
+async fn waiting(inspector: &Inspector, scope: &str) -> Result<Vec<Batch>, Failure> {
     let query = ConversationQuery::in_scope(scope)
         .in_state(ConversationState::WaitingForApproval)
         .with_limit(PAGE);
     let mut waiting = Vec::new();
     for summary in inspector.store.conversations(&query).await?.conversations {
         let head = inspector.store.head(&summary.key).await?;
-        let requests = head.pending_approvals.iter().flatten();
-        let calls = requests
-            .map(|request| (visible(&request.call.name), Excerpt::of(&request.call.arguments)));
-        let (link, id) = (link(inspector, &summary.key), visible(summary.key.id()));
-        waiting.push(Waiting { link, id, calls: calls.collect() });
+        let batches = head.pending_approvals.iter();
+        waiting.extend(batches.map(|batch| Batch::new(inspector, &summary.key, batch)));
     }
     Ok(waiting)
 }
@@ -161,8 +159,8 @@ pub(crate) async fn end_run(
         let what = "This run is not open any more.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     };
-    if open.is_held_at(SystemTime::now()) {
-        let what = "Somebody may still work on this run: wait until its lease has ended.";
+    if is_held(&inspector, &key, &open) {
+        let what = "Somebody may still work on this run: wait until it ends, or its lease does.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     }
     close(&*inspector.store, &key, end).await?;

@@ -5,14 +5,14 @@ use http::{
     Request, StatusCode,
     header::{CONTENT_TYPE, HOST},
 };
-use tower::ServiceExt as _;
+use tower::{Service as _, ServiceExt as _};
 use tower_chat::{
-    ChatRequest, Message, PersistenceMode, ToolCall,
+    ChatRequest, MemoryStore, Message, PersistenceMode, ToolCall,
     replay::{ReplayPolicy, Window},
     store::HistoryStore as _,
 };
 use tower_chat_inspector::Inspector;
-use tower_chat_testkit::Step;
+use tower_chat_testkit::{Gate, Step};
 
 use crate::support::*;
 
@@ -191,4 +191,67 @@ async fn an_open_run_is_shown_and_ended_only_where_writes_are_allowed() {
     assert_in_order(&shown, &["committed at its end", "Where is my hat?"]);
     assert_eq!(send(&writing, end(&name, "discard")).await.status(), StatusCode::CONFLICT);
     assert_eq!(store.load(&key("open")).await.unwrap().messages.len(), 3);
+}
+
+#[tokio::test]
+async fn a_batch_is_decided_about_where_an_agent_can_go_on() {
+    let store = filled().await;
+    let calls = [
+        ToolCall::new("p1", "pay", r#"{"cents": 990}"#),
+        ToolCall::new("p2", "pay", r#"{"cents": 120}"#),
+    ];
+    let steps = vec![Step::message(Message::tool_calls(calls)), Step::text("One bill is paid.")];
+    let mut agent = pipeline(&store, steps, PersistenceMode::PerServiceCall);
+    let request = ChatRequest::user("Pay the bills.").in_conversation(key("bills"));
+    agent.ready().await.unwrap().call(request).await.unwrap().collect().await.unwrap();
+
+    let reading = Inspector::new(store.clone()).with_agent(agent.clone()).into_router();
+    let shown = page(&reading, "/runs?scope=alice").await;
+    assert_in_order(&shown, &["decided about in the program", "bills", "pay", "990", "pay", "120"]);
+    let writing = Inspector::new(store.clone()).with_writes(true).with_agent(agent).into_router();
+    let shown = page(&writing, "/runs?scope=alice").await;
+    let fields: Vec<&str> = shown
+        .split("type=\"radio\" name=\"")
+        .skip(1)
+        .step_by(2)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    let [first, second] = fields[..] else { panic!("{shown}") };
+    let decide = |form: String| {
+        Request::post("/runs/decide?scope=alice&id=bills")
+            .header(HOST, "localhost")
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Body::from(form))
+            .unwrap()
+    };
+    let both = format!("{first}=approve&{second}=reject&reason=Too+much");
+    for (router, form, status) in [
+        (&reading, &both, StatusCode::FORBIDDEN),
+        (&writing, &format!("{first}=approve"), StatusCode::CONFLICT),
+        (&writing, &format!("{first}=approve&{second}=perhaps"), StatusCode::CONFLICT),
+        (&writing, &both, StatusCode::SEE_OTHER),
+        (&writing, &both, StatusCode::CONFLICT),
+    ] {
+        assert_eq!(send(router, decide(form.clone())).await.status(), status, "{form}");
+    }
+    let shown = page(&writing, "/conversation?scope=alice&id=bills").await;
+    assert_in_order(&shown, &["paid with {&#34;cents&#34;: 990}", "Too much", "One bill is paid."]);
+}
+
+#[tokio::test]
+async fn a_run_that_is_under_way_here_cannot_be_ended() {
+    let (store, gate) = (MemoryStore::new(), Gate::closed());
+    let steps = vec![Step::text("At last.").waits(&gate)];
+    let run = pipeline(&store, steps, PersistenceMode::Journaled)
+        .oneshot(ChatRequest::user("When?").in_conversation(key("open")));
+    let run = tokio::spawn(async move { run.await.unwrap().collect().await.unwrap() });
+    gate.reached(1).await;
+    let open = store.open_run(&key("open")).await.unwrap().unwrap();
+    let router = Inspector::new(store).with_writes(true).into_router();
+    let shown = page(&router, "/runs?scope=alice").await;
+    assert!(shown.contains("somebody may still work on it") && !shown.contains("<button"));
+    let ended = send(&router, end(&open.open.run.to_string(), "discard")).await;
+    assert_eq!(ended.status(), StatusCode::CONFLICT);
+    gate.open();
+    assert_eq!(run.await.unwrap().text(), "At last.");
 }

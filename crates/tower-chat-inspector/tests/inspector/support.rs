@@ -28,6 +28,9 @@ pub(crate) fn tools() -> Tools {
         .with(tool_fn(definition("find"), |call| async move {
             Ok(format!("found by {}", call.arguments()))
         }))
+        .with(tool_fn(definition("pay").needs_approval(), |call| async move {
+            Ok(format!("paid with {}", call.arguments()))
+        }))
         .with(tool_fn(definition("fail"), |_| async {
             Err::<String, _>(ToolError::for_model("the disk is full").into())
         }))

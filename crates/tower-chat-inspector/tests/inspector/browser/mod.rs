@@ -1,0 +1,148 @@
+//! The pages in a browser: every page, light and dark, narrow and wide, with the keyboard alone, with
+//! 10,000 messages and hostile texts, while a run is under way, and with an approval.
+
+mod install;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use axum::routing::post;
+use tokio::net::TcpListener;
+use tower::{Service as _, ServiceExt as _};
+use tower_chat::{
+    ChatPipeline, ChatRequest, MemoryStore, Message, MessageId, PersistenceMode, RunId, ToolCall,
+    ToolResult, ToolStatus, Usage,
+    store::{
+        DescriptionPatch, HistoryStore as _, ModelUsage, Revision, RunActivity, SequencePosition,
+        UsageSum,
+        author::{RecordedResult, ToolRecord, Write},
+    },
+};
+use tower_chat_inspector::Inspector;
+use tower_chat_testkit::{Gate, ScriptedModel, Step, skip};
+
+use crate::support::*;
+
+/// More messages than a page shows, and enough that loading them all would be noticed.
+const MANY: usize = 10_000;
+
+async fn add_many(store: &MemoryStore) {
+    let messages = (0..MANY).map(|number| match number % 2 {
+        0 => Message::user(format!("Question {number}?")),
+        _ => Message::assistant(format!("Answer {number}.")),
+    });
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let write = Write::new(key("many"), id, Revision::ABSENT, messages.map(Arc::new));
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+}
+
+/// A run whose tools took their time, one of them in vain.
+async fn add_trip(store: &MemoryStore) {
+    let calls = [
+        ToolCall::new("t1", "trains", r#"{"from": "Bern", "to": "Paris"}"#),
+        ToolCall::new("t2", "flights", r#"{"from": "BRN", "to": "PAR"}"#),
+        ToolCall::new("t3", "weather", r#"{"city": "Paris", "days": 3}"#),
+    ];
+    let results = [
+        ToolResult::new("t1", "08:04, 3 h 58 min, from 59 CHF"),
+        ToolResult::error("t2", "no airline flies from BRN today"),
+        ToolResult::new("t3", "rain, rain, sun"),
+    ];
+    let messages = [
+        Message::user("How do I get from Bern to Paris tomorrow, and do I need a coat?"),
+        Message::tool_calls(calls.clone()),
+        Message::tool_results(results),
+        Message::assistant("Take the train at 08:04; it rains, so take a coat."),
+    ];
+    let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
+    let at = |milliseconds| Some(begun + Duration::from_millis(milliseconds));
+    let times = [(900, 1740), (900, 2310), (910, 1030)];
+    let statuses = [ToolStatus::Ok, ToolStatus::Error, ToolStatus::Ok];
+    let records = calls.iter().zip(times).zip(statuses).zip(0..);
+    let records = records.map(|(((call, (start, end)), status), index)| {
+        let position = SequencePosition { sequence: 2, index };
+        let id = call.id.clone().unwrap_or_default();
+        let mut record = ToolRecord::pending(position, 0, id, call.name.clone());
+        record.status = status;
+        record.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index });
+        (record.started_at, record.finished_at) = (at(start), at(end));
+        record
+    });
+    let added = |(mut message, milliseconds): (Message, u64)| {
+        message.added_at = at(milliseconds);
+        Arc::new(message)
+    };
+    let messages = messages.into_iter().zip([0, 880, 2320, 4100]).map(added);
+    let used = UsageSum::of_calls(2, 3).with_tokens(Usage::new(1912, 164)).with_cost_nanos(806_000);
+    let activity = RunActivity::new(begun + Duration::from_millis(4100))
+        .with_mode(PersistenceMode::PerServiceCall)
+        .with_usage([ModelUsage::new(Some("gpt-5-mini".into()), used)]);
+    let id = MessageId { run: RunId::at(begun), index: 0 };
+    let write = Write::new(key("trip"), id, Revision::ABSENT, messages)
+        .with_tools(records.collect())
+        .with_activity(activity);
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+    let title = DescriptionPatch::new().with_title("Bern to Paris");
+    store.change_description(&key("trip"), &title).await.unwrap();
+}
+
+/// A run that waits for its model until somebody lets it go on, and one that waits for approval.
+async fn add_runs(store: &MemoryStore, gate: &Gate) -> ChatPipeline {
+    let pay = ToolCall::new("p1", "pay", r#"{"cents": 990}"#);
+    let steps = [Step::message(Message::tool_calls([pay])), Step::text("The bill is paid.")];
+    let mut agent = pipeline(store, steps.into(), PersistenceMode::PerServiceCall);
+    let request = ChatRequest::user("Pay the bill.").in_conversation(key("bill"));
+    agent.ready().await.unwrap().call(request).await.unwrap().collect().await.unwrap();
+
+    let call = ToolCall::new("w1", "find", r#"{"what": "umbrella"}"#);
+    let steps = [
+        Step::message(Message::tool_calls([call])),
+        Step::text("The umbrella is in the hall.").waits(gate),
+    ];
+    let model = ScriptedModel::new(steps);
+    let live = ChatPipeline::builder(model).tools(tools()).history(store.clone());
+    let live = live.persistence(PersistenceMode::Journaled).build().unwrap();
+    let request = ChatRequest::user("Where is my umbrella?").in_conversation(key("live"));
+    tokio::spawn(async move { live.oneshot(request).await.unwrap().collect().await.unwrap() });
+    agent
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_finds_their_way_through_every_page() {
+    let (node, chromium) = match install::browser() {
+        Ok(installed) => installed,
+        Err(reason) => return skip("the pages in a browser", reason),
+    };
+    let (store, gate) = (filled().await, Gate::closed());
+    add_many(&store).await;
+    add_trip(&store).await;
+    let agent = add_runs(&store, &gate).await;
+    let inspector = Inspector::new(store).with_writes(true).with_agent(agent).at_path("/inspector");
+    let app = axum::Router::new()
+        .nest("/inspector", inspector.into_router())
+        // For the script alone: the model of the run that is under way answers.
+        .route("/go", post(async move || gate.open()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/inspector", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inspector/browser/browse.mjs");
+    let mut browse = Command::new("node");
+    browse
+        .current_dir(&node)
+        .arg(script)
+        .args([address.as_str(), HOSTILE])
+        .arg(chromium)
+        .arg(&node);
+    if let Some(folder) = std::env::var_os("TOWER_CHAT_SCREENSHOTS") {
+        browse.arg(PathBuf::from(folder));
+    }
+    let output = tokio::task::spawn_blocking(move || browse.output().unwrap()).await.unwrap();
+    serving.abort();
+    let printed = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&printed));
+}
