@@ -6,8 +6,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{
-    age::Age, chat::ChatArguments, completions::CompletionsArguments, list::ListArguments,
-    serve::ServeArguments, store::StoreLocation, usage::UsageArguments,
+    age::Age, chat::ChatArguments, completions::CompletionsArguments, import::ImportArguments,
+    list::ListArguments, serve::ServeArguments, store::StoreLocation, usage::UsageArguments,
 };
 
 /// What is the same of every command.
@@ -84,6 +84,21 @@ pub(crate) enum Command {
     /// Each line is {"scope": ..., "id": ..., "messages": [OpenAI chat format]}, in the order of the ids,
     /// and those of one id in the order of their scopes, with the messages that a model would be shown.
     Export(ExportArguments),
+    /// Bring along the conversations that another system has stored
+    ///
+    /// Each FILE is read whole, or nothing of any is stored. A conversation is stored under the id that it
+    /// has there; of a file that has none, under the name of the file without its extension. Importing
+    /// again stores what is new: a conversation that is stored already stays as it is, also if users have
+    /// gone on with it, one that has grown is extended, and if another one is stored under the id, it is
+    /// left alone. A line for each says what was done, and what could not be kept.
+    ///
+    /// With --json a line is an object with "file", "scope", "id", "outcome" (written, extended, unchanged
+    /// or differs), "messages", "first_new" or "first_different" (the numbers of messages), and "losses": a
+    /// list of {"position", "what", "reason", "stored"}.
+    ///
+    /// Exit codes: 0, done; 1, the same, but something could not be kept, or another conversation is stored
+    /// under an id; 2, a file cannot be read, or the store cannot be used.
+    Import(ImportArguments),
     /// List and total the tool calls of a store
     ///
     /// Rows of the record that cannot be read are reported on standard error; the others count.

@@ -3,6 +3,7 @@
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
 use tower_chat::{ConversationKey, store::StoreError};
+use tower_chat_import::{ImportError, ReadError};
 use tower_chat_inspector::ServeError;
 use tower_chat_sqlite::{BackupError, OpenError};
 
@@ -81,6 +82,22 @@ pub(crate) enum CliError {
     Scopes(#[source] StoreError),
     #[error("conversation {key} cannot be exported")]
     Export { key: ConversationKey, source: StoreError },
+    #[error("nothing was imported")]
+    ReadImport(#[source] ReadError),
+    #[error("the task that reads `{}` has failed", file.display())]
+    ReadTask { file: PathBuf, source: tokio::task::JoinError },
+    #[error(
+        "a store in memory is gone when the command ends: give --store sqlite:PATH or the address of a \
+         server"
+    )]
+    MemoryImport,
+    #[error(
+        "there are {count} conversations in the files, and --id names one: leave it out, or give the \
+         file of one conversation; nothing was imported"
+    )]
+    OneId { count: usize },
+    #[error("the import stopped; the conversations before this one are stored")]
+    Import(#[source] ImportError),
     #[error("the tool calls of conversation {key} cannot be read")]
     Tools { key: ConversationKey, source: StoreError },
     #[error("the database cannot be checked")]

@@ -13,6 +13,7 @@ mod completions;
 mod error;
 mod export;
 mod figures;
+mod import;
 mod list;
 mod output;
 mod play;
@@ -72,6 +73,7 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::List(arguments) => list::list(arguments).await,
         Command::Usage(arguments) => usage::usage(arguments).await,
         Command::Export(arguments) => export::export(arguments).await,
+        Command::Import(arguments) => import::import(arguments).await,
         Command::Tools(arguments) => tools::tools(arguments).await,
         Command::Verify(arguments) => verify::verify(arguments).await,
         Command::Runs(arguments) => runs::runs(arguments).await,

@@ -65,5 +65,5 @@ pub use self::{
     error::ReadError,
     format::{Format, ParseFormatError},
     read::read,
-    store::{ImportError, Outcome, store},
+    store::{ImportError, Outcome, compare, store},
 };

@@ -83,18 +83,13 @@ pub async fn store(
     conversation: &ImportedConversation,
 ) -> Result<Outcome, ImportError> {
     let failed = |source| ImportError::Store { key: key.clone(), source };
-    let stored = history.load(key).await.map_err(failed)?;
-    if let Some(message) = first_difference(&stored, &conversation.messages) {
-        return Err(ImportError::Differs { key: key.clone(), message });
-    }
-    let from = stored.head.pruned.saturating_add(stored.messages.len() as u64);
-    let outcome = match from {
-        _ if conversation.messages.is_empty() => return Ok(Outcome::Unchanged),
-        0 if stored.head.revision == Revision::ABSENT => Outcome::Written,
-        from if from >= conversation.messages.len() as u64 => return Ok(Outcome::Unchanged),
-        from => Outcome::Extended { from },
+    let (outcome, revision) = compared(history, key, conversation).await?;
+    let from = match outcome {
+        Outcome::Unchanged => return Ok(outcome),
+        Outcome::Written => 0,
+        Outcome::Extended { from } => from,
     };
-    let writes = writes(key, conversation, from, stored.head.revision);
+    let writes = writes(key, conversation, from, revision);
     for batch in writes.chunks(RUNS_OF_A_SUBMISSION) {
         let slot = history.reserve().await.map_err(failed)?;
         let appended = history.append(slot, batch.to_vec()).await;
@@ -104,6 +99,57 @@ pub async fn store(
         describe(history, key, title).await.map_err(failed)?;
     }
     Ok(outcome)
+}
+
+/// What [`store`] would do. Nothing is written.
+///
+/// ```
+/// use std::path::Path;
+/// use tower_chat::{ConversationKey, import::{Format, ImportError, Outcome, compare, read}, store::HistoryStore};
+///
+/// /// How many of the conversations of a file are not stored yet, or not all of them.
+/// async fn missing(history: &dyn HistoryStore, file: &Path) -> Result<usize, tower_chat::BoxError> {
+///     let mut missing = 0;
+///     for conversation in read(Format::LangGraph, file)? {
+///         let key = ConversationKey::new("alice", &*conversation.id);
+///         missing += match compare(history, &key, &conversation).await? {
+///             Outcome::Unchanged => 0,
+///             _ => 1,
+///         };
+///     }
+///     Ok(missing)
+/// }
+/// ```
+///
+/// # Errors
+///
+/// As [`store`].
+pub async fn compare(
+    history: &dyn HistoryStore,
+    key: &ConversationKey,
+    conversation: &ImportedConversation,
+) -> Result<Outcome, ImportError> {
+    compared(history, key, conversation).await.map(|(outcome, _)| outcome)
+}
+
+/// What is to be done, and the revision of what is stored.
+async fn compared(
+    history: &dyn HistoryStore,
+    key: &ConversationKey,
+    conversation: &ImportedConversation,
+) -> Result<(Outcome, Revision), ImportError> {
+    let stored = history.load(key).await;
+    let stored = stored.map_err(|source| ImportError::Store { key: key.clone(), source })?;
+    if let Some(message) = first_difference(&stored, &conversation.messages) {
+        return Err(ImportError::Differs { key: key.clone(), message });
+    }
+    let from = stored.head.pruned.saturating_add(stored.messages.len() as u64);
+    let outcome = match from {
+        from if from >= conversation.messages.len() as u64 => Outcome::Unchanged,
+        0 if stored.head.revision == Revision::ABSENT => Outcome::Written,
+        from => Outcome::Extended { from },
+    };
+    Ok((outcome, stored.head.revision))
 }
 
 /// Sets the title, as far as the store has titles and one may be so long.

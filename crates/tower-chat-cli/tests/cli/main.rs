@@ -8,6 +8,7 @@ mod completions;
 mod directory;
 mod environment;
 mod export;
+mod import;
 mod open_runs;
 mod play;
 mod prune;

@@ -7,7 +7,7 @@ use tower::ServiceExt;
 use tower_chat::{
     ChatPipeline, ChatRequest, ConversationKey, MediaSource, MemoryStore, Message, Part, Role,
     ToolStatus,
-    import::{Effect, Format, ImportError, ImportedConversation, Outcome, read, store},
+    import::{Effect, Format, ImportError, ImportedConversation, Outcome, compare, read, store},
     store::{HistoryStore, InvocationQuery},
     validate::validate_messages,
 };
@@ -124,6 +124,7 @@ async fn check_stored(
     expected: &Expected,
 ) {
     let key = ConversationKey::new("imported", expected.id);
+    assert_eq!(compare(history, &key, conversation).await.unwrap(), Outcome::Written);
     assert_eq!(store(history, &key, conversation).await.unwrap(), Outcome::Written);
     let stored = history.load(&key).await.unwrap();
     assert_eq!(sketches(stored.messages.iter().map(|message| &**message)), expected.messages);

@@ -1,0 +1,278 @@
+//! `tower-chat import`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use tower_chat::{ConversationKey, MemoryStore, store::HistoryStore};
+use tower_chat_import::{Effect, Format, ImportError, ImportedConversation, Loss, Outcome};
+
+use crate::{
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    figures::json_line,
+    output::Lines,
+    store::{OpenedStore, StoreLocation},
+};
+
+/// What `import` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    /// The files
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The store; a file that is missing is made
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    store: StoreLocation,
+    /// What has written the files
+    #[arg(long, value_enum)]
+    from: Source,
+    /// The scope under which the conversations are stored
+    #[arg(long, default_value = "imported")]
+    scope: String,
+    /// The id under which the only conversation of the files is stored
+    #[arg(long)]
+    id: Option<String>,
+    /// Print what would be done, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What has written a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Source {
+    /// Messages of OpenAI Chat Completions, as JSON or JSON Lines: a list of them, or {"id", "messages"}
+    OpenaiChat,
+    /// Items of OpenAI Responses, in the same way
+    OpenaiResponses,
+    /// Messages of Anthropic, in the same way
+    Anthropic,
+    /// Contents of Gemini, in the same way
+    Gemini,
+    /// The SQLite file of a SQLiteSession of the OpenAI Agents SDK for Python
+    OpenaiAgents,
+    /// The SQLite file of a SqliteSaver of LangGraph
+    Langgraph,
+    /// JSON Lines of a FileHistoryProvider of Microsoft Agent Framework
+    AgentFramework,
+    /// JSON of ModelMessagesTypeAdapter of Pydantic AI
+    PydanticAi,
+    /// JSON of UIMessages of Vercel's AI SDK
+    VercelUi,
+}
+
+impl From<Source> for Format {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::OpenaiChat => Self::OpenAiChat,
+            Source::OpenaiResponses => Self::OpenAiResponses,
+            Source::Anthropic => Self::Anthropic,
+            Source::Gemini => Self::Gemini,
+            Source::OpenaiAgents => Self::OpenAiAgents,
+            Source::Langgraph => Self::LangGraph,
+            Source::AgentFramework => Self::AgentFramework,
+            Source::PydanticAi => Self::PydanticAi,
+            Source::VercelUi => Self::VercelUi,
+        }
+    }
+}
+
+/// Stores the conversations of files that another system has written.
+pub(crate) async fn import(arguments: ImportArguments) -> Result<ExitCode, CliError> {
+    let mut found = Vec::new();
+    for file in &arguments.files {
+        let read = read(arguments.from.into(), file).await?;
+        found.extend(read.into_iter().map(|conversation| (file, conversation)));
+    }
+    if arguments.id.is_some() && found.len() != 1 {
+        return Err(CliError::OneId { count: found.len() });
+    }
+    let (history, opened) = open(&arguments).await?;
+    let mut report = Report::new(arguments.json, arguments.dry_run);
+    let mut failed = None;
+    for (file, conversation) in &found {
+        let id = arguments.id.as_deref().unwrap_or(&conversation.id);
+        let key = ConversationKey::new(&*arguments.scope, id);
+        let done = match arguments.dry_run {
+            true => tower_chat_import::compare(&*history, &key, conversation).await,
+            false => tower_chat_import::store(&*history, &key, conversation).await,
+        };
+        match done {
+            Err(ImportError::Differs { message, .. }) => {
+                report.add(file, &key, conversation, Done::Differs { first_different: message });
+            }
+            Err(error) => {
+                failed = Some(CliError::Import(error));
+                break;
+            }
+            Ok(outcome) => report.add(file, &key, conversation, outcome.into()),
+        }
+    }
+    if let Some(opened) = opened {
+        opened.close().await?;
+    }
+    let code = report.finish()?;
+    failed.map_or(Ok(code), Err)
+}
+
+async fn read(format: Format, file: &Path) -> Result<Vec<ImportedConversation>, CliError> {
+    let path = file.to_owned();
+    let reading = tokio::task::spawn_blocking(move || tower_chat_import::read(format, &path));
+    let read =
+        reading.await.map_err(|source| CliError::ReadTask { file: file.to_owned(), source })?;
+    read.map_err(CliError::ReadImport)
+}
+
+/// The store. What would be imported into a file that is missing is all of it.
+async fn open(
+    arguments: &ImportArguments,
+) -> Result<(Arc<dyn HistoryStore>, Option<OpenedStore>), CliError> {
+    let store = &arguments.store;
+    let opened = match (store, arguments.dry_run) {
+        (StoreLocation::Memory, _) => return Err(CliError::MemoryImport),
+        (_, false) => store.open().await?,
+        (_, true) => match store.open_to_read("import").await {
+            Err(CliError::NoStore { .. }) => return Ok((Arc::new(MemoryStore::new()), None)),
+            opened => opened?,
+        },
+    };
+    Ok((opened.history().clone(), Some(opened)))
+}
+
+/// What became of a conversation.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+enum Done {
+    Written,
+    Extended { first_new: u64 },
+    Unchanged,
+    Differs { first_different: u64 },
+}
+
+impl From<Outcome> for Done {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Written => Self::Written,
+            Outcome::Extended { from } => Self::Extended { first_new: from.saturating_add(1) },
+            _ => Self::Unchanged,
+        }
+    }
+}
+
+/// A line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    file: String,
+    scope: &'a str,
+    id: &'a str,
+    #[serde(flatten)]
+    done: Done,
+    messages: usize,
+    losses: Vec<LossLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct LossLine<'a> {
+    position: &'a str,
+    what: &'a str,
+    reason: &'a str,
+    stored: bool,
+}
+
+impl<'a> From<&'a Loss> for LossLine<'a> {
+    fn from(loss: &'a Loss) -> Self {
+        let Loss { position, what, reason, effect, .. } = loss;
+        Self { position, what, reason, stored: *effect == Effect::NotSent }
+    }
+}
+
+/// What is printed, and what is left undone.
+struct Report {
+    lines: Lines,
+    is_json: bool,
+    is_dry: bool,
+    counts: [usize; 4],
+    is_whole: bool,
+}
+
+impl Report {
+    fn new(is_json: bool, is_dry: bool) -> Self {
+        Self { lines: Lines::default(), is_json, is_dry, counts: [0; 4], is_whole: true }
+    }
+
+    fn add(
+        &mut self,
+        file: &Path,
+        key: &ConversationKey,
+        conversation: &ImportedConversation,
+        done: Done,
+    ) {
+        let [written, extended, unchanged, different] = &mut self.counts;
+        let count = match done {
+            Done::Written => written,
+            Done::Extended { .. } => extended,
+            Done::Unchanged => unchanged,
+            Done::Differs { .. } => different,
+        };
+        *count = count.saturating_add(1);
+        self.is_whole &= conversation.is_whole();
+        if self.is_json {
+            self.add_json(file, key, conversation, done);
+            return;
+        }
+        let messages = conversation.messages.len();
+        let would = if self.is_dry { "would be " } else { "" };
+        self.lines.write(&match done {
+            Done::Written => format!("{key}: {would}written, {messages} messages"),
+            Done::Extended { first_new } => {
+                format!("{key}: {would}extended, messages {first_new} to {messages}")
+            }
+            Done::Unchanged => format!("{key}: unchanged, {messages} messages"),
+            Done::Differs { first_different } => format!(
+                "{key}: left alone, another conversation is stored there, which differs from message \
+                 {first_different} on: import this one into another --scope, or under another --id"
+            ),
+        });
+        for loss in &conversation.losses {
+            self.lines.write(&format!("  {loss}"));
+        }
+    }
+
+    fn add_json(
+        &mut self,
+        file: &Path,
+        key: &ConversationKey,
+        conversation: &ImportedConversation,
+        done: Done,
+    ) {
+        let line = Line {
+            file: file.display().to_string(),
+            scope: key.scope(),
+            id: key.id(),
+            done,
+            messages: conversation.messages.len(),
+            losses: conversation.losses.iter().map(LossLine::from).collect(),
+        };
+        self.lines.write_json(&json_line(&line));
+    }
+
+    fn finish(mut self) -> Result<ExitCode, CliError> {
+        let [written, extended, unchanged, different] = self.counts;
+        if !self.is_json {
+            let would = if self.is_dry { "would be " } else { "" };
+            self.lines.write(&format!(
+                "{would}imported: {written} written, {extended} extended, {unchanged} unchanged, \
+                 {different} left alone"
+            ));
+        }
+        self.lines.finish().map_err(CliError::Output)?;
+        Ok(if self.is_whole && different == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
