@@ -215,7 +215,7 @@ fn a_conversation_of_which_the_directory_cannot_be_read_is_reported() {
 fn arguments_that_cannot_be_meant_are_refused() {
     let store = TestStore::new(Kind::Sqlite);
     filled(&store);
-    for (arguments, said) in [
+    for (arguments, printed) in [
         (&["list", "--metadata", "topic"][..], "it has no `=`"),
         (&["list", "--active-since", "soon"], "it is neither an age"),
         (&["list", "--after", "1.2"], "not a cursor of the directory"),
@@ -225,7 +225,7 @@ fn arguments_that_cannot_be_meant_are_refused() {
     ] {
         let output = store.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(printed), "{arguments:?}: {}", stderr(&output));
     }
 }
 
