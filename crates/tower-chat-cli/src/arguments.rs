@@ -7,7 +7,8 @@ use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{
     age::Age, chat::ChatArguments, completions::CompletionsArguments, import::ImportArguments,
-    list::ListArguments, serve::ServeArguments, store::StoreLocation, usage::UsageArguments,
+    list::ListArguments, migrate::MigrateArguments, serve::ServeArguments, store::StoreLocation,
+    usage::UsageArguments,
 };
 
 /// What is the same of every command.
@@ -164,6 +165,15 @@ pub(crate) enum Command {
     /// go on meanwhile. It appears under its name when it is complete and on the disk. A store of
     /// an older release is copied as it is.
     Backup(BackupArguments),
+    /// Bring the file or the tables of an older release up to date
+    ///
+    /// Programs that write to a store do so by themselves when they open it; commands that only read
+    /// never do, and refuse an older store. A release reads what is newer than it no more: copy a file
+    /// with `backup` first, if that is wanted. Tables on a server are made where there are none.
+    ///
+    /// Exit codes: 0, up to date; 1, with --dry-run something is to be done; 2, the store cannot be
+    /// used.
+    Migrate(MigrateArguments),
     /// Write a store's file anew, so that nothing is left in it of what was deleted
     ///
     /// What is deleted or pruned is overwritten where it stood, but pieces of it may stay where

@@ -35,6 +35,16 @@ pub(crate) enum CliError {
     Recording { file: PathBuf, source: RecordingError },
     #[error("the store cannot be used")]
     Open(#[source] OpenError),
+    #[error(
+        "the tables in schema `{schema}` are those of an older release, version {version} of {supported}: \
+         bring them up to date with `tower-chat migrate`; nothing was changed"
+    )]
+    OlderTables { schema: String, version: i64, supported: i64 },
+    #[error(
+        "there are no tables of conversations in schema `{schema}`: check the address and its `schema`, or \
+         make them with `tower-chat migrate`; nothing was changed"
+    )]
+    NoTables { schema: String },
     #[error("the store cannot be used")]
     OpenPostgres(#[source] tower_chat_postgres::OpenError),
     #[error("the store cannot be used")]
@@ -50,7 +60,7 @@ pub(crate) enum CliError {
     NoStore { path: PathBuf },
     #[error(
         "`{}` has the schema of an older release, version {version} of {supported}: bring it up to date \
-         with `tower-chat vacuum`, after a copy with `tower-chat backup` if the older release is to \
+         with `tower-chat migrate`, after a copy with `tower-chat backup` if the older release is to \
          read it again",
         path.display()
     )]
@@ -142,6 +152,19 @@ impl From<OpenError> for CliError {
             }
             OpenError::ReadOnly { path } => Self::NotWritable { path },
             other => Self::Open(other),
+        }
+    }
+}
+
+impl From<tower_chat_postgres::OpenError> for CliError {
+    fn from(error: tower_chat_postgres::OpenError) -> Self {
+        use tower_chat_postgres::OpenError as Postgres;
+        match error {
+            Postgres::Older { schema, version, supported } => {
+                Self::OlderTables { schema, version, supported }
+            }
+            Postgres::NoTables { schema } => Self::NoTables { schema },
+            other => Self::OpenPostgres(other),
         }
     }
 }

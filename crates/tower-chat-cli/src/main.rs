@@ -15,6 +15,7 @@ mod export;
 mod figures;
 mod import;
 mod list;
+mod migrate;
 mod output;
 mod play;
 mod playback;
@@ -82,6 +83,7 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Repair(arguments) => repair::repair(arguments).await,
         Command::Prune(arguments) => prune::prune(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
+        Command::Migrate(arguments) => migrate::migrate(arguments).await,
         Command::Vacuum(arguments) => vacuum::vacuum(arguments).await,
         Command::Completions(arguments) => completions::completions(arguments),
     }

@@ -102,6 +102,7 @@ mod plain_append;
 mod prune;
 mod read;
 mod schema;
+mod server_settings;
 mod statements;
 mod store;
 mod stored_key;
@@ -109,7 +110,10 @@ mod telemetry;
 mod tls;
 mod tool_row;
 
-pub use self::{open_error::OpenError, options::PostgresOptions, store::PostgresStore};
+pub use self::{
+    open_error::OpenError, options::PostgresOptions, server_settings::ServerSettings,
+    store::PostgresStore,
+};
 
 #[cfg(test)]
 mod inspection;

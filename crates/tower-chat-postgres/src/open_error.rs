@@ -50,6 +50,28 @@ pub enum OpenError {
         /// The same may succeed when it is tried again.
         retryable: bool,
     },
+    /// There are no tables, and none were to be made.
+    #[error(
+        "there are no tables of conversations in schema `{schema}`: check the address and the schema, or \
+         allow making them (`with_migration`)"
+    )]
+    NoTables {
+        /// The schema.
+        schema: String,
+    },
+    /// An older release made the tables, and they were not to be brought up to date.
+    #[error(
+        "the tables in schema `{schema}` have version {version} and must be brought up to version \
+         {supported}: open them once with a migration (`with_migration`)"
+    )]
+    Older {
+        /// The schema.
+        schema: String,
+        /// The version they have.
+        version: i64,
+        /// The version they need.
+        supported: i64,
+    },
     /// A newer release made the tables.
     #[error(
         "the tables in schema `{schema}` have version {version}, and this release knows versions \
@@ -87,6 +109,8 @@ impl OpenError {
             Self::Address { .. }
             | Self::Certificates { .. }
             | Self::Untrusted { .. }
+            | Self::NoTables { .. }
+            | Self::Older { .. }
             | Self::Newer { .. }
             | Self::Encoding { .. }
             | Self::InvalidOption { .. } => false,

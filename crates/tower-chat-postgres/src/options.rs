@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::{OpenError, PostgresStore};
+use crate::{
+    OpenError, PostgresStore,
+    server_settings::{self, ServerSettings},
+};
 
 /// Settings with which to open a [`PostgresStore`].
 ///
@@ -29,6 +32,7 @@ pub struct PostgresOptions {
     pub(crate) patience: Duration,
     pub(crate) partitions: Option<u16>,
     pub(crate) row_level_security: bool,
+    pub(crate) migration: bool,
     pub(crate) root_certificates: Option<Vec<u8>>,
 }
 
@@ -45,6 +49,7 @@ impl PostgresOptions {
             patience: Duration::from_secs(30),
             partitions: None,
             row_level_security: false,
+            migration: true,
             root_certificates: None,
         }
     }
@@ -116,6 +121,29 @@ impl PostgresOptions {
         self
     }
 
+    /// Whether opening makes the tables, or brings those of an older release up to date; it does by
+    /// default. Without it, opening fails where there are none ([`OpenError::NoTables`]) or where they
+    /// are older ([`OpenError::Older`]), and never changes them.
+    ///
+    /// ```no_run
+    /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
+    /// use tower_chat_postgres::{OpenError, PostgresStore};
+    /// let options = PostgresStore::options().with_migration(false);
+    /// match options.connect("postgres://reader@db.example.com/chat").await {
+    ///     Err(OpenError::Older { version, supported, .. }) => {
+    ///         println!("version {version} is to be brought up to {supported} first");
+    ///     }
+    ///     opened => drop(opened?),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_migration(mut self, on: bool) -> Self {
+        self.migration = on;
+        self
+    }
+
     /// The root certificates by which to know the server, in PEM, instead of those of the
     /// operating system.
     #[must_use]
@@ -144,6 +172,37 @@ impl PostgresOptions {
     ///
     /// Outside of a tokio runtime, or on one without timer or network.
     pub async fn connect(self, address: &str) -> Result<PostgresStore, OpenError> {
+        self.check()?;
+        PostgresStore::connect_with(address, self).await
+    }
+
+    /// What the server, and the tables in the schema of these options, are set to. Nothing is made or
+    /// changed, and tables of every release will do, or none.
+    ///
+    /// ```no_run
+    /// # async fn look() -> Result<(), tower_chat_postgres::OpenError> {
+    /// use tower_chat_postgres::PostgresStore;
+    /// let settings = PostgresStore::options().server_settings("postgres://chat@db/chat").await?;
+    /// if !settings.fsync {
+    ///     println!("a loss of power may damage the database: set fsync = on");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], if the server cannot be reached or asked.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or on one without timer or network.
+    pub async fn server_settings(self, address: &str) -> Result<ServerSettings, OpenError> {
+        self.check()?;
+        server_settings::ask(address, &self).await
+    }
+
+    fn check(&self) -> Result<(), OpenError> {
         let partitions = self.partitions.map_or(1, usize::from);
         let milliseconds = usize::try_from(self.statement_timeout.as_millis());
         for (option, value, most) in [
@@ -156,7 +215,7 @@ impl PostgresOptions {
                 return Err(OpenError::InvalidOption { option, value });
             }
         }
-        PostgresStore::connect_with(address, self).await
+        Ok(())
     }
 }
 

@@ -267,18 +267,24 @@ pub(crate) enum Found {
     Current,
     /// The version of a newer release.
     Newer { version: i64 },
+    /// The version of an older release, which was not to be changed; 0 if there are no tables.
+    Older { version: i64 },
 }
 
-/// Makes the tables, or brings those of an older release up to date. Where there is nothing to do it
-/// needs no right to do it, and waits for nobody.
+/// Makes the tables, or brings those of an older release up to date, where that is allowed. Where there is
+/// nothing to do it needs no right to do it, and waits for nobody.
 pub(crate) async fn migrate(
     connections: &Connections,
     client: &mut Client,
     layout: &Layout,
+    is_allowed: bool,
 ) -> Result<Found, Failure> {
     let version = connections.in_time(version(client, layout)).await?;
     if version >= VERSION {
         return Ok(found(version));
+    }
+    if !is_allowed {
+        return Ok(Found::Older { version });
     }
     bring_up_to_date(client, layout).await.map_err(Failure::of_statement)
 }
@@ -347,7 +353,7 @@ fn found(version: i64) -> Found {
 }
 
 /// The version of the schema; 0 if there is none.
-async fn version(client: &Client, layout: &Layout) -> Result<i64, Error> {
+pub(crate) async fn version(client: &Client, layout: &Layout) -> Result<i64, Error> {
     let table = layout.with_schema("{schema}.schema_version");
     let row = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
     if row.get(0) { version_in(client, layout).await } else { Ok(0) }

@@ -64,17 +64,8 @@ impl PostgresStore {
         address: &str,
         options: PostgresOptions,
     ) -> Result<Self, OpenError> {
-        let config = config(address, &options)?;
-        let tls = tls::connect(&config, options.root_certificates.as_deref())?;
-        let layout = Layout {
-            schema: options.schema.clone(),
-            partitions: options.partitions,
-            row_level_security: options.row_level_security,
-        };
-        let statements = Statements::new(&layout);
-        let mut connections = Connections::new(config, tls, statements, &options)
-            .map_err(|error| OpenError::Connect { source: error.into(), retryable: false })?;
-        connections.names_scope = prepare(&connections, &layout).await?;
+        let (mut connections, layout) = connections(address, &options)?;
+        connections.names_scope = prepare(&connections, &layout, options.migration).await?;
         Ok(Self(Arc::new(Shared {
             handle: StoreHandle::new().with_system(SYSTEM),
             connections: Arc::new(connections),
@@ -265,6 +256,23 @@ async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, Stor
 }
 
 /// How connections are made.
+/// The connections of a store, of which none is made yet, and where its tables are.
+pub(crate) fn connections(
+    address: &str,
+    options: &PostgresOptions,
+) -> Result<(Connections, Layout), OpenError> {
+    let config = config(address, options)?;
+    let tls = tls::connect(&config, options.root_certificates.as_deref())?;
+    let layout = Layout {
+        schema: options.schema.clone(),
+        partitions: options.partitions,
+        row_level_security: options.row_level_security,
+    };
+    let connections = Connections::new(config, tls, Statements::new(&layout), options)
+        .map_err(|error| OpenError::Connect { source: error.into(), retryable: false })?;
+    Ok((connections, layout))
+}
+
 fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
     let parsed: Result<Config, _> = address.parse();
     let mut config = parsed.map_err(|error| OpenError::Address { source: error.into() })?;
@@ -287,7 +295,11 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Looks at the database, and brings its tables up to date; says whether it keeps scopes apart.
-async fn prepare(connections: &Connections, layout: &Layout) -> Result<bool, OpenError> {
+async fn prepare(
+    connections: &Connections,
+    layout: &Layout,
+    is_migrated: bool,
+) -> Result<bool, OpenError> {
     let client = connections.get().await;
     let mut client = client.map_err(Failure::open_error)?;
     let schema = || layout.schema.clone();
@@ -301,9 +313,13 @@ async fn prepare(connections: &Connections, layout: &Layout) -> Result<bool, Ope
     if encoding != "UTF8" {
         return Err(OpenError::Encoding { encoding });
     }
-    match schema::migrate(connections, &mut client, layout).await.map_err(failed)? {
+    match schema::migrate(connections, &mut client, layout, is_migrated).await.map_err(failed)? {
         Found::Current => {
             connections.in_time(schema::has_policies(&client, layout)).await.map_err(failed)
+        }
+        Found::Older { version: 0 } => Err(OpenError::NoTables { schema: schema() }),
+        Found::Older { version } => {
+            Err(OpenError::Older { schema: schema(), version, supported: schema::VERSION })
         }
         Found::Newer { version } => {
             Err(OpenError::Newer { schema: schema(), version, supported: schema::VERSION })

@@ -121,6 +121,7 @@ mod prune;
 mod read;
 mod script;
 mod server_info;
+mod server_settings;
 mod settings;
 mod store;
 mod telemetry;
@@ -130,5 +131,6 @@ mod tool_row;
 mod waiting;
 
 pub use self::{
-    durability::Durability, open_error::OpenError, options::RedisOptions, store::RedisStore,
+    durability::Durability, open_error::OpenError, options::RedisOptions,
+    server_settings::ServerSettings, store::RedisStore,
 };

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::{Durability, OpenError, RedisStore};
+use crate::{
+    Durability, OpenError, RedisStore,
+    server_settings::{self, ServerSettings},
+};
 
 /// Settings with which to open a [`RedisStore`].
 ///
@@ -139,6 +142,32 @@ impl RedisOptions {
     pub async fn connect(self, address: &str) -> Result<RedisStore, OpenError> {
         self.check()?;
         RedisStore::connect_with(address, self).await
+    }
+
+    /// What the server at an address is set to. Nothing is changed, and a server is asked that a store
+    /// would refuse, too; of a cluster the one server that is named.
+    ///
+    /// ```no_run
+    /// # async fn look() -> Result<(), tower_chat_redis::OpenError> {
+    /// use tower_chat_redis::RedisStore;
+    /// let settings = RedisStore::options().server_settings("redis://localhost/").await?;
+    /// if !settings.is_append_only {
+    ///     println!("a crash loses what was written since the last snapshot");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], if the server cannot be reached or asked.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or on one without timer or network.
+    pub async fn server_settings(self, address: &str) -> Result<ServerSettings, OpenError> {
+        self.check()?;
+        server_settings::ask(address, &self).await
     }
 
     /// Opens the store in a cluster, of which some servers are given; the others are asked for. The

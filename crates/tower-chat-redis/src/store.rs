@@ -307,7 +307,7 @@ async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, Stor
 }
 
 /// What keeps a store from being opened, after the server's error.
-fn refused(failure: Failure) -> OpenError {
+pub(crate) fn refused(failure: Failure) -> OpenError {
     match failure.meaning {
         Meaning::NotApplied | Meaning::Unknown | Meaning::ResourceExhausted => {
             OpenError::Connect { source: failure.into() }

@@ -166,6 +166,12 @@ impl StoreFile {
         }
     }
 
+    /// How large the file and its log are, as far as that can be told.
+    pub(crate) fn sizes_on_disk(&self) -> (u64, u64) {
+        let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+        (size(&self.path), size(&self.log))
+    }
+
     /// To be called when the writer has opened the log.
     pub(crate) fn log_is_open(&self) {
         *self.in_use() = self.find_log();

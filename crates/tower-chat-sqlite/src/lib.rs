@@ -125,6 +125,7 @@ mod conversation;
 mod directory;
 mod failure;
 mod file;
+mod file_settings;
 mod fork;
 mod group;
 mod head_cache;
@@ -154,6 +155,7 @@ mod writer;
 pub use self::{
     backup::Backup,
     backup_error::BackupError,
+    file_settings::FileSettings,
     identity::{FileChange, FileMoved},
     maintenance::{ConversationRows, Rewrite, StrayRows},
     open_error::OpenError,

@@ -9,5 +9,5 @@ pub(crate) use self::{
     conversations::{keys, scopes},
     encryption::{KeysError, VARIABLE as KEYS_VARIABLE},
     location::StoreLocation,
-    opened::OpenedStore,
+    opened::{OpenedStore, postgres_options},
 };

@@ -4,8 +4,8 @@ use std::{fs, path::Path, sync::Arc};
 
 use tower_chat::{MemoryStore, store::HistoryStore};
 use tower_chat_encrypted::EncryptedStore;
-use tower_chat_postgres::PostgresStore;
-use tower_chat_redis::RedisStore;
+use tower_chat_postgres::{PostgresOptions, PostgresStore};
+use tower_chat_redis::{RedisOptions, RedisStore};
 use tower_chat_sqlite::{SqliteOptions, SqliteStore};
 
 use super::{StoreLocation, encryption};
@@ -49,12 +49,15 @@ impl StoreLocation {
         match self {
             Self::Memory => OpenedStore::new(MemoryStore::new(), None),
             Self::Sqlite(path) => open_file(path, SqliteStore::options()).await,
-            Self::Postgres { address, schema } => open_postgres(address, schema.as_deref()).await,
+            Self::Postgres { address, schema } => {
+                open_postgres(address, schema.as_deref(), true).await
+            }
             Self::Redis { address, prefix } => open_redis(address, prefix.as_deref()).await,
         }
     }
 
-    /// Opens the store for reading, to do something with what is stored; no file is made.
+    /// Opens the store for reading, to do something with what is stored; neither a file nor tables are
+    /// made or brought up to date.
     pub(crate) async fn open_to_read(&self, action: &'static str) -> Result<OpenedStore, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
@@ -62,7 +65,10 @@ impl StoreLocation {
                 let options = SqliteStore::options().with_create(false).with_read_only(true);
                 open_file(path, options).await
             }
-            Self::Postgres { .. } | Self::Redis { .. } => self.open().await,
+            Self::Postgres { address, schema } => {
+                open_postgres(address, schema.as_deref(), false).await
+            }
+            Self::Redis { .. } => self.open().await,
         }
     }
 
@@ -92,20 +98,29 @@ async fn open_file(path: &Path, options: SqliteOptions) -> Result<OpenedStore, C
     OpenedStore::new(store.clone(), Some(store))
 }
 
-async fn open_postgres(address: &str, schema: Option<&str>) -> Result<OpenedStore, CliError> {
-    let mut options = PostgresStore::options();
-    if let Some(schema) = schema {
-        options = options.with_schema(schema);
-    }
-    let store = options.connect(address).await.map_err(CliError::OpenPostgres)?;
-    OpenedStore::new(store, None)
+/// How the tables in a schema are opened.
+pub(crate) fn postgres_options(schema: Option<&str>) -> PostgresOptions {
+    let options = PostgresStore::options();
+    schema.map_or(options.clone(), |schema| options.with_schema(schema))
+}
+
+/// How what begins with a prefix is opened.
+fn redis_options(prefix: Option<&str>) -> RedisOptions {
+    let options = RedisStore::options();
+    prefix.map_or(options.clone(), |prefix| options.with_prefix(prefix))
+}
+
+async fn open_postgres(
+    address: &str,
+    schema: Option<&str>,
+    is_migrated: bool,
+) -> Result<OpenedStore, CliError> {
+    let options = postgres_options(schema).with_migration(is_migrated);
+    OpenedStore::new(options.connect(address).await?, None)
 }
 
 async fn open_redis(address: &str, prefix: Option<&str>) -> Result<OpenedStore, CliError> {
-    let mut options = RedisStore::options();
-    if let Some(prefix) = prefix {
-        options = options.with_prefix(prefix);
-    }
+    let options = redis_options(prefix);
     let store = match options.clone().connect(address).await {
         Err(tower_chat_redis::OpenError::Cluster) => options.connect_cluster(&[address]).await,
         opened => opened,

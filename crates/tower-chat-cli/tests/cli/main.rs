@@ -9,6 +9,7 @@ mod directory;
 mod environment;
 mod export;
 mod import;
+mod migrate;
 mod open_runs;
 mod play;
 mod prune;

@@ -12,6 +12,7 @@ mod opening;
 mod plain_appends;
 mod read_only;
 mod restarts;
+mod server_settings;
 mod silence;
 mod store_contract;
 mod tls;

@@ -12,6 +12,7 @@ mod lost_connections;
 mod metrics;
 mod opening;
 mod restarts;
+mod server_settings;
 mod several;
 mod store_contract;
 #[cfg(feature = "tls")]

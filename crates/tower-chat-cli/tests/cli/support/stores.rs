@@ -48,13 +48,7 @@ pub(crate) struct TestStore {
 /// Runs a test on an empty store of each kind, one after the other.
 pub(crate) fn each_store(test: impl Fn(&TestStore)) {
     for kind in [Kind::Sqlite, Kind::Encrypted, Kind::Postgres, Kind::Redis] {
-        let missing = match kind {
-            Kind::Sqlite | Kind::Encrypted => None,
-            Kind::Postgres => POSTGRES.as_ref().err(),
-            Kind::Redis => REDIS.as_ref().err(),
-        };
-        if let Some(missing) = missing {
-            skip(&format!("the command on {kind:?}"), missing);
+        if TestStore::is_missing(kind) {
             continue;
         }
         // A test that fails prints it.
@@ -64,6 +58,19 @@ pub(crate) fn each_store(test: impl Fn(&TestStore)) {
 }
 
 impl TestStore {
+    /// Whether this machine has no server for such stores, which is said.
+    pub(crate) fn is_missing(kind: Kind) -> bool {
+        let missing = match kind {
+            Kind::Sqlite | Kind::Encrypted => None,
+            Kind::Postgres => POSTGRES.as_ref().err(),
+            Kind::Redis => REDIS.as_ref().err(),
+        };
+        if let Some(missing) = missing {
+            skip(&format!("the command on {kind:?}"), missing);
+        }
+        missing.is_some()
+    }
+
     pub(crate) fn new(kind: Kind) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -81,6 +88,23 @@ impl TestStore {
 
     pub(crate) fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("chat.db")
+    }
+
+    /// The schema of the store's tables, or what its keys begin with.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs SQL on the server of the store, past the store.
+    pub(crate) fn execute_sql(&self, sql: &str) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let address = postgres_address();
+            let (client, connection) =
+                tokio_postgres::connect(&address, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(sql).await.unwrap();
+        });
     }
 
     /// A folder of this test's own.

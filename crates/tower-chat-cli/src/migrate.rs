@@ -1,0 +1,100 @@
+//! `tower-chat migrate`.
+
+use std::{path::Path, process::ExitCode};
+
+use clap::Args;
+use tower_chat_postgres::OpenError as PostgresError;
+use tower_chat_sqlite::{OpenError, SqliteStore};
+
+use crate::{
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    output::Lines,
+    store::{StoreLocation, postgres_options},
+};
+
+/// What `migrate` is told.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArguments {
+    /// The store
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    pub(crate) store: StoreLocation,
+    /// Print what would be done, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// What is to be done with a store.
+#[derive(Debug, PartialEq, Eq)]
+enum Migration {
+    /// Nothing, and why.
+    None(String),
+    /// The store is brought from one version to another.
+    Needed { what: String, from: i64, to: i64 },
+    /// There are no tables, and they are made.
+    Making { what: String },
+}
+
+/// Brings a store up to date.
+pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, CliError> {
+    let migration = find(&arguments.store).await?;
+    let is_needed = !matches!(migration, Migration::None(_));
+    let is_done = is_needed && !arguments.dry_run;
+    if is_done {
+        arguments.store.open_to_change("migrate").await?.close().await?;
+    }
+    let mut lines = Lines::default();
+    lines.write(&match migration {
+        Migration::None(why) => why,
+        Migration::Needed { what, from, to } if is_done => {
+            format!("{what}: brought from version {from} to version {to}")
+        }
+        Migration::Needed { what, from, to } => {
+            format!("{what}: version {from}, to be brought to version {to}")
+        }
+        Migration::Making { what } if is_done => format!("{what}: the tables are made"),
+        Migration::Making { what } => format!("{what}: there are no tables, they are to be made"),
+    });
+    lines.finish().map_err(CliError::Output)?;
+    Ok(ExitCode::from(u8::from(is_needed && arguments.dry_run)))
+}
+
+/// What is to be done; nothing is changed.
+async fn find(location: &StoreLocation) -> Result<Migration, CliError> {
+    match location {
+        StoreLocation::Memory => Err(CliError::Memory { action: "migrate" }),
+        StoreLocation::Sqlite(path) => find_in_file(path).await,
+        StoreLocation::Postgres { address, schema } => {
+            find_in_tables(address, schema.as_deref()).await
+        }
+        StoreLocation::Redis { .. } => {
+            location.open_to_read("migrate").await?;
+            let why = "a store in Redis has no tables: every release reads what is there";
+            Ok(Migration::None(why.to_owned()))
+        }
+    }
+}
+
+async fn find_in_file(path: &Path) -> Result<Migration, CliError> {
+    let what = format!("`{}`", path.display());
+    let options = SqliteStore::options().with_create(false).with_read_only(true);
+    match options.open(path).await {
+        Ok(_) => Ok(Migration::None(format!("{what} is up to date"))),
+        Err(OpenError::Older { version: from, supported: to, .. }) => {
+            Ok(Migration::Needed { what, from, to })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn find_in_tables(address: &str, schema: Option<&str>) -> Result<Migration, CliError> {
+    let what = |schema: &str| format!("schema `{schema}`");
+    match postgres_options(schema).with_migration(false).connect(address).await {
+        Ok(_) => Ok(Migration::None("the tables are up to date".to_owned())),
+        Err(PostgresError::Older { schema, version: from, supported: to }) => {
+            Ok(Migration::Needed { what: what(&schema), from, to })
+        }
+        Err(PostgresError::NoTables { schema }) => Ok(Migration::Making { what: what(&schema) }),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,132 @@
+//! Stores of older releases, which only the commands that write bring up to date.
+
+use std::{fs, path::Path};
+
+use crate::support::*;
+
+/// The version that this release writes.
+const NOW: i64 = 5;
+
+/// Commands that only read.
+const READING: [&[&str]; 6] =
+    [&["list"], &["usage"], &["export"], &["tools"], &["runs"], &["export", "--record"]];
+
+/// A file of an older version, as it was released.
+fn file_of(version: i64) -> (TestStore, Vec<u8>) {
+    let store = TestStore::new(Kind::Sqlite);
+    let fixtures =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-sqlite/tests/fixtures");
+    let bytes = fs::read(fixtures.join(format!("v{version}.db"))).unwrap();
+    fs::write(store.folder().join("chat.db"), &bytes).unwrap();
+    (store, bytes)
+}
+
+/// Tables of version 1, plain or divided and with policies.
+fn tables_of_version_1(file: &str) -> TestStore {
+    let store = TestStore::new(Kind::Postgres);
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tower-chat-postgres/tests/fixtures/version_1");
+    let tables = fs::read_to_string(fixtures.join(file)).unwrap();
+    let functions = fs::read_to_string(fixtures.join("functions.sql")).unwrap();
+    let sql = format!("{tables}{functions}").replace("{name_scope}", "");
+    store.execute_sql(&sql.replace("{schema}", &format!("\"{}\"", store.name())));
+    store
+}
+
+/// The exit code, what was printed, and the errors.
+fn migrate(store: &TestStore, more: &[&str]) -> (Option<i32>, String, String) {
+    let output = store.run(&[&["migrate"], more].concat());
+    (output.status.code(), stdout(&output), stderr(&output))
+}
+
+fn done(code: i32, printed: &str) -> (Option<i32>, String, String) {
+    (Some(code), format!("{printed}\n"), String::new())
+}
+
+#[test]
+fn files_of_every_older_version_are_brought_up_to_date_once_and_on_demand_alone() {
+    for version in 1..NOW {
+        let (store, before) = file_of(version);
+        let path = store.folder().join("chat.db");
+        let file = format!("`{}`", path.display());
+        for command in READING {
+            let output = store.run(command);
+            assert_eq!(output.status.code(), Some(2), "{version} {command:?}");
+            let expected =
+                format!("an older release, version {version} of {NOW}: bring it up to date");
+            assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains("`tower-chat migrate`"), "{}", stderr(&output));
+        }
+        let planned =
+            done(1, &format!("{file}: version {version}, to be brought to version {NOW}"));
+        assert_eq!(migrate(&store, &["--dry-run"]), planned);
+        assert_eq!(fs::read(&path).unwrap(), before, "nothing was changed");
+        let migrated = done(0, &format!("{file}: brought from version {version} to version {NOW}"));
+        assert_eq!(migrate(&store, &[]), migrated);
+        for more in [&["--dry-run"][..], &[]] {
+            assert_eq!(migrate(&store, more), done(0, &format!("{file} is up to date")));
+        }
+        let exported = store.prints(&["export", "--scope", "alice"]);
+        assert!(exported.contains("Where is my order?"), "{version}: {exported}");
+    }
+}
+
+#[test]
+fn tables_of_an_older_version_are_brought_up_to_date_on_demand_alone() {
+    if TestStore::is_missing(Kind::Postgres) {
+        return;
+    }
+    for file in ["tables.sql", "divided_tables.sql"] {
+        let store = tables_of_version_1(file);
+        let schema = format!("schema `{}`", store.name());
+        for command in READING {
+            let output = store.run(command);
+            assert_eq!(output.status.code(), Some(2), "{command:?}");
+            let expected = format!("an older release, version 1 of {NOW}: bring them up to date");
+            assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
+        }
+        let planned = done(1, &format!("{schema}: version 1, to be brought to version {NOW}"));
+        assert_eq!(migrate(&store, &["--dry-run"]), planned);
+        assert_eq!(migrate(&store, &["--dry-run"]), planned);
+        let migrated = done(0, &format!("{schema}: brought from version 1 to version {NOW}"));
+        assert_eq!(migrate(&store, &[]), migrated);
+        assert_eq!(migrate(&store, &[]), done(0, "the tables are up to date"));
+        assert_eq!(store.prints(&["runs"]), "no open runs\n");
+    }
+}
+
+#[test]
+fn tables_are_made_on_demand_and_never_by_a_command_that_reads() {
+    if TestStore::is_missing(Kind::Postgres) {
+        return;
+    }
+    let store = TestStore::new(Kind::Postgres);
+    let schema = format!("schema `{}`", store.name());
+    for command in READING {
+        let output = store.run(command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        let expected = format!("there are no tables of conversations in {schema}");
+        assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
+    }
+    let planned = done(1, &format!("{schema}: there are no tables, they are to be made"));
+    assert_eq!(migrate(&store, &["--dry-run"]), planned);
+    assert_eq!(migrate(&store, &[]), done(0, &format!("{schema}: the tables are made")));
+    assert_eq!(migrate(&store, &["--dry-run"]), done(0, "the tables are up to date"));
+    assert_eq!(store.prints(&["runs"]), "no open runs\n");
+}
+
+#[test]
+fn there_is_nothing_to_migrate_in_redis_and_in_no_store() {
+    if !TestStore::is_missing(Kind::Redis) {
+        let store = TestStore::new(Kind::Redis);
+        let nothing = "a store in Redis has no tables: every release reads what is there";
+        assert_eq!(migrate(&store, &[]), done(0, nothing));
+    }
+    let store = TestStore::new(Kind::Sqlite);
+    let (code, printed, complained) = migrate(&store, &[]);
+    assert_eq!((code, printed.as_str()), (Some(2), ""));
+    assert!(complained.contains("there is no conversation store at"), "{complained}");
+    assert!(!store.folder().join("chat.db").exists());
+    let output = run(&["migrate", "--store", "memory:"]);
+    assert!(stderr(&output).contains("a store in memory holds nothing to migrate"));
+}

@@ -1,0 +1,122 @@
+//! What a server is set to, for those who check it.
+
+use redis::{Client, Value, cmd};
+
+use crate::{
+    OpenError, RedisOptions, answer,
+    connections::{Connections, Target},
+    store::refused,
+};
+
+/// What a server is set to, as far as it matters to a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerSettings {
+    /// The version of Redis that the server is, or stands for.
+    pub version: String,
+    /// Whether it is one of a cluster.
+    pub is_in_cluster: bool,
+    /// Whether it copies another server, and is not written itself.
+    pub is_replica: bool,
+    /// How many servers copy it.
+    pub replicas: u64,
+    /// How many bytes of memory it uses.
+    pub used_memory: u64,
+    /// How many it may use; `None` if it has no limit of its own.
+    pub max_memory: Option<u64>,
+    /// What it does at that limit, such as `noeviction`; `None` if it does not say.
+    pub eviction_policy: Option<String>,
+    /// How many keys it has thrown away since it was started.
+    pub evicted_keys: u64,
+    /// Whether it writes each change to a file.
+    pub is_append_only: bool,
+    /// When it waits until such changes are on the disk: `always`, `everysec` or `no`. `None` if the
+    /// user may not ask.
+    pub append_fsync: Option<String>,
+    /// When it makes snapshots, such as `3600 1 300 100`; empty if it never does, and `None` if the user
+    /// may not ask.
+    pub snapshots: Option<String>,
+    /// Whether the last write of changes to the file succeeded.
+    pub last_append_succeeded: bool,
+    /// Whether the last snapshot succeeded.
+    pub last_snapshot_succeeded: bool,
+}
+
+impl ServerSettings {
+    /// Reads the answer to `INFO`.
+    fn read(answer: &str) -> Result<Self, OpenError> {
+        let find = |name: &str| {
+            let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(|value| value.trim().to_owned())
+        };
+        let is = |name: &str, value: &str| find(name).is_some_and(|found| found == value);
+        let number = |name: &str| find(name).and_then(|value| value.parse().ok()).unwrap_or(0);
+        Ok(Self {
+            version: find("redis_version").ok_or(OpenError::NoVersion)?,
+            is_in_cluster: is("cluster_enabled", "1"),
+            is_replica: is("role", "slave"),
+            replicas: number("connected_slaves"),
+            used_memory: number("used_memory"),
+            max_memory: Some(number("maxmemory")).filter(|limit| *limit > 0),
+            eviction_policy: find("maxmemory_policy"),
+            evicted_keys: number("evicted_keys"),
+            is_append_only: is("aof_enabled", "1"),
+            append_fsync: None,
+            snapshots: None,
+            last_append_succeeded: !is("aof_last_write_status", "err"),
+            last_snapshot_succeeded: !is("rdb_last_bgsave_status", "err"),
+        })
+    }
+}
+
+/// Asks the server at an address.
+pub(crate) async fn ask(
+    address: &str,
+    options: &RedisOptions,
+) -> Result<ServerSettings, OpenError> {
+    #[cfg(feature = "tls")]
+    crate::tls::prepare();
+    let client =
+        Client::open(address).map_err(|error| OpenError::Address { source: error.into() })?;
+    let connections = Connections::new(Target::Server(Box::new(client)), options);
+    let info = connections.command(&cmd("INFO")).await.map_err(refused)?;
+    let mut settings = ServerSettings::read(&answer::text(info).unwrap_or_default())?;
+    settings.append_fsync = setting(&connections, "appendfsync").await;
+    settings.snapshots = setting(&connections, "save").await;
+    Ok(settings)
+}
+
+/// The value of a setting, if the user may ask for it: hosted servers let nobody.
+async fn setting(connections: &Connections, name: &str) -> Option<String> {
+    let mut command = cmd("CONFIG");
+    command.arg("GET").arg(name);
+    let values = match connections.command(&command).await.ok()? {
+        // As the newer protocol answers, and as the older one.
+        Value::Map(pairs) => pairs.into_iter().map(|(_, value)| value).collect(),
+        Value::Array(items) => items.into_iter().skip(1).collect::<Vec<_>>(),
+        _ => return None,
+    };
+    values.into_iter().next().and_then(|value| answer::text(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_a_server_is_read() {
+        let answer = "redis_version:7.2.4\r\nrole:slave\r\nconnected_slaves:2\r\nused_memory:900\r\n\
+            maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\nevicted_keys:3\r\naof_enabled:1\r\n\
+            aof_last_write_status:err\r\nrdb_last_bgsave_status:err\r\ncluster_enabled:1\r\n";
+        let read = ServerSettings::read(answer).unwrap();
+        assert_eq!((read.version.as_str(), read.replicas, read.used_memory), ("7.2.4", 2, 900));
+        assert_eq!((read.max_memory, read.evicted_keys), (Some(1000), 3));
+        assert_eq!(read.eviction_policy.as_deref(), Some("allkeys-lru"));
+        assert!(read.is_replica && read.is_in_cluster && read.is_append_only);
+        assert!(!read.last_append_succeeded && !read.last_snapshot_succeeded);
+        let plain = ServerSettings::read("redis_version:8.0\r\nmaxmemory:0\r\n").unwrap();
+        assert_eq!((plain.max_memory, plain.is_append_only), (None, false));
+        assert!(plain.last_append_succeeded && plain.last_snapshot_succeeded);
+        assert!(matches!(ServerSettings::read("HTTP/1.1 400"), Err(OpenError::NoVersion)));
+    }
+}

@@ -1,0 +1,42 @@
+//! What a server says it is set to.
+
+use crate::common::{ask, options, raw, start};
+
+#[tokio::test]
+async fn the_settings_of_a_server_are_told_of_one_that_a_store_would_refuse_too() {
+    let server = start(&[
+        "--maxmemory",
+        "50mb",
+        "--maxmemory-policy",
+        "allkeys-lru",
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--save",
+        "3600 1",
+    ]);
+    let address = server.address(0);
+    assert!(options().connect(&address).await.is_err());
+    let settings = options().server_settings(&address).await.unwrap();
+    assert_eq!(settings.max_memory, Some(50 * 1024 * 1024));
+    assert_eq!(settings.eviction_policy.as_deref(), Some("allkeys-lru"));
+    assert_eq!(settings.append_fsync.as_deref(), Some("always"));
+    assert_eq!(settings.snapshots.as_deref(), Some("3600 1"));
+    assert!(settings.is_append_only && settings.used_memory > 0);
+    assert_eq!((settings.replicas, settings.evicted_keys), (0, 0));
+    assert!(!settings.is_replica && !settings.is_in_cluster);
+}
+
+#[tokio::test]
+async fn settings_that_a_user_may_not_ask_for_are_left_out() {
+    let server = start(&["--save", ""]);
+    let mut connection = raw(&server.address(0)).await;
+    let user = "ACL SETUSER limited on >words ~* +@all -config";
+    ask::<()>(&mut connection, &user.split_whitespace().collect::<Vec<_>>()).await.unwrap();
+    let address = server.address(0).replace("//", "//limited:words@");
+    let settings = options().server_settings(&address).await.unwrap();
+    assert_eq!((settings.append_fsync, settings.snapshots), (None, None));
+    let all = options().server_settings(&server.address(0)).await.unwrap();
+    assert_eq!(all.snapshots.as_deref(), Some(""));
+}
