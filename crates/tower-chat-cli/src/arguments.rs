@@ -75,6 +75,20 @@ pub(crate) enum Command {
     /// Exit codes: 0, done; 1, the same, but what the store has of some conversation cannot be read; 2,
     /// the store cannot be used.
     List(ListArguments),
+    /// Print a conversation: its runs, messages and tool calls
+    ///
+    /// Messages are printed from the end, 50 unless --last names another number, each run under a heading
+    /// with its mode, times, tokens and cost, and each call with its arguments and its result. Of an open
+    /// run it says what is staged. A line that begins with `!` says why the model would not be sent a part
+    /// as it is stored, if the next request added words alone: the call has no result, the result is too
+    /// old, it is outside the window, and so on. Content stands behind a bar `|`.
+    ///
+    /// With --json a line is a message, with "number", "run", "parts" as they are stored, "calls", "staged",
+    /// "sent" (unchanged, changed or left_out) and "reasons".
+    ///
+    /// Exit codes: 0, done; 1, the same, but something of the conversation cannot be read; 2, there is no
+    /// such conversation, or the page cannot be read.
+    Show(crate::show::ShowArguments),
     /// Print what runs have used: calls of models and tools, tokens and cost
     ///
     /// What a run uses of a model counts at the time at which the run was first answered by that model.

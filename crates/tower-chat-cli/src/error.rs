@@ -2,7 +2,10 @@
 
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
-use tower_chat::{ConversationKey, store::StoreError};
+use tower_chat::{
+    ConversationKey,
+    store::{StoreError, UnreadableInvocation},
+};
 use tower_chat_import::{ImportError, ReadError};
 use tower_chat_inspector::ServeError;
 use tower_chat_sqlite::{BackupError, OpenError};
@@ -86,6 +89,18 @@ pub(crate) enum CliError {
     Directory(#[source] StoreError),
     #[error("what the store has of conversation {key} cannot be read")]
     DirectoryOf { key: ConversationKey, source: StoreError },
+    #[error(
+        "the messages of conversation {key} cannot be read: those before a message that is damaged can \
+         be, with --before"
+    )]
+    Show { key: ConversationKey, source: StoreError },
+    #[error(
+        "conversation {key} cannot be loaded, so what a model would be sent of it is not known: \
+         `tower-chat verify` says what is wrong"
+    )]
+    Explain { key: ConversationKey, source: StoreError },
+    #[error(transparent)]
+    UnreadableCall(UnreadableInvocation),
     #[error("there is no conversation {key}: `tower-chat list` prints those that there are")]
     NoConversation { key: ConversationKey },
     #[error("the scopes of the store cannot be listed")]

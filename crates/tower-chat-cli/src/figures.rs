@@ -55,6 +55,26 @@ pub(crate) fn cost(nanos: Option<u64>) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
+/// What was used, in words: `2 calls, 100 in (20 cached), 30 out (5 reasoning), cost 0.000450`.
+pub(crate) fn in_words(sum: &UsageSum) -> String {
+    let tokens = &sum.tokens;
+    let part = |count: u64, name: &str| match count {
+        0 => String::new(),
+        count => format!(" ({count} {name})"),
+    };
+    let calls = if sum.service_calls == 1 { "call" } else { "calls" };
+    let cost = sum.cost_nanos.map(|nanos| format!(", cost {}", cost(Some(nanos))));
+    format!(
+        "{} {calls}, {} in{}, {} out{}{}",
+        sum.service_calls,
+        tokens.input_tokens,
+        part(tokens.cached_input_tokens, "cached"),
+        tokens.output_tokens,
+        part(tokens.reasoning_tokens, "reasoning"),
+        cost.unwrap_or_default(),
+    )
+}
+
 /// One JSON object in one line.
 pub(crate) fn json_line(value: &impl Serialize) -> String {
     #[allow(clippy::expect_used, reason = "what is printed are texts, numbers and JSON values")]
@@ -63,6 +83,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tower_chat::Usage;
+
     use super::*;
 
     #[test]
@@ -71,5 +93,16 @@ mod tests {
         let costs = costs.map(cost);
         assert_eq!(costs, ["-", "0.000000", "0.000000", "0.000001", "0.000450", "12.345679"]);
         assert_eq!(cost(Some(u64::MAX)), "18446744073.709551");
+    }
+
+    #[test]
+    fn only_what_was_used_is_told_in_words() {
+        let mut tokens = Usage::new(100, 30);
+        let sum = UsageSum::of_calls(1, 4).with_tokens(tokens);
+        assert_eq!(in_words(&sum), "1 call, 100 in, 30 out");
+        (tokens.cached_input_tokens, tokens.reasoning_tokens) = (20, 5);
+        let sum = UsageSum::of_calls(2, 0).with_tokens(tokens).with_cost_nanos(7_000);
+        let expected = "2 calls, 100 in (20 cached), 30 out (5 reasoning), cost 0.000007";
+        assert_eq!(in_words(&sum), expected);
     }
 }

@@ -24,6 +24,7 @@ mod recover;
 mod repair;
 mod runs;
 mod serve;
+mod show;
 mod store;
 mod time;
 mod tools;
@@ -72,6 +73,7 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Chat(arguments) => chat::chat(*arguments).await,
         Command::Play(arguments) => play::play(arguments).await,
         Command::List(arguments) => list::list(arguments).await,
+        Command::Show(arguments) => show::show(arguments).await,
         Command::Usage(arguments) => usage::usage(arguments).await,
         Command::Export(arguments) => export::export(arguments).await,
         Command::Import(arguments) => import::import(arguments).await,

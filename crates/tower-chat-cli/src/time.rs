@@ -54,6 +54,11 @@ fn written(time: SystemTime, format: &str) -> String {
     time.map_or_else(|_| "-".to_owned(), |time| time.strftime(format).to_string())
 }
 
+/// A duration for people, to the millisecond: `2.104 s`.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{:.3} s", duration.as_secs_f64())
+}
+
 /// How long something took, if both times are known; none if the clock went back.
 pub(crate) fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
     Some(to?.duration_since(from?).unwrap_or_default())
@@ -85,6 +90,7 @@ mod tests {
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(951_782_399_250);
         assert_eq!(readable(time), "2000-02-28 23:59:59");
         assert_eq!(exact(time), "2000-02-28T23:59:59.250Z");
+        assert_eq!(seconds(Duration::from_millis(1_500)), "1.500 s");
         assert_eq!(between(Some(time), Some(time - Duration::from_secs(1))), Some(Duration::ZERO));
         assert_eq!(between(None, Some(time)), None);
     }

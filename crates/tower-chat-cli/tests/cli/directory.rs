@@ -20,9 +20,9 @@ fn narrow(store: &TestStore, columns: &str, arguments: &[&str]) -> String {
 }
 
 const LISTED: &str = "\
-scope  id              title                     state                 messages  runs  tokens      cost  last active
-bob    漢字 \\u{1b}[2J  -                         run_open                     4     2      22  0.000000  2026-11-23 09:01:41
-alice  wardrobe        Coats for 巴黎 in winter  waiting_for_approval         6     2    2749  0.000647  2026-11-23 08:01:01
+scope  id              title                    state                 messages  runs  tokens      cost  last active
+bob    漢字 \\u{1b}[2J  Hats for 巴黎 in winter  run_open                     4     2      22  0.000000  2026-11-23 09:01:41
+alice  wardrobe        A coat for Paris         waiting_for_approval         6     2    2749  0.000647  2026-11-23 08:01:01
 ";
 
 #[test]
@@ -36,14 +36,14 @@ fn conversations_are_listed_by_their_last_activity() {
             &["--scope", "alice"][..],
             &["--state", "waiting-for-approval"],
             &["--metadata", "topic=clothes"],
-            &["--metadata", "n=3", "--metadata", "topic=clothes"],
+            &["--metadata", "year=2026", "--metadata", "topic=clothes"],
         ] {
             let printed = store.prints(&[&["list"], arguments].concat());
             assert_eq!(squeezed(&printed), squeezed(&of_alice), "{arguments:?}");
         }
         let since = store.prints(&["list", "--active-since", "2026-11-23T08:30:00Z"]);
         assert!(since.contains("bob") && !since.contains("alice"), "{since}");
-        for arguments in [&["--scope", "carol"][..], &["--metadata", "n=\"3\""]] {
+        for arguments in [&["--scope", "carol"][..], &["--metadata", "year=\"2026\""]] {
             let printed = store.prints(&[&["list"], arguments].concat());
             assert_eq!(printed, "no conversations\n", "{arguments:?}");
             assert_eq!(store.prints(&[&["list", "--json"], arguments].concat()), "");
@@ -82,15 +82,15 @@ fn json_has_all_that_the_directory_says() {
             "output_tokens": 99, "reasoning_tokens": 24, "total_tokens": 2749, "cost_nanos": 647_250,
         });
         let expected = json!({
-            "scope": "alice", "id": "wardrobe", "title": "Coats for 巴黎 in winter",
-            "metadata": {"topic": "clothes", "n": 3}, "description_version": 1,
+            "scope": "alice", "id": "wardrobe", "title": "A coat for Paris",
+            "metadata": {"topic": "clothes", "year": 2026}, "description_version": 1,
             "state": "waiting_for_approval", "created_at": "2026-11-23T08:00:00.000Z",
             "last_active_at": "2026-11-23T08:01:01.300Z", "messages": 6, "runs": 2,
             "last_mode": "per_service_call", "usage": usage, "cursor": null,
         });
         assert_eq!(listed, [expected]);
         let odd = lines(&store.prints(&["list", "--json", "--scope", "bob"]));
-        assert_eq!((&odd[0]["id"], &odd[0]["title"]), (&json!("漢字 \u{1b}[2J"), &Value::Null));
+        assert_eq!((&odd[0]["id"], &odd[0]["metadata"]), (&json!("漢字 \u{1b}[2J"), &json!({})));
     });
 }
 
@@ -98,12 +98,12 @@ fn json_has_all_that_the_directory_says() {
 fn the_title_gives_way_where_the_terminal_is_narrow() {
     let store = TestStore::new(Kind::Sqlite);
     filled(&store);
-    let cut = LISTED.replace("Coats for 巴黎 in winter", "Coats for 巴黎 in…");
-    let cut = cut.replace("title                     ", "title               ");
-    let cut = cut.replace("-                         ", "-                   ");
-    assert_eq!(narrow(&store, "118", &["list"]), cut);
+    let cut = LISTED.replace("Hats for 巴黎 in winter", "Hats for 巴黎 in…");
+    let cut = cut.replace("title                    ", "title              ");
+    let cut = cut.replace("A coat for Paris         ", "A coat for Paris   ");
+    assert_eq!(narrow(&store, "117", &["list"]), cut);
     let least = narrow(&store, "20", &["list"]);
-    assert!(least.contains("Coats f…") && least.contains("wardrobe"), "{least}");
+    assert!(least.contains("Hats fo…") && least.contains("wardrobe"), "{least}");
     assert_eq!(narrow(&store, "0", &["list"]), LISTED);
     assert_eq!(narrow(&store, "wide", &["list"]), LISTED);
 }

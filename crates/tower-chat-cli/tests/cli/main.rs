@@ -17,6 +17,7 @@ mod refusals;
 mod repair;
 mod resume;
 mod serve;
+mod show;
 mod stores;
 mod support;
 mod terminal;

@@ -89,6 +89,10 @@ fn printed_text_contains_no_terminal_commands() {
     };
     for (arguments, named) in [
         (&["verify"][..], r"conversation scope\u{1b}[8m/id\u{1b}[2J"),
+        (&["list"], r"scope\u{1b}[8m  id\u{1b}[2J"),
+        (&["show", SCOPE, HOSTILE], r"call look\u{1b}]8;;http://evil\u{7}\nfree (call\u{1b}[1m)"),
+        (&["usage", "--by", "conversation"], r"scope\u{1b}[8m  id\u{1b}[2J"),
+        (&["runs", SCOPE, HOSTILE], "mode"),
         (&["tools"], r"look\u{1b}]8;;http://evil\u{7}\nfree"),
         (&["tools", "--list"], r"scope\u{1b}[8m/id\u{1b}[2J"),
         (&["runs"], r"id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone"),

@@ -30,7 +30,7 @@ pub(crate) use self::{
     damaged::{call, fill_intact, fill_play, fill_repairable, fill_unreadable},
     expected::{expected_export, own_export, without_generated_ids},
     model_server::{ModelServer, Reply},
-    observed::{fill_observed, odd, run_id, wardrobe},
+    observed::{decided, fill_observed, hats, long, odd, run_id, wardrobe},
     running::{OnTerminal, Piped, run_with_input},
     store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
     stores::{Kind, TestStore, each_store},

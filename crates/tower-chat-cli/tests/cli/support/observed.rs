@@ -12,7 +12,7 @@ use tower_chat::{
     replay::extract,
     store::{
         DescriptionPatch, HistoryStore, Lease, ModelUsage, Revision, RunActivity, UsageSum,
-        author::{Staged, ToolRecord, Write},
+        author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
 
@@ -153,6 +153,81 @@ pub(crate) fn wardrobe() -> Writes {
     writes
 }
 
+/// A conversation of one plain answer.
+pub(crate) fn hats() -> Writes {
+    let mut writes = Writes::of("alice", "hats");
+    let messages = vec![
+        added(20_000, Message::user("And a hat?")),
+        added(20_750, Message::assistant("A felt hat: straw gets soft in the rain.")),
+    ];
+    let sum = used(1, 0, [310, 0, 17, 0], Some(111_500));
+    let told = activity(20_750, PersistenceMode::PerRun, [(Some("gpt-5-mini"), sum)]);
+    writes.add(run_id(20_000), 0, messages, Vec::new(), told);
+    writes
+}
+
+/// Calls that were approved, rejected, run by the provider, and answered in the record alone.
+pub(crate) fn decided() -> Writes {
+    let mut writes = Writes::of("carol", "decisions");
+    let run = run_id(7_200_000);
+    let request = |id: &str, tool: &str| {
+        let call = ToolCall::new(format!("call_{id}"), tool, format!("{{\"of\":\"{id}\"}}"));
+        ApprovalRequest::new(format!("approval_{id}"), call, true)
+    };
+    let (one, two) = (request("one", "send"), request("two", "erase"));
+    let mut search = ToolCall::new("search_1", "web_search", r#"{"query":"coats"}"#);
+    search.provider_executed = true;
+    let mut record_alone = ToolResult::new("call_end", "The ticket is closed.");
+    record_alone.ends_run = true;
+    let cut = format!("the beginning{}", tower_chat::replay::Truncation::MARKER);
+    let messages = vec![
+        added(7_200_000, Message::user("Send it, and erase the rest.")),
+        added(
+            7_201_000,
+            Message::new(Role::Assistant, vec![one.clone().into(), two.clone().into()]),
+        ),
+        added(7_202_000, Message::approvals([one.approve(), two.reject("not now")])),
+        added(
+            7_203_000,
+            Message::tool_results([
+                ToolResult::new("call_one", cut),
+                ToolResult::error("call_two", "The caller has rejected the call: not now"),
+            ]),
+        ),
+        added(
+            7_204_000,
+            Message::new(
+                Role::Assistant,
+                vec![
+                    search.into(),
+                    ToolResult::new("search_1", "42 coats").into(),
+                    ToolCall::new("call_end", "close_ticket", "{}").into(),
+                ],
+            ),
+        ),
+    ];
+    let mut tools = timed(&messages, 1, &[(7_202_100, 7_202_400)]);
+    let ending = tools.last_mut().unwrap();
+    ending.status = tower_chat::ToolStatus::Ok;
+    ending.result = RecordedResult::Apart(Box::new(record_alone));
+    let told = activity(7_204_000, PersistenceMode::Journaled, []);
+    writes.add(run, 0, messages, tools, told);
+    writes
+}
+
+/// So many messages, in turns of two.
+pub(crate) fn long(messages: u64) -> Writes {
+    let mut writes = Writes::of("dave", "long");
+    let text = |number| match number % 2 {
+        1 => Message::user(format!("question {number}")),
+        _ => Message::assistant(format!("answer {number}")),
+    };
+    let messages = (1..=messages).map(|number| added(number, text(number))).collect();
+    let told = activity(1, PersistenceMode::PerRun, []);
+    writes.add(run_id(1), 0, messages, Vec::new(), told);
+    writes
+}
+
 /// Parts of every form, an open run, and what replay does not send.
 pub(crate) fn odd() -> Writes {
     let mut writes = Writes::of("bob", "漢字 \u{1b}[2J");
@@ -190,7 +265,8 @@ pub(crate) fn odd() -> Writes {
     writes.add(run, 0, messages, tools, told);
     let staged_run = run_id(3_700_000);
     let lease = Lease { attempt: 2, holder: 7, renewed_at: at(3_700_000), until: None };
-    let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+    let partial_text = Some("I have".into());
+    let staged = Staged { lease, close: None, service_id: None, partial_text };
     let messages = vec![
         added(3_700_000, Message::user("go on")),
         added(3_701_000, Message::tool_calls([ToolCall::new("c10", "slow", r#"{"n":1}"#)])),
@@ -209,18 +285,22 @@ pub(crate) fn odd() -> Writes {
     writes
 }
 
-/// Stores these conversations, the first of which has a title and metadata.
+/// Stores these conversations, of which two have titles and one has metadata.
 pub(crate) fn fill_observed(store: &TestStore, conversations: Vec<Writes>) {
     store.with(async |history| {
         for of_one in conversations {
             for write in of_one.writes {
                 history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
             }
-            let topic = [("topic".to_owned(), json!("clothes")), ("n".to_owned(), json!(3))];
-            let patch = match of_one.key.scope() {
-                "alice" => DescriptionPatch::new()
-                    .with_title("Coats for 巴黎 in winter")
-                    .with_metadata(topic.into_iter().collect()),
+            let members =
+                [("topic".to_owned(), json!("clothes")), ("year".to_owned(), json!(2026))];
+            let patch = match of_one.key.id() {
+                "wardrobe" => DescriptionPatch::new()
+                    .with_title("A coat for Paris")
+                    .with_metadata(members.into_iter().collect()),
+                _ if of_one.key.scope() == "bob" => {
+                    DescriptionPatch::new().with_title("Hats for 巴黎 in winter")
+                }
                 _ => continue,
             };
             history.change_description(&of_one.key, &patch).await.unwrap();

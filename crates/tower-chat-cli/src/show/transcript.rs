@@ -1,0 +1,278 @@
+//! A conversation for people.
+
+use std::time::SystemTime;
+
+use tower_chat::{Part, Role, RunId, ToolCall, ToolResult, replay::Explained, store::OpenRun};
+
+use super::{
+    conversation::{StoredCall, StoredConversation, StoredMessage, StoredResult},
+    part::{PrintedPart, content_text},
+    text::{CutText, in_line},
+};
+use crate::{
+    figures::{in_words, json_line},
+    output::Lines,
+    time::{between, readable, seconds},
+};
+
+/// Prints a conversation. What is stored stands behind a bar, so that no text can pass for a heading.
+pub(super) struct Transcript<'a> {
+    found: &'a StoredConversation,
+    is_full: bool,
+    lines: Vec<String>,
+}
+
+impl<'a> Transcript<'a> {
+    pub(super) fn of(found: &'a StoredConversation, is_full: bool) -> Self {
+        let mut transcript = Self { found, is_full, lines: Vec::new() };
+        transcript.add_heading();
+        let mut run = None;
+        for message in &found.messages {
+            let of_message = message.message.id.map(|id| id.run);
+            if run != Some(of_message) {
+                transcript.add_run(of_message);
+                run = Some(of_message);
+            }
+            transcript.add_message(message);
+        }
+        transcript.add_partial_answer();
+        transcript.add_pending_approvals();
+        transcript
+    }
+
+    pub(super) fn print(self, lines: &mut Lines) {
+        self.lines.iter().for_each(|line| lines.write(line));
+    }
+
+    fn add(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+
+    fn add_heading(&mut self) {
+        let summary = &self.found.summary;
+        let title = summary.description.title().map(|title| format!(": {title}"));
+        let (messages, runs) = (summary.messages, summary.runs);
+        self.add(format!("conversation {}{}", summary.key, title.unwrap_or_default()));
+        self.add(format!(
+            "{}; {}, {}; {}",
+            summary.state,
+            count(messages, "message"),
+            count(runs, "run"),
+            in_words(&summary.usage)
+        ));
+        let (created, active) = (readable(summary.created_at), readable(summary.last_active_at));
+        self.add(format!("created {created}, last active {active}"));
+        if !summary.description.metadata().is_empty() {
+            let metadata = json_line(summary.description.metadata());
+            self.add(format!("metadata {}", in_line(&metadata)));
+        }
+        if let Some(service_id) = &self.found.head.service_id {
+            self.add(format!("the service keeps the history as {}", in_line(service_id)));
+        }
+        if self.found.head.pruned > 0 {
+            self.add(format!("messages up to #{} were pruned", self.found.head.pruned));
+        }
+        if let Some(earlier) = self.found.earlier {
+            self.add(format!("there are earlier messages: --before {earlier}"));
+        }
+    }
+
+    fn add_run(&mut self, run: Option<RunId>) {
+        self.add("");
+        let Some(run) = run else { return self.add("messages of no run") };
+        let Some(of_run) = self.found.runs.get(&run) else {
+            return self.add(format!("run {run}, of which the directory knows nothing"));
+        };
+        let mode = of_run.mode.map(|mode| format!(", {mode}")).unwrap_or_default();
+        let wall = between(Some(of_run.began_at), Some(of_run.last_written_at));
+        let wall = wall.map(|wall| format!(", {}", seconds(wall))).unwrap_or_default();
+        let mut lines = vec![format!("run {run}{mode}, {}{wall}", readable(of_run.began_at))];
+        for used in &of_run.usage {
+            let model = used.model.as_deref().unwrap_or("a model that is not known");
+            lines.push(format!("  {model}: {}", in_words(&used.sum)));
+        }
+        let open = self.found.open.as_ref().filter(|open| open.run == run);
+        lines.extend(open.map(|open| format!("  {}", open_text(open))));
+        self.lines.extend(lines);
+    }
+
+    fn add_message(&mut self, stored: &StoredMessage) {
+        let message = &stored.message;
+        let author = message.author.as_deref().map(|author| format!(" {}", in_line(author)));
+        let round = stored.calls.first().map(|call| format!(", round {}", call.round));
+        let time = message.time().map(|time| format!(", {}", readable(time)));
+        self.add(format!(
+            "  #{} {}{}{}{}{}",
+            stored.number,
+            role(message.role),
+            author.unwrap_or_default(),
+            if stored.is_staged { ", staged" } else { "" },
+            time.unwrap_or_default(),
+            round.unwrap_or_default(),
+        ));
+        self.add_reasons(stored, None);
+        let (mut calls, mut results, mut paired) = (stored.calls.iter(), 0, 0);
+        for (index, part) in message.parts.iter().enumerate() {
+            match part {
+                Part::ToolCall(call) if call.provider_executed => {
+                    self.add(format!("    call {}, run by the provider", named(call)));
+                    self.add_text("arguments", &call.arguments);
+                }
+                Part::ToolCall(call) => self.add_call(call, None, calls.next()),
+                Part::ApprovalRequest(request) => {
+                    self.add_call(&request.call, Some(&request.id), calls.next());
+                }
+                Part::ToolResult(result) => {
+                    let is_paired = stored.paired_results.contains(&results);
+                    results += 1;
+                    if is_paired {
+                        // Its reasons stand with it.
+                        paired += 1;
+                        continue;
+                    }
+                    self.add_result(result);
+                }
+                other => self.add_part(other),
+            }
+            self.add_reasons(stored, Some(index));
+        }
+        if paired > 0 {
+            self.add(format!("    {}, printed with the calls", count(paired, "result")));
+        }
+    }
+
+    /// Adds why the model is not sent a part of a message, or the message, as it is stored.
+    fn add_reasons(&mut self, stored: &StoredMessage, part: Option<usize>) {
+        let Some(explained) = &stored.explained else { return };
+        let reasons = explained.reasons().iter().filter(|reason| reason.part == part);
+        let lines: Vec<String> = reasons.map(|reason| format!("    ! {}", reason.kind)).collect();
+        if part.is_none() && matches!(explained, Explained::LeftOut { .. }) {
+            self.add("    ! nothing of it is sent to the model");
+        }
+        self.lines.extend(lines);
+    }
+
+    fn add_call(&mut self, call: &ToolCall, approval: Option<&str>, stored: Option<&StoredCall>) {
+        let status = stored.map(|it| format!(", {}", it.status)).unwrap_or_default();
+        let approval = approval.map(|id| format!(", approval {id}")).unwrap_or_default();
+        let taken = stored.and_then(|it| between(it.started_at, it.finished_at));
+        let taken = match (taken, stored.and_then(|it| it.started_at)) {
+            (Some(taken), _) => format!(", {}", seconds(taken)),
+            (None, Some(started)) => format!(", started {}", readable(started)),
+            (None, None) => String::new(),
+        };
+        self.add(format!("    call {}{status}{approval}{taken}", named(call)));
+        self.add_text("arguments", &call.arguments);
+        let Some(stored) = stored else { return };
+        if let Some(StoredResult { number, result, reasons }) = &stored.result {
+            let what = if result.is_error { "error" } else { "result" };
+            let label = number.map(|number| format!("{what} #{number}"));
+            let label = label.as_deref().unwrap_or(what);
+            self.add_text(label, &content_text(&result.content, self.is_full));
+            if number.is_none() {
+                self.add("      it is in the record of tool calls alone");
+            }
+            self.lines.extend(reasons.iter().map(|reason| format!("      ! {reason}")));
+        }
+        if let Some(error) = &stored.error {
+            self.add_text("failure", error);
+        }
+    }
+
+    /// Adds a result whose call is not on the page.
+    fn add_result(&mut self, result: &ToolResult) {
+        let what = if result.is_error { "error" } else { "result" };
+        let id = result.call_id.as_deref().map(|id| format!(" of {id}")).unwrap_or_default();
+        let text = content_text(&result.content, self.is_full);
+        self.add(format!("    {what}{}", in_line(&id)));
+        self.add_lines("      | ", &text);
+    }
+
+    fn add_part(&mut self, part: &Part) {
+        let PrintedPart { label, text } = PrintedPart::of(part, self.is_full);
+        let margin = if label.is_some() { "      | " } else { "    | " };
+        self.lines.extend(label.map(|label| format!("    {label}")));
+        if let Some(text) = text {
+            self.add_lines(margin, &text);
+        }
+    }
+
+    /// Adds a text under a label, which stands before its first line.
+    fn add_text(&mut self, label: &str, text: &str) {
+        let from = self.lines.len();
+        self.add_lines("                | ", text);
+        if let Some(first) = self.lines.get_mut(from) {
+            let (_, text) = first.split_once('|').unwrap_or_default();
+            *first = format!("      {label:<10}|{text}");
+        }
+    }
+
+    fn add_lines(&mut self, margin: &str, text: &str) {
+        let CutText { lines, note } = CutText::of(text, self.is_full);
+        self.lines.extend(lines.into_iter().map(|line| format!("{margin}{line}")));
+        let indent = margin.trim_end_matches("| ");
+        self.lines.extend(note.map(|note| format!("{indent}{note}")));
+    }
+
+    /// Adds what is staged of an answer that was cut off.
+    fn add_partial_answer(&mut self) {
+        let open = self.found.open.as_ref();
+        if let Some(text) = open.and_then(|open| open.partial_text.clone()) {
+            self.add("  the beginning of an answer, staged");
+            self.add_lines("    | ", &text);
+        }
+    }
+
+    /// Adds the calls that wait for approval in messages that are not on the page.
+    fn add_pending_approvals(&mut self) {
+        let pending = self.found.head.pending_approvals.iter().flatten();
+        let is_printed = |id: &str| {
+            let parts = self.found.messages.iter().flat_map(|stored| &stored.message.parts);
+            parts.into_iter().any(|it| matches!(it, Part::ApprovalRequest(it) if it.id == id))
+        };
+        let elsewhere: Vec<_> = pending.filter(|request| !is_printed(&request.id)).collect();
+        if elsewhere.is_empty() {
+            return;
+        }
+        self.add("");
+        self.add("waiting for approval, in messages that are not printed");
+        for request in elsewhere {
+            self.add(format!("    call {}, approval {}", named(&request.call), request.id));
+            self.add_text("arguments", &request.call.arguments);
+        }
+    }
+}
+
+fn count(count: u64, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::Developer => "developer",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        _ => "another role",
+    }
+}
+
+fn named(call: &ToolCall) -> String {
+    let id = call.id.as_deref().map(|id| format!(" ({})", in_line(id))).unwrap_or_default();
+    format!("{}{id}", in_line(&call.name))
+}
+
+fn open_text(open: &OpenRun) -> String {
+    let attempt = open.lease.attempt;
+    let held = match open.lease.until {
+        Some(until) if open.is_held_at(SystemTime::now()) => {
+            format!("held until {}", readable(until))
+        }
+        _ => "not held by any process".to_owned(),
+    };
+    format!("open: its messages are staged, attempt {attempt}, {held}")
+}
