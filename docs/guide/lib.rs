@@ -31,6 +31,7 @@ chapters! {
     mcp = "mcp.md",
     endpoint = "endpoint.md",
     testing = "testing.md",
+    importing = "importing.md",
     migrating = "migrating.md",
     traces = "traces.md",
     directory = "directory.md",
