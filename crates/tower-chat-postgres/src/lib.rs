@@ -103,6 +103,7 @@ mod prune;
 mod read;
 mod schema;
 mod server_settings;
+mod server_statements;
 mod statements;
 mod store;
 mod stored_key;
