@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 use tower_chat::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        Conflict, ConversationSummary, Head, History, Keep, OpenRun, Pruned, Revision, RunSummary,
-        SequencePosition, ServiceIdChange, StoreError,
+        Conflict, ConversationRows, ConversationSummary, Head, History, Keep, OpenRun, Pruned,
+        Revision, Rewrite, RunSummary, SequencePosition, ServiceIdChange, StoreError,
         author::{
             Claim, Close, DirectoryEntry, OpenRunContent, Pruning, ToolRecord, Write,
             replace_staged,
@@ -249,6 +249,32 @@ impl Conversation {
         fork.incarnation = RunId::new().random_half().max(1);
         fork.forget_after(self.last_seen());
         fork
+    }
+
+    /// What readers see, row by row. A file that cannot be read is noticed when the store is opened.
+    pub(crate) fn every_row(&self) -> ConversationRows {
+        let history = self.history();
+        let messages = history.numbered().map(|(number, it)| (number, Ok(it.clone()))).collect();
+        let tools = self.rows().map(|row| (row.call, Ok(row.clone()))).collect();
+        ConversationRows::new(history.head, messages, tools)
+    }
+
+    /// Changes rows in place. What fails has changed a copy that is dropped.
+    pub(crate) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Revision, StoreError> {
+        let head = self.head();
+        let revision = rewrite.check(&head)?;
+        for (sequence, other) in &rewrite.messages {
+            let index = sequence.checked_sub(self.pruned + 1).map(usize::try_from);
+            let message = index.and_then(|index| self.messages.get_mut(index.ok()?));
+            let message = message.ok_or_else(|| rewrite.missing(*sequence))?;
+            let mut other = other.clone();
+            other.id = message.id;
+            *message = Arc::new(other);
+        }
+        self.tools.extend(rewrite.tools_of(&head).map(|row| (row.call, row.clone())));
+        self.tools.retain(|call, _| !rewrite.removed_tools.contains(call));
+        self.incarnation = revision.incarnation;
+        Ok(revision)
     }
 
     /// Takes the oldest runs away.

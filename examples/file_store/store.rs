@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use tower_chat::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, StoreError, StoreHandle, ToolTotals, UnreadableInvocation, UsageQuery,
-        UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals,
+        UnreadableInvocation, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, UsageReport, Write},
     },
 };
@@ -343,6 +343,23 @@ impl HistoryStore for FileStore {
         scopes.dedup();
         let wanted = scopes.into_iter().filter(|scope| after.is_none_or(|after| *scope > after));
         Ok(wanted.take(limit).map(str::to_owned).collect())
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        Ok(self.find(key, Conversation::every_row))
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let mut state = self.state();
+        state.takes_writes()?;
+        let Some((conversation, file)) = state.conversations.get_mut(&rewrite.key) else {
+            return Err(rewrite.conflict(Revision::ABSENT, None));
+        };
+        let mut now = conversation.clone();
+        let revision = now.rewrite(&rewrite)?;
+        file.rewrite(&now)?;
+        *conversation = now;
+        Ok(revision)
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Head, History, HistoryStore, Keep, Pruned, Revision, StoreError, StoreWrapper,
+        Head, History, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError, StoreWrapper,
         author::{AppendError, Slot, Ticket, Write},
     },
 };
@@ -200,6 +200,11 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let _changing = self.0.conversations.change(key);
         self.inner().prune(key, keep).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let _changing = self.0.conversations.change(&rewrite.key);
+        self.inner().rewrite(rewrite).await
     }
 }
 

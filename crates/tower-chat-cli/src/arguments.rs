@@ -118,11 +118,12 @@ pub(crate) enum Command {
     ///
     /// Rows of the record that cannot be read are reported on standard error; the others count.
     Tools(ToolsArguments),
-    /// Check a whole database, and list what is wrong
+    /// Check a whole store, and list what is wrong
     ///
-    /// The file is sound; every message can be read, and none is missing; calls and results belong
-    /// together, in the messages and in the record of tool calls; and what a model is shown of each
-    /// conversation is valid. A line is printed for each problem.
+    /// Every message can be read, and none is missing; calls and results belong together, in the messages
+    /// and in the record of tool calls; what a model is shown of each conversation is valid; and of a
+    /// SQLite store, the file is whole and has no row that belongs to nothing. What is encrypted is opened
+    /// with the keys. A line is printed for each problem, and a last one that says what was checked.
     ///
     /// Exit codes: 0, all is well; 1, there are problems; 2, the store cannot be used.
     Verify(VerifyArguments),
@@ -279,9 +280,12 @@ pub(crate) struct ToolsArguments {
 /// What `verify` is told.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
+    /// Print one JSON object a line: one for each problem, and a last one that says what was checked
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What `runs` is told.
@@ -328,6 +332,9 @@ pub(crate) struct RecoverArguments {
     /// Also runs that somebody may still work on; they can write no more then
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print one JSON object a line: one for each run, and a last one with their counts
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// How `recover` ends a run.
@@ -351,12 +358,16 @@ impl From<End> for RunEnd {
 /// What `repair` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArguments {
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
     /// Print what would be done, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print one JSON object a line: one for each repair and each problem that is left, and a last one with
+    /// their counts
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What `prune` is told.
@@ -381,6 +392,10 @@ pub(crate) struct PruneArguments {
     /// Print what would go, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print one JSON object a line: one for each conversation of which something went or that was left
+    /// alone, and a last one with the counts
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What `backup` is told.

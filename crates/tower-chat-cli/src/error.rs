@@ -129,6 +129,16 @@ pub(crate) enum CliError {
     Check(#[source] StoreError),
     #[error("conversation {key} cannot be checked")]
     CheckConversation { key: ConversationKey, source: StoreError },
+    #[error(
+        "what is in the store is encrypted, conversation {key} among it: set the environment variable \
+         {KEYS_VARIABLE} to the keys, NAME:KEY,NAME:KEY,... with 64 hexadecimal digits as a KEY"
+    )]
+    Sealed { key: ConversationKey },
+    #[error(
+        "conversation {key} is encrypted with a key that is not among those in the environment variable \
+         {KEYS_VARIABLE}: add it there, as NAME:KEY"
+    )]
+    NoKey { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be repaired; those before it are")]
     Repair { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be pruned; those before it are")]

@@ -22,6 +22,7 @@ mod playback;
 mod prune;
 mod recover;
 mod repair;
+mod report;
 mod runs;
 mod serve;
 mod show;

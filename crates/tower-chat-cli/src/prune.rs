@@ -5,14 +5,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde::Serialize;
 use tower_chat::{
     ConversationKey,
-    store::{HistoryStore, Keep, Pruned, StoreError, author::Pruning},
+    store::{HistoryStore, Keep, Pruned, SequencePosition, StoreError, author::Pruning},
 };
 
-use tower_chat_sqlite::SqliteStore;
-
-use crate::{age::Age, arguments::PruneArguments, error::CliError, output::Lines, store};
+use crate::{age::Age, arguments::PruneArguments, error::CliError, report::Report, store};
 
 /// Takes the oldest runs of conversations away.
 pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliError> {
@@ -27,60 +26,109 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
         false => arguments.store.open_to_change("prune").await?,
     };
     let keys = store::keys(&store, arguments.scope, arguments.conversation.as_deref()).await?;
-    let mut lines = Lines::default();
-    let mut sum = Pruned::default();
-    let (mut conversations, mut left_alone) = (0_usize, 0_usize);
+    let mut report = Report::new(arguments.json);
+    let mut summary = Summary::new(arguments.dry_run);
     for key in keys {
         let done = match arguments.dry_run {
-            true => planned(store.sqlite("prune with --dry-run")?, &key, keep).await,
+            true => planned(&**store.history(), &key, keep).await,
             false => store.history().prune(&key, keep).await,
         };
-        let pruned = match done {
-            Ok(pruned) => pruned,
+        match done {
+            Ok(pruned) => summary.pruned(&key, &pruned, &mut report),
             Err(
                 error @ (StoreError::UnderWay { .. }
                 | StoreError::Corrupt { .. }
                 | StoreError::Undecodable { .. }),
-            ) => {
-                left_alone += 1;
-                lines.write(&line(&key, &format!("left alone: {error}")));
-                continue;
-            }
+            ) => summary.left_alone(&key, &error, &mut report),
             Err(source) => return Err(CliError::Prune { key, source }),
-        };
-        if pruned.messages > 0 {
-            conversations += 1;
-            sum.runs += pruned.runs;
-            sum.messages += pruned.messages;
-            let (runs, messages) = (pruned.runs, pruned.messages);
-            lines.write(&line(&key, &format!("{runs} runs of {messages} messages")));
-        }
-        if let Some(call) = pruned.held_back_by {
-            left_alone += 1;
-            let (message, index) = (call.sequence, call.index);
-            let held_back = format!("held back: call {index} of message {message} waits");
-            lines.write(&line(&key, &held_back));
         }
     }
-    let verb = if arguments.dry_run { "would go" } else { "gone" };
-    lines.write(&format!(
-        "{verb}: {} messages in {} runs of {conversations} conversations",
-        sum.messages, sum.runs
-    ));
+    report.write(&summary.to_line(), &summary);
     let closed = store.close().await;
-    lines.finish().map_err(CliError::Output)?;
+    report.finish()?;
     closed?;
-    Ok(ExitCode::from(u8::from(left_alone > 0)))
+    Ok(ExitCode::from(u8::from(summary.left_alone > 0)))
+}
+
+/// What went, or would go.
+#[derive(Serialize)]
+struct Summary {
+    kind: &'static str,
+    dry_run: bool,
+    conversations: usize,
+    runs: u64,
+    messages: u64,
+    /// Conversations that were left alone, or of which less went than was asked for.
+    left_alone: usize,
+}
+
+/// What became of one conversation.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    kind: &'static str,
+    scope: &'a str,
+    conversation: &'a str,
+    #[serde(flatten)]
+    what: Change,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Change {
+    Gone { runs: u64, messages: u64 },
+    HeldBack { message: u64, call: u32 },
+    LeftAlone { why: String },
+}
+
+impl Summary {
+    fn new(dry_run: bool) -> Self {
+        let kind = "summary";
+        Self { kind, dry_run, conversations: 0, runs: 0, messages: 0, left_alone: 0 }
+    }
+
+    fn pruned(&mut self, key: &ConversationKey, pruned: &Pruned, report: &mut Report) {
+        if pruned.messages > 0 {
+            let (runs, messages) = (pruned.runs, pruned.messages);
+            self.conversations += 1;
+            self.runs += runs;
+            self.messages += messages;
+            let kind = if self.dry_run { "would_go" } else { "gone" };
+            let line = format!("{key}: {runs} runs of {messages} messages");
+            report.write(&line, &outcome(key, kind, Change::Gone { runs, messages }));
+        }
+        if let Some(SequencePosition { sequence: message, index: call }) = pruned.held_back_by {
+            self.left_alone += 1;
+            let line = format!("{key}: held back: call {call} of message {message} waits");
+            report.write(&line, &outcome(key, "held_back", Change::HeldBack { message, call }));
+        }
+    }
+
+    fn left_alone(&mut self, key: &ConversationKey, error: &StoreError, report: &mut Report) {
+        self.left_alone += 1;
+        let why = error.to_string();
+        let line = format!("{key}: left alone: {why}");
+        report.write(&line, &outcome(key, "left_alone", Change::LeftAlone { why }));
+    }
+
+    fn to_line(&self) -> String {
+        let Self { dry_run, conversations, runs, messages, .. } = self;
+        let verb = if *dry_run { "would go" } else { "gone" };
+        format!("{verb}: {messages} messages in {runs} runs of {conversations} conversations")
+    }
+}
+
+fn outcome<'a>(key: &'a ConversationKey, kind: &'static str, what: Change) -> Outcome<'a> {
+    Outcome { kind, scope: key.scope(), conversation: key.id(), what }
 }
 
 /// What would go of a conversation.
 async fn planned(
-    store: &SqliteStore,
+    store: &dyn HistoryStore,
     key: &ConversationKey,
     keep: Keep,
 ) -> Result<Pruned, StoreError> {
     let Some(rows) = store.rows(key).await? else { return Ok(Pruned::default()) };
-    if let Some(open) = rows.open_run {
+    if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
     // Of a message that cannot be read the run is not known; loading says so.
@@ -99,8 +147,4 @@ async fn planned(
 
 fn time_before(now: SystemTime, age: Duration) -> SystemTime {
     now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-fn line(key: &ConversationKey, what: &str) -> String {
-    format!("{key}: {what}")
 }

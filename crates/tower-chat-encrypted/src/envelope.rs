@@ -22,6 +22,32 @@ const CALL: &str = "call";
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
+/// Whether a message is one that an [`EncryptedStore`](crate::EncryptedStore) has sealed: it was read from the
+/// store inside, or without the keys.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
+/// use tower_chat_core::store::{HistoryStore, Revision, author::Write};
+/// use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey, is_sealed_message};
+///
+/// let keys = MasterKeys::new("2026", SecretKey::random()?)?;
+/// let store = EncryptedStore::new(MemoryStore::new(), keys);
+/// let key = ConversationKey::new("alice", "support");
+/// let id = MessageId { run: RunId::new(), index: 0 };
+/// let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("a secret").into()]);
+/// store.append(store.reserve().await?, vec![write]).await?;
+///
+/// assert!(store.load(&key).await?.messages.iter().all(|message| !is_sealed_message(message)));
+/// let inside = store.inner().load(&key).await?;
+/// assert!(inside.messages.iter().all(|message| is_sealed_message(message)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub fn is_sealed_message(message: &Message) -> bool {
+    matches!(message.parts.first(), Some(Part::Native(native)) if &*native.wire == WIRE)
+}
+
 /// What was sealed of a call: the call, or the whole request for approval to it. Neither has the
 /// fields of the other.
 enum Asked {

@@ -99,7 +99,9 @@
 //! A [`fork`](tower_chat_core::store::HistoryStore::fork) is sealed for its new position, so it is read,
 //! opened and written again: as one submission of several writes, which a crash can cut short.
 //! Results that its record finds in messages are copied into the record.
-//! A conversation may be repaired, and its open runs examined, only through this store.
+//! A conversation may be [repaired](tower_chat_core::store::HistoryStore::rewrite), and its open runs
+//! examined, only through this store. What is rewritten is sealed for the ids that the messages have in the
+//! store inside, so a message that cannot be read there is not rewritten.
 
 mod envelope;
 mod erasable_keys;
@@ -114,6 +116,7 @@ mod seal;
 mod store;
 
 pub use self::{
+    envelope::is_sealed_message,
     erasable_keys::ErasableKeys,
     error::EncryptionError,
     key::SecretKey,

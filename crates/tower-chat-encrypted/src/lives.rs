@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Revision, ServiceIdChange,
+        Head, Revision, ServiceIdChange,
         author::{Close, Write},
     },
 };
@@ -51,6 +51,17 @@ impl SealedHead {
             None => ServiceIdChange::Clear,
         };
         self.content.is_change.then_some(change)
+    }
+
+    /// Of a conversation that has none and is read, in a life of its own.
+    pub(crate) fn begun(life: Life, head: &Head) -> Self {
+        let content = HeadContent {
+            former: head.revision.sequence,
+            pruned: (head.pruned, head.pruned),
+            service_id: head.service_id.clone(),
+            is_change: false,
+        };
+        Self { life, content }
     }
 
     fn begun_by(write: &Write, pruned: u64) -> Self {

@@ -131,7 +131,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    fn row(&self, row: &ToolRecord) -> Result<ToolRecord, EncryptionError> {
+    pub(crate) fn row(&self, row: &ToolRecord) -> Result<ToolRecord, EncryptionError> {
         let (at, mut sealed) = (at(row.call), row.clone());
         if let RecordedResult::Apart(result) = &row.result {
             let placeholder = self.result(at, None, RECORDED_RESULT, result)?;

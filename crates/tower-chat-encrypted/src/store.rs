@@ -1,6 +1,7 @@
 //! The store.
 
 mod directory;
+mod maintenance;
 mod pruned;
 
 use std::{fmt, sync::Arc};
@@ -10,9 +11,10 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        Conflict, ConversationPage, ConversationQuery, ConversationSummary, Description, Head,
-        History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned,
-        Revision, ServiceIdChange, StoreError, StoreWrapper, UnreadableInvocation,
+        Conflict, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage,
+        OpenRun, Pruned, Revision, Rewrite, ServiceIdChange, StoreError, StoreWrapper,
+        UnreadableInvocation,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -358,6 +360,16 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
             }
         }
         Ok(invocations)
+    }
+
+    /// What does not open is reported in its row; a key that cannot be had is an error.
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        let Some(sealed) = self.inner().rows(key).await? else { return Ok(None) };
+        self.opened_rows(key, sealed).await.map(Some).map_err(reported(OPEN))
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        self.rewrite_sealed(rewrite).await
     }
 
     async fn summary(

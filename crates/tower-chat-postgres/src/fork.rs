@@ -205,23 +205,7 @@ impl Copy<'_> {
         let statement = prepare(&statements.copy_tools).await?;
         for records in self.tools.chunks(MOST_ROWS) {
             let rows: ToolRows<'_> = records.iter().map(ToolRow::new).collect();
-            let values: [&(dyn ToSql + Sync); 14] = [
-                scope,
-                conversation,
-                &rows.sequences,
-                &rows.call_indexes,
-                &rows.round_indexes,
-                &rows.call_ids,
-                &rows.names,
-                &rows.statuses,
-                &rows.result_sequences,
-                &rows.result_indexes,
-                &rows.results,
-                &rows.errors,
-                &rows.started,
-                &rows.finished,
-            ];
-            execute(&statement, &values).await?;
+            execute(&statement, &rows.values(scope, conversation)).await?;
         }
         Ok(true)
     }

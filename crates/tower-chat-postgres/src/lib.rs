@@ -95,6 +95,8 @@ mod fork;
 mod functions;
 mod invocations;
 mod list;
+mod maintenance;
+mod maintenance_statements;
 mod message;
 mod open_error;
 mod options;

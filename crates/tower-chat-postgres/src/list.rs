@@ -87,7 +87,7 @@ pub(crate) async fn scopes(
         // Nothing lies between a scope and the same with a zero byte after it.
         let start = after.map_or_else(Vec::new, |after| [after, b"\0"].concat());
         let values: [&(dyn ToSql + Sync); 2] = [&start, &limit];
-        let question = Question { sql: &statements.scopes, values: &values };
+        let question = Question { sql: &statements.maintenance.scopes, values: &values };
         let [rows] = connections.read_all_scopes(action, [question]).await?;
         // Scopes that stand by their beginning are in order unless they begin alike.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
@@ -97,7 +97,7 @@ pub(crate) async fn scopes(
     }
     let start = after.map_or(&[][..], |after| after.get(..stored_key::LONGEST).unwrap_or(after));
     let values: [&(dyn ToSql + Sync); 3] = [&start, &limit, &after];
-    let question = Question { sql: &statements.scopes_long, values: &values };
+    let question = Question { sql: &statements.maintenance.scopes_long, values: &values };
     let [rows] = connections.read_all_scopes(action, [question]).await?;
     rows.iter().map(scope).collect()
 }

@@ -6,7 +6,8 @@
 use tower_chat_core::ToolStatus;
 
 use crate::{
-    directory_statements::DirectoryStatements, plain_append::PlainAppends, schema::Layout,
+    directory_statements::DirectoryStatements, maintenance_statements::MaintenanceStatements,
+    plain_append::PlainAppends, schema::Layout,
 };
 
 /// The columns of a row of the record from the call's index on, in the order in which
@@ -62,10 +63,8 @@ pub(crate) struct Statements {
     pub(crate) list_long: String,
     pub(crate) list_long_after: String,
     pub(crate) open_runs: String,
-    pub(crate) scopes: String,
-    /// The same, at any length of the scopes.
-    pub(crate) scopes_long: String,
     pub(crate) directory: DirectoryStatements,
+    pub(crate) maintenance: MaintenanceStatements,
     layout: Layout,
 }
 
@@ -197,14 +196,8 @@ impl Statements {
                      OR coalesce(o.long_conversation, o.conversation) > $2)
                  ORDER BY coalesce(o.long_conversation, o.conversation) LIMIT $3"
             )),
-            scopes: named(format!("{} SELECT f.scope, f.long_scope FROM found AS f LIMIT $2", each_scope())),
-            scopes_long: named(format!(
-                "{} SELECT f.scope, f.long_scope FROM found AS f
-                 WHERE $3::bytea IS NULL OR coalesce(f.long_scope, f.scope) > $3
-                 ORDER BY coalesce(f.long_scope, f.scope) LIMIT $2",
-                each_scope()
-            )),
             directory: DirectoryStatements::new(layout),
+            maintenance: MaintenanceStatements::new(layout),
             layout: layout.clone(),
         }
     }
@@ -286,10 +279,9 @@ impl Statements {
             ("list_long", Scope::One, self.list_long.clone()),
             ("list_long_after", Scope::One, self.list_long_after.clone()),
             ("open_runs", Scope::One, self.open_runs.clone()),
-            ("scopes", Scope::All, self.scopes.clone()),
-            ("scopes_long", Scope::All, self.scopes_long.clone()),
         ];
         all.extend(self.directory.all());
+        all.extend(self.maintenance.all());
         for sql in self.plain_appends.all() {
             all.push(("plain_append", Scope::Conversation, sql.to_owned()));
         }
@@ -303,26 +295,6 @@ impl Statements {
         }
         all
     }
-}
-
-/// Each scope from `$1` on, as the tables have it, in that order: one step in the index for each, however
-/// many conversations it has.
-fn each_scope() -> String {
-    let next = |from: &str| {
-        format!(
-            "SELECT c.scope, c.long_scope FROM {{schema}}.conversations AS c WHERE c.scope {from}
-             ORDER BY c.scope, c.conversation LIMIT 1"
-        )
-    };
-    format!(
-        "WITH RECURSIVE found AS (
-             ({first})
-             UNION ALL
-             SELECT n.scope, n.long_scope FROM found AS f CROSS JOIN LATERAL ({after}) AS n
-         )",
-        first = next(">= $1"),
-        after = next("> f.scope"),
-    )
 }
 
 /// How far a statement reaches.

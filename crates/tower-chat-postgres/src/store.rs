@@ -7,9 +7,10 @@ use tokio_postgres::Config;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{OpenRunContent, Slot, TaskQueue, Ticket, Write},
     },
 };
@@ -19,7 +20,7 @@ use crate::{
     connections::{Connections, Question},
     directory, directory_usage,
     failure::{Failure, Meaning},
-    fork, invocations, list, prune, read,
+    fork, invocations, list, maintenance, prune, read,
     schema::{self, Found, Layout},
     statements::Statements,
     stored_key::StoredKey,
@@ -232,6 +233,17 @@ impl HistoryStore for PostgresStore {
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.0.tasks.settle(None).await;
         list::scopes(&self.0.connections, after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        maintenance::rows(&self.0.connections, key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let (connections, keys) = (self.0.connections.clone(), vec![rewrite.key.clone()]);
+        let rewrite = async move { maintenance::rewrite(&connections, &rewrite).await };
+        self.0.tasks.change(keys, rewrite).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -96,6 +96,32 @@ impl<'a> ToolRow<'a> {
     }
 }
 
+impl ToolRows<'_> {
+    /// The lists after the conversation's key.
+    pub(crate) fn values<'v>(
+        &'v self,
+        scope: &'v (dyn ToSql + Sync),
+        conversation: &'v (dyn ToSql + Sync),
+    ) -> [&'v (dyn ToSql + Sync); 14] {
+        [
+            scope,
+            conversation,
+            &self.sequences,
+            &self.call_indexes,
+            &self.round_indexes,
+            &self.call_ids,
+            &self.names,
+            &self.statuses,
+            &self.result_sequences,
+            &self.result_indexes,
+            &self.results,
+            &self.errors,
+            &self.started,
+            &self.finished,
+        ]
+    }
+}
+
 impl<'a> FromIterator<ToolRow<'a>> for ToolRows<'a> {
     fn from_iter<Rows: IntoIterator<Item = ToolRow<'a>>>(rows: Rows) -> Self {
         let mut lists = Self::default();

@@ -113,6 +113,7 @@ mod failure;
 mod fork;
 mod invocations;
 mod list;
+mod maintenance;
 mod message;
 mod names;
 mod open_error;

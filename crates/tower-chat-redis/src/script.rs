@@ -69,7 +69,7 @@ impl Call {
 
 /// What a list that a script answers begins with when it has done what was asked. One that begins
 /// with another word changed nothing.
-const DONE: [&str; 6] = ["stored", "made", "pruned", "deleted", "adopted", "set"];
+const DONE: [&str; 7] = ["stored", "made", "pruned", "deleted", "adopted", "set", "rewritten"];
 
 /// Whether a script answered that it changed nothing.
 pub(crate) fn is_refusal(answer: &Value) -> bool {
@@ -105,6 +105,9 @@ pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summa
 pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
 /// A write that ends a run may need it, and a prune.
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
+pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
+pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");
+pub(crate) static REWRITE: Script = counting!("", "scripts/rewrite.lua");
 pub(crate) static DELETE: Script = Script::new(include_str!("scripts/delete.lua"));
 pub(crate) static COPY_PART: Script = Script::new(include_str!("scripts/copy_part.lua"));
 pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.lua"));

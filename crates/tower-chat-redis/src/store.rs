@@ -7,9 +7,10 @@ use redis::{Client, cmd};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{OpenRunContent, Slot, TaskQueue, Ticket, Write},
     },
 };
@@ -21,7 +22,7 @@ use crate::{
     connections::{Connections, Target},
     directory,
     failure::{Failure, Meaning, foreign},
-    fork, invocations, list,
+    fork, invocations, list, maintenance,
     names::Names,
     prune, read,
     script::{DELETE, FREQUENT},
@@ -278,6 +279,17 @@ impl HistoryStore for RedisStore {
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.0.tasks.settle(None).await;
         directory::scopes_after(&self.0.settings, after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        maintenance::rows(&self.0.settings, key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let (settings, keys) = (self.0.settings.clone(), vec![rewrite.key.clone()]);
+        let rewrite = async move { maintenance::rewrite(&settings, &rewrite).await };
+        self.0.tasks.change(keys, rewrite).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -157,7 +157,7 @@ pub use self::{
     backup_error::BackupError,
     file_settings::FileSettings,
     identity::{FileChange, FileMoved},
-    maintenance::{ConversationRows, Rewrite, StrayRows},
+    maintenance::StrayRows,
     open_error::OpenError,
     options::{Durability, SqliteOptions},
     store::{SqliteStore, Statistics},

@@ -3,97 +3,18 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, params};
 use tower_chat_core::{
-    ConversationKey, Message, RunId,
-    format::{self, FormatError},
-    store::{Conflict, OpenRun, Revision, SequencePosition, StoreError, author::ToolRecord},
+    ConversationKey, format,
+    store::{ConversationRows, Revision, Rewrite, SequencePosition},
 };
 
 use crate::{
-    conversation::{self, Conversation},
+    append::NotStored,
+    conversation,
     read::{self, NotRead},
     row_key, tool_row,
 };
-
-/// A conversation as its rows stand, those that cannot be read too.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct ConversationRows {
-    /// What a [`Rewrite`] must expect.
-    pub revision: Revision,
-    /// The run that is open. What it has staged is not among the rows: it is checked when it is
-    /// read, and goes if the run is discarded.
-    pub open_run: Option<OpenRun>,
-    /// How many messages were pruned; the others are numbered from the next number on.
-    pub pruned: u64,
-    /// The messages in order, with their numbers; a number that is left out is a message that is
-    /// missing.
-    pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
-    /// The record of tool calls, in the order of the calls; an error says what is wrong with the
-    /// row.
-    pub tools: Vec<(SequencePosition, Result<ToolRecord, String>)>,
-}
-
-/// A change of rows of one conversation. No row is added, and none changes its position or its id.
-///
-/// A word that must not stay in a stored message:
-///
-/// ```
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("chat.db");
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// # use tower_chat_core::{MessageId, RunId, store::{Revision, author::Write}};
-/// use tower_chat_core::{ConversationKey, Message, store::HistoryStore};
-/// use tower_chat_sqlite::{Rewrite, SqliteStore};
-///
-/// # let store = SqliteStore::open(path).await?;
-/// # let key = ConversationKey::new("alice", "support");
-/// # let id = MessageId { run: RunId::new(), index: 0 };
-/// # let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("a secret").into()]);
-/// # store.append(store.reserve().await?, vec![write]).await?;
-/// let rows = store.rows(&key).await?.ok_or("there is no such conversation")?;
-/// let mut rewrite = Rewrite::new(key.clone(), rows.revision);
-/// for (number, message) in &rows.messages {
-///     let Ok(message) = message else { continue }; // damaged: left as it is
-///     if message.text().contains("secret") {
-///         let mut other = Message::clone(message);
-///         other.parts = vec![tower_chat_core::Part::text("[removed]")];
-///         rewrite.messages.push((*number, other));
-///     }
-/// }
-/// store.rewrite(rewrite).await?;
-/// assert_eq!(store.load(&key).await?.messages.get(0).map(|it| it.text()), Some("[removed]".into()));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Rewrite {
-    /// The conversation.
-    pub key: ConversationKey,
-    /// The revision it must have.
-    pub expected: Revision,
-    /// Other contents of messages, by their numbers.
-    pub messages: Vec<(u64, Message)>,
-    /// Rows of the record of tool calls, each replacing the row of its call.
-    pub tools: Vec<ToolRecord>,
-    /// Rows of the record of tool calls that go.
-    pub removed_tools: Vec<SequencePosition>,
-}
-
-impl Rewrite {
-    /// A rewrite that changes nothing yet.
-    pub fn new(key: ConversationKey, expected: Revision) -> Self {
-        let (messages, tools, removed_tools) = (Vec::new(), Vec::new(), Vec::new());
-        Self { key, expected, messages, tools, removed_tools }
-    }
-
-    /// Whether it changes nothing.
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.tools.is_empty() && self.removed_tools.is_empty()
-    }
-}
 
 /// Rows that belong to no conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,8 +25,6 @@ pub struct StrayRows {
     /// Rows of the record of tool calls.
     pub tools: u64,
 }
-
-pub(crate) const REWRITE: &str = "rewrite a conversation";
 
 /// What SQLite finds wrong with the file; nothing, if it is sound.
 pub(crate) fn integrity(connection: &Connection) -> Result<Vec<String>, NotRead> {
@@ -148,8 +67,7 @@ pub(crate) fn rows(
         Ok((call, tool_row::read(row, 1, sequence)))
     })?;
     let tools = tools.collect::<Result<_, _>>()?;
-    let Conversation { revision, pruned, open: open_run, .. } = found;
-    Ok(Some(ConversationRows { revision, open_run, pruned, messages, tools }))
+    Ok(Some(ConversationRows::new(found.head(), messages, tools)))
 }
 
 pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
@@ -172,50 +90,33 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
     Ok(removed as u64)
 }
 
-/// Does a rewrite, in one transaction.
-pub(crate) fn rewrite(connection: &mut Connection, rewrite: &Rewrite) -> Result<Revision, NotRead> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let Rewrite { key, expected, .. } = rewrite;
-    let found = conversation::find(&transaction, key)?;
-    let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);
-    let open = found.as_ref().and_then(|found| found.open.as_ref()).map(|open| open.run);
-    let number = match found {
-        Some(found) if revision == *expected && found.open.is_none() => found.number,
-        Some(_) | None => {
-            let conflict = Conflict::new(key.clone(), *expected, revision);
-            return Err(NotRead::Damaged(Box::new(conflict.with_open_run(open)).into()));
-        }
+/// Does a rewrite, inside a transaction that the caller began. A refusal has changed nothing: the
+/// transaction goes on.
+pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revision, NotStored> {
+    let Some(found) = conversation::find(connection, &rewrite.key)? else {
+        return Err(NotStored::Refused(rewrite.conflict(Revision::ABSENT, None)));
     };
-    for (sequence, message) in &rewrite.messages {
-        let changed = transaction.execute(
-            "UPDATE messages SET body = ?2 WHERE place = ?1",
-            params![row_key::of_message(number, *sequence), format::encode(message)],
-        )?;
-        if changed != 1 {
-            let reason = format!("message {sequence} of conversation {key} is missing");
-            return Err(NotRead::Damaged(StoreError::Corrupt { reason }));
+    let (number, head) = (found.number, found.head());
+    let revision = rewrite.check(&head).map_err(NotStored::Refused)?;
+    let mut is_there = connection.prepare_cached("SELECT 1 FROM messages WHERE place = ?1")?;
+    for (sequence, _) in &rewrite.messages {
+        if !is_there.exists([row_key::of_message(number, *sequence)])? {
+            return Err(NotStored::Refused(rewrite.missing(*sequence)));
         }
     }
-    let apart: Vec<_> = rewrite.tools.iter().map(tool_row::result_apart).collect();
-    let rows = rewrite.tools.iter().zip(apart.iter().map(Option::as_deref));
-    tool_row::put(&transaction, number, rows)?;
-    for call in &rewrite.removed_tools {
-        transaction.execute(
-            "DELETE FROM tool_invocations WHERE place = ?1 AND call_index = ?2",
-            params![row_key::of_message(number, call.sequence), call.index],
-        )?;
+    let mut update = connection.prepare_cached("UPDATE messages SET body = ?2 WHERE place = ?1")?;
+    for (sequence, message) in &rewrite.messages {
+        let row_key = row_key::of_message(number, *sequence);
+        update.execute(params![row_key, format::encode(message)])?;
     }
-    let revision = Revision { incarnation: other_than(expected.incarnation), ..*expected };
-    transaction.execute(
-        "UPDATE conversations SET incarnation = ?2 WHERE id = ?1",
-        params![number, revision.incarnation.cast_signed()],
-    )?;
-    transaction.commit()?;
+    let rows: Vec<_> = rewrite.tools_of(&head).collect();
+    let apart: Vec<_> = rows.iter().map(|row| tool_row::result_apart(row)).collect();
+    tool_row::put(connection, number, rows.into_iter().zip(apart.iter().map(Option::as_deref)))?;
+    let mut remove = connection
+        .prepare_cached("DELETE FROM tool_invocations WHERE place = ?1 AND call_index = ?2")?;
+    for call in &rewrite.removed_tools {
+        remove.execute(params![row_key::of_message(number, call.sequence), call.index])?;
+    }
+    conversation::set_incarnation(connection, number, revision.incarnation)?;
     Ok(revision)
-}
-
-/// Another random incarnation.
-fn other_than(incarnation: u64) -> u64 {
-    let random = RunId::new().random_half().max(1);
-    if random == incarnation { random ^ 2 } else { random }
 }

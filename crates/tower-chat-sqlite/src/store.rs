@@ -11,9 +11,10 @@ use tokio::runtime::Handle;
 use tower_chat_core::{
     BoxError, ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -369,6 +370,20 @@ impl HistoryStore for SqliteStore {
         let after = after.map(str::to_owned);
         let scopes = move |connection: &_| read::scopes(connection, after.as_deref(), limit);
         self.0.readers.read("list the scopes", scopes).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let rows = move |connection: &_| crate::maintenance::rows(connection, &key);
+        self.0.readers.read("read the rows of a conversation", rows).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let slot = self.reserve().await?;
+        let (submission, outcome) = Submission::rewrite(slot.without_blocking(), rewrite);
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

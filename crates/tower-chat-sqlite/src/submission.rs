@@ -1,20 +1,21 @@
 //! What is submitted, and how it is answered: at once, or out of the queue.
 
 mod append;
+mod changes;
 
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Description, Keep, Pruned, Revision, StoreError,
+        Pruned, Revision, StoreError,
         author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
     telemetry::Queued as Queuing,
 };
 
+use self::changes::{Delete, Describe, Fork, Prune, RewriteRows};
 use crate::{
     append::{self as statements, EncodedWrite, NotStored},
     byte_budget::{BudgetGuard, ByteBudget},
@@ -22,7 +23,7 @@ use crate::{
     failure::Failure,
     fork,
     head_cache::HeadCache,
-    prune,
+    maintenance, prune,
     telemetry::TELEMETRY,
 };
 
@@ -59,7 +60,7 @@ pub(crate) trait Work {
     fn has_deleted(&self) -> bool;
 }
 
-/// An append, a deletion, a copy, a pruning or a description that waits in the queue, and who is told.
+/// An append, or another change, that waits in the queue, and who is told.
 #[derive(Debug)]
 pub(crate) enum Queued {
     Append(Append, TicketSender),
@@ -67,6 +68,7 @@ pub(crate) enum Queued {
     Fork(Fork),
     Prune(Prune),
     Describe(Describe),
+    Rewrite(RewriteRows),
 }
 
 #[derive(Debug)]
@@ -75,38 +77,6 @@ pub(crate) struct Append {
     writes: Vec<EncodedWrite>,
     stored: usize,
     outcome: Result<Revision, AppendError>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Delete {
-    key: ConversationKey,
-    outcome: Result<bool, StoreError>,
-    reply: oneshot::Sender<Result<bool, StoreError>>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Fork {
-    from: ConversationKey,
-    to: ConversationKey,
-    outcome: Result<Revision, StoreError>,
-    reply: oneshot::Sender<Result<Revision, StoreError>>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Prune {
-    key: ConversationKey,
-    keep: Keep,
-    outcome: Result<Pruned, StoreError>,
-    reply: oneshot::Sender<Result<Pruned, StoreError>>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Describe {
-    key: ConversationKey,
-    description: Description,
-    expected_version: u64,
-    outcome: Result<u64, StoreError>,
-    reply: oneshot::Sender<Result<u64, StoreError>>,
 }
 
 /// The conversations of a submission: one as a rule.
@@ -168,46 +138,6 @@ impl Submission<Append> {
 }
 
 impl Submission {
-    pub(crate) fn delete(
-        slot: Slot,
-        key: ConversationKey,
-    ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
-        let (reply, outcome) = oneshot::channel();
-        let delete = Delete { key, outcome: Ok(false), reply };
-        (Self::without_writes(slot, Queued::Delete(delete)), outcome)
-    }
-
-    pub(crate) fn fork(
-        slot: Slot,
-        from: ConversationKey,
-        to: ConversationKey,
-    ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
-        let (reply, outcome) = oneshot::channel();
-        let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
-        (Self::without_writes(slot, Queued::Fork(fork)), outcome)
-    }
-
-    pub(crate) fn prune(
-        slot: Slot,
-        key: ConversationKey,
-        keep: Keep,
-    ) -> (Self, oneshot::Receiver<Result<Pruned, StoreError>>) {
-        let (reply, outcome) = oneshot::channel();
-        let prune = Prune { key, keep, outcome: Ok(Pruned::default()), reply };
-        (Self::without_writes(slot, Queued::Prune(prune)), outcome)
-    }
-
-    pub(crate) fn describe(
-        slot: Slot,
-        key: ConversationKey,
-        description: Description,
-        expected_version: u64,
-    ) -> (Self, oneshot::Receiver<Result<u64, StoreError>>) {
-        let (reply, outcome) = oneshot::channel();
-        let describe = Describe { key, description, expected_version, outcome: Ok(0), reply };
-        (Self::without_writes(slot, Queued::Describe(describe)), outcome)
-    }
-
     fn without_writes(slot: Slot, work: Queued) -> Self {
         Self { slot, budget: None, queued: TELEMETRY.queued(0, None), work }
     }
@@ -227,6 +157,7 @@ impl Submission {
             Queued::Fork(fork) => fork.outcome = Err(StoreError::Closed),
             Queued::Prune(prune) => prune.outcome = Err(StoreError::Closed),
             Queued::Describe(describe) => describe.outcome = Err(StoreError::Closed),
+            Queued::Rewrite(rewrite) => rewrite.outcome = Err(StoreError::Closed),
         }
     }
 
@@ -244,6 +175,7 @@ impl Submission {
             Queued::Fork(fork) => drop(fork.reply.send(fork.outcome)),
             Queued::Prune(prune) => drop(prune.reply.send(prune.outcome)),
             Queued::Describe(describe) => drop(describe.reply.send(describe.outcome)),
+            Queued::Rewrite(rewrite) => drop(rewrite.reply.send(rewrite.outcome)),
         }
     }
 }
@@ -282,6 +214,7 @@ impl Queued {
             Self::Fork(fork) => [fork.from.clone(), fork.to.clone()].into_iter().collect(),
             Self::Prune(prune) => [prune.key.clone()].into_iter().collect(),
             Self::Describe(describe) => [describe.key.clone()].into_iter().collect(),
+            Self::Rewrite(rewrite) => [rewrite.rewrite.key.clone()].into_iter().collect(),
         }
     }
 }
@@ -297,6 +230,7 @@ impl Work for Queued {
             Self::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
             Self::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
             Self::Describe(describe) if describe.reply.is_closed() => Ok(Next::Done),
+            Self::Rewrite(rewrite) if rewrite.reply.is_closed() => Ok(Next::Done),
             Self::Delete(delete) => {
                 heads.forget();
                 delete.outcome = refused(statements::delete(connection, &delete.key))?;
@@ -319,6 +253,11 @@ impl Work for Queued {
                 *outcome = refused(described)?;
                 Ok(Next::Done)
             }
+            Self::Rewrite(rewrite) => {
+                heads.forget();
+                rewrite.outcome = refused(maintenance::rewrite(connection, &rewrite.rewrite))?;
+                Ok(Next::Done)
+            }
         }
     }
 
@@ -329,6 +268,7 @@ impl Work for Queued {
             Self::Fork(fork) => fork.outcome = Ok(Revision::ABSENT),
             Self::Prune(prune) => prune.outcome = Ok(Pruned::default()),
             Self::Describe(describe) => describe.outcome = Ok(0),
+            Self::Rewrite(rewrite) => rewrite.outcome = Ok(Revision::ABSENT),
         }
     }
 
@@ -345,27 +285,42 @@ impl Work for Queued {
             Self::Describe(describe) => {
                 describe.outcome = Err(failure.store_error("describe a conversation"));
             }
+            Self::Rewrite(rewrite) => {
+                rewrite.outcome = Err(failure.store_error("rewrite a conversation"));
+            }
         }
     }
 
     fn stored(&self) -> usize {
         match self {
             Self::Append(append, _) => append.stored(),
-            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) | Self::Describe(_) => 0,
+            Self::Delete(_)
+            | Self::Fork(_)
+            | Self::Prune(_)
+            | Self::Describe(_)
+            | Self::Rewrite(_) => 0,
         }
     }
 
     fn is_single(&self) -> bool {
         match self {
             Self::Append(append, _) => append.is_single(),
-            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) | Self::Describe(_) => true,
+            Self::Delete(_)
+            | Self::Fork(_)
+            | Self::Prune(_)
+            | Self::Describe(_)
+            | Self::Rewrite(_) => true,
         }
     }
 
     fn has_deleted(&self) -> bool {
         match self {
             Self::Delete(delete) => delete.outcome.is_ok(),
-            Self::Append(..) | Self::Fork(_) | Self::Prune(_) | Self::Describe(_) => false,
+            Self::Append(..)
+            | Self::Fork(_)
+            | Self::Prune(_)
+            | Self::Describe(_)
+            | Self::Rewrite(_) => false,
         }
     }
 }

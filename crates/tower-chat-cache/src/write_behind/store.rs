@@ -11,9 +11,10 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned, Revision,
-        RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
+        Revision, Rewrite, RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -343,6 +344,18 @@ impl<S: HistoryStore> StoreWrapper for WriteBehindStore<S> {
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.settle_all().await?;
         self.inner().scopes(after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.settle(key).await?;
+        self.inner().rows(key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let key = rewrite.key.clone();
+        self.settle(&key).await?;
+        let _changed = Changing::begin(self.shared(), &key);
+        self.inner().rewrite(rewrite).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

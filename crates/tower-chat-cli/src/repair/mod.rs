@@ -4,6 +4,7 @@ mod plan;
 
 use std::process::ExitCode;
 
+use serde::Serialize;
 use tower_chat::{
     ConversationKey,
     store::{HistoryStore, StoreError},
@@ -14,8 +15,11 @@ use self::plan::Plan;
 use crate::{
     arguments::RepairArguments,
     error::CliError,
-    output::Lines,
-    verify::{Keys, Problem, damage_of_file, keys_of, problems, rows_of, stray_rows},
+    report::Report,
+    store::OpenedStore,
+    verify::{
+        Finding, Keys, Kind, Problem, damage_of_file, keys_of, problems, rows_of, stray_rows,
+    },
 };
 
 /// How often a conversation is looked at again when somebody writes to it meanwhile.
@@ -23,32 +27,35 @@ const ATTEMPTS: usize = 5;
 
 /// Repairs what is wrong with a store.
 pub(crate) async fn repair(arguments: RepairArguments) -> Result<ExitCode, CliError> {
-    let dry_run = arguments.dry_run;
-    let opened = match dry_run {
+    let store = match arguments.dry_run {
         true => arguments.store.open_to_read("repair").await?,
         false => arguments.store.open_to_change("repair").await?,
     };
-    let store = opened.sqlite("repair")?;
-    let mut report = Report { dry_run, lines: Lines::default(), repaired: 0, left: 0 };
-    let damage = damage_of_file(store).await?;
-    let Keys { keys, damage: unlisted } = keys_of(&opened).await?;
+    let mut repairs = Repairs::new(&arguments);
+    let damage = match store.file() {
+        Some(file) => damage_of_file(file).await?,
+        None => Vec::new(),
+    };
+    let Keys { keys, damage: unlisted } = keys_of(&store).await?;
     if damage.is_empty() && unlisted.is_none() {
         for key in &keys {
-            repair_conversation(store, key, &mut report).await?;
+            repair_conversation(&store, key, &mut repairs).await?;
         }
-        repair_stray_rows(store, &mut report).await?;
+        if let Some(file) = store.file() {
+            repair_stray_rows(file, &mut repairs).await?;
+        }
     } else {
         // To write to a damaged file may damage more.
-        damage.into_iter().chain(unlisted).for_each(|line| report.left(&line));
+        damage.iter().chain(&unlisted).for_each(|finding| repairs.left(finding));
     }
-    store.close().await.map_err(CliError::Check)?;
-    report.finish()
+    store.close().await?;
+    repairs.finish()
 }
 
 async fn repair_conversation(
-    store: &SqliteStore,
+    store: &OpenedStore,
     key: &ConversationKey,
-    report: &mut Report,
+    repairs: &mut Repairs,
 ) -> Result<(), CliError> {
     let mut conflict = None;
     for _attempt in 0..ATTEMPTS {
@@ -56,21 +63,21 @@ async fn repair_conversation(
             Ok(Some(rows)) => rows,
             Ok(None) => return Ok(()),
             Err(damage) => {
-                report.left(&damage);
+                repairs.left(&damage);
                 return Ok(());
             }
         };
-        let Plan { rewrite, repairs } = Plan::new(key, &rows);
-        if let Some(open) = rows.open_run.as_ref().filter(|_| !rewrite.is_empty()) {
+        let Plan { rewrite, repairs: planned } = Plan::new(key, &rows);
+        if let Some(open) = rows.head.open_run.as_ref().filter(|_| !rewrite.is_empty()) {
             // The run goes on after what it has seen: it must not change under it.
-            let run = open.run;
-            problems(&rows).iter().for_each(|problem| report.left(&left(problem).to_line(key)));
-            report.left(&format!("conversation {key}: not repaired while run {run} is open"));
+            let what = format!("not repaired while run {} is open", open.run);
+            repairs.problems_left(key, &problems(&rows));
+            repairs.left(&Finding::of_conversation(key, what));
             return Ok(());
         }
         plan::apply(&rewrite, &mut rows);
-        if !report.dry_run && !rewrite.is_empty() {
-            match store.rewrite(rewrite).await {
+        if !repairs.dry_run && !rewrite.is_empty() {
+            match store.history().rewrite(rewrite).await {
                 Ok(_) => {}
                 Err(StoreError::Conflict(found)) => {
                     conflict = Some(StoreError::Conflict(found));
@@ -79,8 +86,8 @@ async fn repair_conversation(
                 Err(source) => return Err(CliError::Repair { key: key.clone(), source }),
             }
         }
-        repairs.iter().for_each(|repair| report.repaired(&repair.to_line(key)));
-        problems(&rows).iter().for_each(|problem| report.left(&left(problem).to_line(key)));
+        planned.iter().for_each(|repair| repairs.repaired(&Finding::of_message(key, repair)));
+        repairs.problems_left(key, &problems(&rows));
         return Ok(());
     }
     match conflict {
@@ -89,59 +96,75 @@ async fn repair_conversation(
     }
 }
 
-fn left(problem: &Problem) -> Problem {
-    Problem::new(problem.message, format!("left as it is: {}", problem.what))
-}
-
 /// Records that belong to no conversation go; messages are kept, since they may be all that is
 /// left of something.
-async fn repair_stray_rows(store: &SqliteStore, report: &mut Report) -> Result<(), CliError> {
+async fn repair_stray_rows(store: &SqliteStore, repairs: &mut Repairs) -> Result<(), CliError> {
     let tools = store.stray_rows().await.map_err(CliError::Check)?.tools;
     if tools > 0 {
-        if !report.dry_run {
+        if !repairs.dry_run {
             store.remove_stray_tools().await.map_err(CliError::Check)?;
         }
-        report.repaired(&format!(
-            "database: {tools} records of tool calls belong to no conversation: they go"
-        ));
+        let what = format!("{tools} records of tool calls belong to no conversation: they go");
+        repairs.repaired(&Finding::of_store(what));
     }
     let messages = store.stray_rows().await.map_err(CliError::Check)?.messages;
     if messages > 0
-        && let Some(line) = stray_rows(store).await?
+        && let Some(finding) = stray_rows(store).await?
     {
-        report.left(&line);
+        repairs.left(&finding);
     }
     Ok(())
 }
 
 /// What is said and counted.
-struct Report {
+struct Repairs {
     dry_run: bool,
-    lines: Lines,
+    output: Report,
     repaired: usize,
     left: usize,
 }
 
-impl Report {
-    fn repaired(&mut self, line: &str) {
+#[derive(Serialize)]
+struct Summary {
+    kind: &'static str,
+    dry_run: bool,
+    repaired: usize,
+    left: usize,
+}
+
+impl Repairs {
+    fn new(arguments: &RepairArguments) -> Self {
+        let output = Report::new(arguments.json);
+        Self { dry_run: arguments.dry_run, output, repaired: 0, left: 0 }
+    }
+
+    fn repaired(&mut self, finding: &Finding) {
         self.repaired += 1;
-        self.lines.write(line);
+        let kind = if self.dry_run { Kind::ToRepair } else { Kind::Repaired };
+        finding.write(kind, &mut self.output);
     }
 
-    fn left(&mut self, line: &str) {
+    fn left(&mut self, finding: &Finding) {
         self.left += 1;
-        self.lines.write(line);
+        finding.write(Kind::Left, &mut self.output);
     }
 
-    fn finish(mut self) -> Result<ExitCode, CliError> {
-        let Self { dry_run, repaired, left, .. } = self;
+    fn problems_left(&mut self, key: &ConversationKey, problems: &[Problem]) {
+        for Problem { message, what } in problems {
+            let left = Problem::new(*message, format!("left as it is: {what}"));
+            self.left(&Finding::of_message(key, &left));
+        }
+    }
+
+    fn finish(self) -> Result<ExitCode, CliError> {
+        let Self { dry_run, mut output, repaired, left } = self;
         let line = match (dry_run, repaired, left) {
             (_, 0, 0) => "nothing to repair".to_owned(),
             (true, ..) => format!("{repaired} to repair, {left} that cannot be repaired"),
             (false, ..) => format!("{repaired} repaired, {left} left"),
         };
-        self.lines.write(&line);
-        self.lines.finish().map_err(CliError::Output)?;
+        output.write(&line, &Summary { kind: "summary", dry_run, repaired, left });
+        output.finish()?;
         Ok(ExitCode::from(u8::from(left > 0 || (dry_run && repaired > 0))))
     }
 }

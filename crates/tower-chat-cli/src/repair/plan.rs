@@ -6,11 +6,10 @@ use tower_chat::{
     ConversationKey, Messages, ToolResult,
     replay::repair::{Filling, Mismatch, mismatches, repaired, repaired_records},
     store::{
-        SequencePosition,
+        ConversationRows, Rewrite, SequencePosition,
         author::{RecordedResult, ToolRecord},
     },
 };
-use tower_chat_sqlite::{ConversationRows, Rewrite};
 
 use crate::verify::{Problem, is_in_record, readable, whole};
 
@@ -24,9 +23,9 @@ impl Plan {
     /// What is to be done; nothing, where a message is missing or cannot be read: it may be what
     /// the others lack.
     pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
-        let mut rewrite = Rewrite::new(key.clone(), rows.revision);
+        let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
         let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
-        let first = rows.pruned.saturating_add(1);
+        let first = rows.head.pruned.saturating_add(1);
         let found = mismatches(&stored, first);
         let recorded = recorded_results(rows, &found);
         let after = repaired(&stored, first, |call| match recorded.get(&call) {

@@ -24,6 +24,11 @@ impl OpenedStore {
         &self.history
     }
 
+    /// The file that the store is kept in, sealed values and all, if it is.
+    pub(crate) fn file(&self) -> Option<&SqliteStore> {
+        self.sqlite.as_ref()
+    }
+
     /// The store as what it is on a disk, sealed values and all, for what only a file needs.
     pub(crate) fn sqlite(&self, action: &'static str) -> Result<&SqliteStore, CliError> {
         self.sqlite.as_ref().ok_or(CliError::NoFile { action })

@@ -2,21 +2,19 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use crate::error::chain;
 use tower_chat::{
-    ConversationKey, Message, MessageId, Messages,
+    Message, MessageId, Messages,
     replay::{
         DanglingCalls, Replay,
         repair::{Mismatch, mismatches_of_readable},
     },
     store::{
-        SequencePosition,
+        ConversationRows, SequencePosition,
         author::{RecordedResult, ToolRecord},
     },
     validate::validate_messages,
 };
-use tower_chat_sqlite::ConversationRows;
-
-use crate::error::chain;
 
 /// Something wrong with one message, or with what the record says of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +28,6 @@ impl Problem {
     pub(crate) fn new(message: u64, what: impl Into<String>) -> Self {
         Self { message, what: what.into() }
     }
-
-    pub(crate) fn to_line(&self, key: &ConversationKey) -> String {
-        format!("conversation {key}, message {}: {}", self.message, self.what)
-    }
 }
 
 /// Everything that is wrong with a conversation; one message that cannot be read hides nothing
@@ -41,25 +35,24 @@ impl Problem {
 pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
-    let mut expected = rows.pruned.saturating_add(1);
+    let first = rows.head.pruned.saturating_add(1);
+    let mut expected = first;
     for (sequence, message) in &rows.messages {
         if *sequence > expected {
-            found.push(match sequence.saturating_sub(1) {
-                last if last == expected => Problem::new(expected, "is missing"),
-                last => Problem::new(expected, format!("is missing, as are all up to {last}")),
-            });
+            found.push(missing(expected, sequence.saturating_sub(1)));
             messages.push((expected, None));
         } else if *sequence < expected {
-            found.push(Problem::new(
-                *sequence,
-                format!("the first message is {}", rows.pruned.saturating_add(1)),
-            ));
+            found.push(Problem::new(*sequence, format!("the first message is {first}")));
         }
         if let Err(error) = message {
             found.push(Problem::new(*sequence, format!("cannot be read: {}", chain(error))));
         }
         messages.push((*sequence, message.as_ref().ok()));
         expected = sequence.saturating_add(1);
+    }
+    if expected <= last_seen(rows) {
+        found.push(missing(expected, last_seen(rows)));
+        messages.push((expected, None));
     }
     for mismatch in mismatches_of_readable(messages) {
         match &mismatch {
@@ -69,15 +62,31 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
     }
     found.extend(problems_of_records(rows));
     if let Some(messages) = whole(rows) {
-        found.extend(problems_of_replay(rows.pruned.saturating_add(1), &messages));
+        found.extend(problems_of_replay(first, &messages));
     }
     found.sort_by_key(|problem| problem.message);
     found
 }
 
+fn missing(first: u64, last: u64) -> Problem {
+    match first == last {
+        true => Problem::new(first, "is missing"),
+        false => Problem::new(first, format!("is missing, as are all up to {last}")),
+    }
+}
+
+/// The number of the last message that readers should see.
+fn last_seen(rows: &ConversationRows) -> u64 {
+    rows.head.open_run.as_ref().map_or(rows.head.revision.sequence, |open| open.visible)
+}
+
 /// The messages, if all are there and can be read.
 pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
-    let numbered = (rows.pruned.saturating_add(1)..).zip(&rows.messages);
+    let count = rows.messages.len() as u64;
+    if rows.head.pruned.saturating_add(count) != last_seen(rows) {
+        return None;
+    }
+    let numbered = (rows.head.pruned.saturating_add(1)..).zip(&rows.messages);
     let messages: Option<Vec<Arc<Message>>> = numbered
         .map(|(expected, (sequence, message))| {
             message.as_ref().ok().filter(|_| expected == *sequence).cloned()

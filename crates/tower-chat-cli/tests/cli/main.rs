@@ -9,6 +9,7 @@ mod directory;
 mod environment;
 mod export;
 mod import;
+mod maintenance;
 mod migrate;
 mod open_runs;
 mod play;

@@ -16,8 +16,9 @@ fn an_intact_store_is_unchanged() {
     let store = Store::new();
     fill_intact(&store);
     let before = fs::read(store.path()).unwrap();
-    let well = "all is well: 2 conversations, 6 messages, 2 tool calls".to_owned();
-    assert_eq!(verify(&store), (0, vec![well]));
+    let well = "all is well; checked: 2 conversations, 6 messages, 2 tool calls, and the file \
+                that holds them";
+    assert_eq!(verify(&store), (0, vec![well.to_owned()]));
     assert_eq!(fs::read(store.path()).unwrap(), before);
 }
 
@@ -58,6 +59,7 @@ fn everything_that_can_be_repaired_is_found() {
                 "conversation play/rows, message 2: the record of its call 0: message 3 holds no result 7",
                 "conversation play/rows, message 4: the record of its call 0: message 4 holds no call 0",
                 "database: 1 records of tool calls belong to no conversation",
+                "8 problems; checked: 6 conversations, 22 messages, 9 tool calls, and the file that holds them",
             ]
         )
     );
@@ -69,7 +71,7 @@ fn a_message_that_cannot_be_read_hides_no_other_problem() {
     fill_intact(&store);
     fill_unreadable(&store);
     let (code, lines) = verify(&store);
-    assert_eq!((code, lines.len()), (1, 4), "{lines:?}");
+    assert_eq!((code, lines.len()), (1, 5), "{lines:?}");
     assert_eq!(lines[0], "conversation play/gap, message 3: is missing");
     assert!(lines[1].contains("play/torn, message 2: the call"), "{lines:?}");
     assert!(lines[2].contains("play/torn, message 5: cannot be read: not a stored"), "{lines:?}");

@@ -14,10 +14,10 @@ use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, SequencePosition, StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
-        UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, SequencePosition, StoreError, StoreHandle,
+        ToolTotals, UnreadableInvocation, UsageQuery, UsageTotals,
         author::{AppendError, DirectoryEntry, OpenRunContent, Slot, Ticket, UsageReport, Write},
     },
     telemetry::StoreTelemetry,
@@ -291,6 +291,17 @@ impl HistoryStore for MemoryStore {
             scopes.push(scope.to_owned());
         }
         Ok(scopes)
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        Ok(self.state().conversations.get(key).map(Stored::rows))
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        match self.open_state()?.conversations.get_mut(&rewrite.key) {
+            Some(stored) => stored.rewrite(&rewrite),
+            None => Err(rewrite.conflict(Revision::ABSENT, None)),
+        }
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -10,8 +10,8 @@ use std::{
 use crate::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        Conflict, ConversationSummary, Head, History, InvocationQuery, Keep, OpenRun, Pruned,
-        Revision, SequencePosition, ServiceIdChange, StoreError,
+        Conflict, ConversationRows, ConversationSummary, Head, History, InvocationQuery, Keep,
+        OpenRun, Pruned, Revision, Rewrite, SequencePosition, ServiceIdChange, StoreError,
         author::{
             Claim, Close, DirectoryEntry, LAST_SEQUENCE, OpenRunContent, Pruning, Staged,
             ToolRecord, Write, replace_staged,
@@ -104,6 +104,39 @@ impl Stored {
         self.tools = self.tools.split_off(&first);
         self.pending_approvals = self.pending_approvals.split_off(&first);
         Ok(cut.pruned)
+    }
+
+    /// What readers see, row by row.
+    pub(super) fn rows(&self) -> ConversationRows {
+        let messages = self.history.numbered().map(|(number, it)| (number, Ok(it.clone())));
+        let tools = self.tools.values().map(|row| (row.call, Ok(row.clone())));
+        ConversationRows::new(self.history.head.clone(), messages.collect(), tools.collect())
+    }
+
+    /// Changes rows in place, all of them or none.
+    pub(super) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Revision, StoreError> {
+        let revision = rewrite.check(&self.history.head)?;
+        let mut messages: Vec<Arc<Message>> = self.history.messages.iter().cloned().collect();
+        let before = self.history.head.pruned;
+        for (sequence, other) in &rewrite.messages {
+            let index = sequence.checked_sub(before.saturating_add(1));
+            let message = index.and_then(|index| messages.get_mut(usize::try_from(index).ok()?));
+            let message = message.ok_or_else(|| rewrite.missing(*sequence))?;
+            let mut other = other.clone();
+            other.id = message.id;
+            *message = Arc::new(other);
+        }
+        // What was found out about the messages counted those that change.
+        let mut rewritten = History::empty();
+        rewritten.extend(messages);
+        rewritten.head = Head { revision, ..self.history.head.clone() };
+        self.history = rewritten;
+        self.put_tools(rewrite.tools.iter().cloned());
+        for call in &rewrite.removed_tools {
+            self.tools.remove(call);
+            self.pending_approvals.remove(call);
+        }
+        Ok(revision)
     }
 
     /// The number of the last message that readers see.

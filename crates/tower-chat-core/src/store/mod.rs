@@ -14,6 +14,7 @@ mod prune;
 mod range;
 mod retry;
 mod revision;
+mod rows;
 mod slot;
 mod task_queue;
 mod ticket;
@@ -40,6 +41,7 @@ pub use self::{
     prune::{Keep, Pruned},
     range::NumbersUsedUp,
     revision::Revision,
+    rows::{ConversationRows, Rewrite},
     tool_record::SequencePosition,
     under_way::{ConversationBusy, RunUnderWay},
     wrapper::StoreWrapper,
@@ -86,6 +88,8 @@ use crate::{ConversationKey, RunId};
 ///   run off the count, and leaves its usage, which was paid for; so does a prune, which leaves the
 ///   count as well. A copy has the description, the counts and the mode of the original, no usage, and
 ///   the time of its own making. Deleting a conversation deletes all of this;
+/// - what cannot be read hides nothing else: [`rows`](Self::rows) tells of each row apart, and a
+///   [`rewrite`](Self::rewrite) repairs rows at the revision that it expects, at one moment;
 /// - nothing crosses a scope.
 ///
 /// Clones of a store's handle are the same store: see [`handle`](Self::handle).
@@ -537,6 +541,36 @@ pub trait HistoryStore: Send + Sync + 'static {
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         let _ = (after, limit);
         Err(StoreError::Unsupported { operation: "scopes" })
+    }
+
+    /// A conversation row by row: unlike [`load`](Self::load), it does not stop at one that cannot be
+    /// read. `None`, if there is no such conversation. It is for checks: one that is long takes long.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unsupported`], if the store cannot tell; otherwise, if the store cannot be read, or
+    /// the head of the conversation cannot.
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        let _ = key;
+        Err(StoreError::Unsupported { operation: "rows" })
+    }
+
+    /// Changes rows of a conversation in place, all of them or none, and puts it in another incarnation: a
+    /// run that is under way, in whatever process, gets a [`Conflict`] instead of writing on. Returns the
+    /// new revision.
+    ///
+    /// It is for repairs; whatever else happens to a conversation is an append. If the future is dropped, it
+    /// is done or not done.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an open run,
+    /// which must be committed or discarded before; [`StoreError::Corrupt`], with nothing done, if a message
+    /// that is to change is missing; [`StoreError::Unsupported`], if the store cannot do it;
+    /// [`StoreError::Closed`]; otherwise, if the store cannot be written.
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let _ = rewrite;
+        Err(StoreError::Unsupported { operation: "rewrite" })
     }
 
     /// Waits until everything submitted so far is durable or has failed, and its tickets say so.

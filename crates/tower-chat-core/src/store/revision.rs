@@ -65,6 +65,12 @@ impl Revision {
         Self { incarnation: self.other_incarnation(RunId::new().random_half()), ..self }
     }
 
+    /// The revision once messages were rewritten in place: likewise.
+    #[must_use]
+    pub fn rewritten(self) -> Self {
+        self.pruned()
+    }
+
     fn other_incarnation(self, random: u64) -> u64 {
         let incarnation = self.incarnation.rotate_left(1) ^ random;
         let is_other = incarnation != 0 && incarnation != self.incarnation;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-    HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-    RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
+    ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description, Head,
+    History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned,
+    Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
     author::{OpenRunContent, Slot, Ticket, Write},
 };
 use crate::{ConversationKey, RunId};
@@ -201,6 +201,16 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().scopes(after, limit).await
     }
 
+    /// [`HistoryStore::rows`].
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.inner().rows(key).await
+    }
+
+    /// [`HistoryStore::rewrite`].
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        self.inner().rewrite(rewrite).await
+    }
+
     /// [`HistoryStore::flush`].
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner().flush().await
@@ -339,6 +349,14 @@ impl<W: StoreWrapper> HistoryStore for W {
 
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         StoreWrapper::scopes(self, after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        StoreWrapper::rows(self, key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        StoreWrapper::rewrite(self, rewrite).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

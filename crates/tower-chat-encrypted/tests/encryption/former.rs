@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{
     MemoryStore, Message, MessageId, RunId, format,
     store::{
-        HistoryStore, InvocationQuery, Revision,
+        HistoryStore, InvocationQuery, Revision, Rewrite,
         author::{RecordedResult, Write},
     },
 };
@@ -83,4 +83,22 @@ async fn a_message_of_the_new_format_cannot_be_one_of_the_former() {
     let forged = crate::common::forge(&key(), sealed, head, Vec::new()).await;
     let error = forged.load(&key()).await.unwrap_err();
     assert!(encryption_error(&error).to_string().contains("former format"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_rewrite_seals_in_the_new_format_and_leaves_the_rest_readable() {
+    let store = former().await;
+    let found = store.rows(&key()).await.unwrap().unwrap();
+    assert!(found.messages.iter().all(|(_, message)| message.is_ok()));
+    let tools: Vec<_> = found.tools.into_iter().map(|(_, row)| row.unwrap()).collect();
+    assert_eq!(tools, rows());
+    let mut rewrite = Rewrite::new(key(), found.head.revision);
+    rewrite.messages.push((1, Message::user("rewritten")));
+    store.rewrite(rewrite).await.unwrap();
+    let elsewhere = EncryptedStore::new(store.inner().clone(), keys());
+    let history = elsewhere.load(&key()).await.unwrap();
+    assert_eq!(history.messages.get(0).map(|message| message.text()), Some("rewritten".into()));
+    assert_eq!(history.messages.len(), 3);
+    let service_id = store.inner().head(&key()).await.unwrap().service_id.unwrap();
+    assert!(service_id.starts_with("tower-chat-2:"), "it has a sealed head: {service_id}");
 }

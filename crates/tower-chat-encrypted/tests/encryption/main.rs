@@ -7,6 +7,7 @@ mod common;
 mod directory;
 mod former;
 mod keys;
+mod maintenance;
 mod plaintext;
 mod positions;
 mod store_contract;

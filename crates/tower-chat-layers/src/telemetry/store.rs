@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{Close, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -216,6 +217,17 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
 
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         traced(self.open("scopes", None), self.inner.scopes(after, limit), |_| None).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        let count = |rows: &Option<ConversationRows>| rows.as_ref().map(|it| it.messages.len());
+        traced(self.open("rows", Some(key)), self.inner.rows(key), count).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let open = self.open("rewrite", Some(&rewrite.key));
+        record_count(open.span(), Count::Messages, rewrite.messages.len());
+        traced(open, self.inner.rewrite(rewrite), |_| None).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@ mod caches;
 mod common;
 mod directory;
 mod lost_connections;
+mod maintenance;
 mod metrics;
 mod migrations;
 mod opening;

@@ -9,6 +9,7 @@ mod directory;
 mod durability;
 mod keys;
 mod lost_connections;
+mod maintenance;
 mod metrics;
 mod opening;
 mod restarts;

@@ -3,16 +3,13 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use tower_chat_core::{
-    ConversationKey,
-    store::{Revision, StoreError},
-};
+use tower_chat_core::store::StoreError;
 
 use super::{SqliteStore, Writing};
 use crate::{
     Backup, BackupError,
     checkpoints::CHECKPOINT,
-    maintenance::{self, ConversationRows, Rewrite, StrayRows},
+    maintenance::{self, StrayRows},
 };
 
 impl SqliteStore {
@@ -75,22 +72,6 @@ impl SqliteStore {
         Backup::of(self).write(to).await
     }
 
-    /// A conversation row by row: unlike [`load`](tower_chat_core::store::HistoryStore::load), it does not stop at one
-    /// that cannot be read. `None`, if there is no such conversation.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
-    pub async fn rows(
-        &self,
-        key: &ConversationKey,
-    ) -> Result<Option<ConversationRows>, StoreError> {
-        self.settle(Some(key)).await?;
-        let key = key.clone();
-        let rows = move |connection: &_| maintenance::rows(connection, &key);
-        self.0.readers.read("read the rows of a conversation", rows).await
-    }
-
     /// How many rows belong to no conversation.
     ///
     /// # Errors
@@ -99,22 +80,6 @@ impl SqliteStore {
     pub async fn stray_rows(&self) -> Result<StrayRows, StoreError> {
         self.settle(None).await?;
         self.0.readers.read("look for stray rows", maintenance::stray).await
-    }
-
-    /// Changes rows of a conversation in place, all of them or none, and gives it another
-    /// incarnation: a run that is under way, in whatever process, gets a
-    /// [`Conflict`](StoreError::Conflict) instead of writing on. Returns the new revision.
-    ///
-    /// It is for repairs; whatever else happens to a conversation is an append. If the future is
-    /// dropped, it is done or not done.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an open
-    /// run, which must be committed or discarded before; otherwise, if the store cannot be written.
-    pub async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        let rewrite = move |connection: &mut _| maintenance::rewrite(connection, &rewrite);
-        self.run_exclusively(maintenance::REWRITE, rewrite).await
     }
 
     /// Removes rows of the record of tool calls that belong to no conversation; says how many.

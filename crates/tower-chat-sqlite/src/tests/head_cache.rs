@@ -9,7 +9,9 @@ use std::sync::{
 use tower_chat_core::store::{HistoryStore, Revision, StoreError, author::Write};
 
 use super::{Fixture, first, key, run, write};
-use crate::{Rewrite, SqliteStore};
+use tower_chat_core::store::Rewrite;
+
+use crate::SqliteStore;
 
 /// How many steps SQLite makes for an append.
 async fn steps(fixture: &Fixture, write: Write) -> usize {

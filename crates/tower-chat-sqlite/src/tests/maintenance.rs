@@ -3,7 +3,7 @@
 use tower_chat_core::store::{SequencePosition, StoreError, author::ToolRecord};
 
 use super::*;
-use crate::Rewrite;
+use tower_chat_core::store::Rewrite;
 
 fn record(sequence: u64) -> ToolRecord {
     ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
@@ -51,7 +51,7 @@ async fn a_rewrite_is_done_whole_or_not_at_all() {
     assert!(refused.to_string().contains("message 2 of conversation tests/a"), "{refused}");
     assert_eq!(fixture.texts(&key("a")).await, ["one"]);
     let rows = fixture.store.rows(&key("a")).await.unwrap().unwrap();
-    assert_eq!((rows.revision, rows.tools.len()), (before, 1));
+    assert_eq!((rows.head.revision, rows.tools.len()), (before, 1));
     let read_only = SqliteStore::options().with_read_only(true);
     let read_only = read_only.open(fixture.folder.path().join("chat.db")).await.unwrap();
     let refused = read_only.rewrite(rewrite(before, 1, "eins")).await;

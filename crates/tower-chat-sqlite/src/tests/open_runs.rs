@@ -11,7 +11,7 @@ use tower_chat_core::store::{
 };
 
 use super::*;
-use crate::Rewrite;
+use tower_chat_core::store::Rewrite;
 
 fn staging(attempt: u32) -> Staged {
     let lease = Lease { attempt, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
@@ -112,7 +112,7 @@ async fn rows_are_those_that_readers_see_and_an_open_run_is_not_rewritten() {
     let staged = write("a", run(2), before.result(), &["two"]).with_tools(vec![row(2)]);
     let at = fixture.submit(vec![before, staged.staged(staging(1))]).await.await.unwrap();
     let rows = fixture.store.rows(&key("a")).await.unwrap().unwrap();
-    assert_eq!((rows.revision, rows.open_run.unwrap().run), (at, run(2)));
+    assert_eq!((rows.head.revision, rows.head.open_run.unwrap().run), (at, run(2)));
     assert_eq!((rows.messages.len(), rows.tools.len()), (1, 1));
     let mut rewrite = Rewrite::new(key("a"), at);
     rewrite.messages.push((1, Message::user("eins")));

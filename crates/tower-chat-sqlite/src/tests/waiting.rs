@@ -14,7 +14,9 @@ use tower_chat_core::{
 };
 
 use super::{Fixture, Held, first, hold_the_lead, is_open, key, run, texts, unbounded, write};
-use crate::{Durability, Rewrite, SqliteStore};
+use tower_chat_core::store::Rewrite;
+
+use crate::{Durability, SqliteStore};
 
 #[tokio::test]
 async fn reading_a_conversation_waits_for_its_own_writes_alone() {

@@ -72,6 +72,8 @@ pub enum Operation {
     MessagesBefore,
     SetDescription,
     Scopes,
+    Rows,
+    Rewrite,
     Flush,
     Close,
 }

@@ -5,9 +5,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -191,6 +192,16 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
 
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.perform(Operation::Scopes, |_| true, self.inner.scopes(after, limit)).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.perform(Operation::Rows, |held| held == key, self.inner.rows(key)).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let key = rewrite.key.clone();
+        let effect = self.inner.rewrite(rewrite);
+        self.perform(Operation::Rewrite, |held| held == &key, effect).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

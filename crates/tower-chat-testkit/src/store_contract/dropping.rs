@@ -3,9 +3,9 @@
 use std::{future::poll_fn, pin::pin, task::Poll};
 
 use tower_chat_core::{
-    ConversationKey, RunId, ToolStatus,
+    ConversationKey, Message, RunId, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Revision,
+        HistoryStore, InvocationQuery, Keep, Revision, Rewrite,
         author::{RecordedResult, Write},
     },
 };
@@ -13,7 +13,7 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        asking, key, pending, recorded, revision, stored, texts, with_outcome, write,
+        asking, key, pending, position, recorded, revision, stored, texts, with_outcome, write,
         write_messages,
     },
 };
@@ -183,6 +183,31 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
         }
         let again = store.prune(&key, Keep::Messages(1)).await.expect("a prune");
         assert_eq!(again.messages, u64::from(!is_pruned));
+        goes_on(&store, &key).await;
+        if done.is_some() {
+            return;
+        }
+    }
+}
+
+/// A rewrite that is dropped at any await has changed all that it names, or nothing.
+pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
+    for times in 0..MOST {
+        let key = key(&format!("rewritten {times}"));
+        let before = filled(&store, &key).await;
+        let mut rewrite = Rewrite::new(key.clone(), before.revision);
+        rewrite.messages.push((2, Message::user("zwei")));
+        rewrite.removed_tools.push(position(1, 0));
+        let done = polled(store.rewrite(rewrite.clone()), times).await;
+        let after = settled(&store, &key).await;
+        let is_rewritten = after != before;
+        assert!(done.is_none() || is_rewritten);
+        if is_rewritten {
+            assert_eq!((after.texts[1].as_str(), after.calls), ("zwei", 0));
+            assert_ne!(after.revision, before.revision);
+        }
+        let again = store.rewrite(rewrite).await;
+        assert_eq!(again.is_err(), is_rewritten);
         goes_on(&store, &key).await;
         if done.is_some() {
             return;

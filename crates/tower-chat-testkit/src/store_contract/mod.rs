@@ -68,6 +68,7 @@ mod races;
 mod record;
 mod record_queries;
 mod residual_data;
+mod rows;
 mod scopes;
 mod staging;
 
@@ -80,7 +81,7 @@ pub use tower_chat_core::store::HistoryStore;
 pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*, heavy::*,
     keys::*, leases::*, lifecycle::*, pruned_record::*, pruning::*, races::*, record::*,
-    record_queries::*, residual_data::*, scopes::*, staging::*,
+    record_queries::*, residual_data::*, rows::*, scopes::*, staging::*,
 };
 
 /// The store under test, as the promises take it.
@@ -288,6 +289,15 @@ macro_rules! __maintenance_promises {
             scopes_are_listed_in_byte_order
             a_scope_is_there_while_it_has_a_conversation
             a_list_of_scopes_sees_what_was_submitted_before_it
+            rows_are_what_readers_see
+            rows_of_a_pruned_conversation_have_their_numbers
+            a_rewrite_keeps_numbers_and_ids
+            a_rewrite_at_another_revision_is_a_conflict
+            a_rewrite_is_done_whole_or_not_at_all
+            a_rewrite_changes_the_record
+            an_open_run_is_not_rewritten
+            a_rewrite_sees_what_was_submitted_before_it
+            a_rewrite_dropped_at_any_await_is_done_or_not
         }
     };
 }

@@ -19,7 +19,7 @@ use tower_chat_testkit::{
     skip,
 };
 
-use super::{stderr, tower_chat};
+use super::{execute, stderr, tower_chat};
 
 static POSTGRES: LazyLock<Result<PostgresServer, Missing>> = LazyLock::new(PostgresServer::start);
 static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer::start);
@@ -134,6 +134,78 @@ impl TestStore {
         super::stdout(&output)
     }
 
+    /// Makes a message of scope `play` one that cannot be read.
+    pub(crate) fn spoil(&self, id: &str, sequence: u64) {
+        let of_file =
+            format!("UPDATE messages SET body = '{{' WHERE place = {}", row_key(id, sequence));
+        let of_server =
+            "UPDATE {schema}.messages SET body = '{' WHERE conversation = $1 AND sequence = $2";
+        self.damage(id, sequence, &of_file, of_server, |connection, messages| {
+            let number = sequence.to_string();
+            let stored: Vec<u8> =
+                redis::cmd("HGET").arg(messages).arg(&number).query(connection).unwrap();
+            // Its id, and the beginning of its content.
+            redis::cmd("HSET")
+                .arg(messages)
+                .arg(&number)
+                .arg(&stored[..21])
+                .exec(connection)
+                .unwrap();
+        });
+    }
+
+    /// Takes a message of scope `play` away.
+    pub(crate) fn lose(&self, id: &str, sequence: u64) {
+        let of_file = format!("DELETE FROM messages WHERE place = {}", row_key(id, sequence));
+        let of_server = "DELETE FROM {schema}.messages WHERE conversation = $1 AND sequence = $2";
+        self.damage(id, sequence, &of_file, of_server, |connection, messages| {
+            redis::cmd("HDEL").arg(messages).arg(sequence).exec(connection).unwrap();
+        });
+    }
+
+    /// Puts the contents of two messages in the place of each other, in a file.
+    pub(crate) fn swap(&self, id: &str, one: u64, other: u64) {
+        let [one, other] = [one, other].map(|sequence| row_key(id, sequence));
+        let both = format!("SELECT place, body FROM messages WHERE place IN ({one}, {other})");
+        let sql = format!(
+            "UPDATE messages SET body = other.body FROM ({both}) AS other
+             WHERE messages.place IN ({one}, {other}) AND other.place <> messages.place"
+        );
+        assert_eq!(execute(&self.path(), &sql), 2);
+    }
+
+    fn damage(
+        &self,
+        id: &str,
+        sequence: u64,
+        of_file: &str,
+        of_server: &str,
+        of_redis: impl Fn(&mut redis::Connection, &str),
+    ) {
+        match self.kind {
+            Kind::Sqlite | Kind::Encrypted => assert_eq!(execute(&self.path(), of_file), 1),
+            Kind::Postgres => {
+                let mut runtime = tokio::runtime::Builder::new_current_thread();
+                let sql = of_server.replace("{schema}", &self.name);
+                runtime.enable_all().build().unwrap().block_on(async {
+                    let connected =
+                        tokio_postgres::connect(&postgres_address(), tokio_postgres::NoTls).await;
+                    let (client, connection) = connected.unwrap();
+                    tokio::spawn(connection);
+                    let sequence = i64::try_from(sequence).unwrap();
+                    let changed = client.execute(&sql, &[&id.as_bytes(), &sequence]).await.unwrap();
+                    assert_eq!(changed, 1);
+                });
+            }
+            Kind::Redis => {
+                let client = redis::Client::open(redis_address()).unwrap();
+                let mut connection = client.get_connection().unwrap();
+                let messages = format!("{}::{{play/{id}}}:messages", self.name);
+                of_redis(&mut connection, &messages);
+            }
+        }
+    }
+
     /// Opens the store in this process, does something with it, and closes it.
     pub(crate) fn with<R, F: Future<Output = R>>(
         &self,
@@ -166,6 +238,13 @@ impl TestStore {
             }
         }
     }
+}
+
+/// The row key of a message of scope `play` in a file.
+fn row_key(id: &str, sequence: u64) -> String {
+    let number =
+        format!("SELECT id FROM conversations WHERE scope = 'play' AND conversation = '{id}'");
+    format!("(({number}) << 32) + {sequence}")
 }
 
 fn with_parameter(address: &str, name: &str, value: &str) -> String {

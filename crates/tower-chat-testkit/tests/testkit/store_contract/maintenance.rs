@@ -1,6 +1,9 @@
 //! A store whose scopes and rows break its promises.
 
-use tower_chat_core::store::{HistoryStore, StoreError};
+use tower_chat_core::{
+    ConversationKey,
+    store::{ConversationRows, HistoryStore, Revision, Rewrite, StoreError},
+};
 
 use super::{Broken, Fault};
 
@@ -30,4 +33,48 @@ pub(super) async fn scopes(
     }
     scopes.truncate(limit);
     Ok(scopes)
+}
+
+pub(super) async fn rows(
+    store: &Broken,
+    key: &ConversationKey,
+) -> Result<Option<ConversationRows>, StoreError> {
+    let Some(mut rows) = store.inner.rows(key).await? else { return Ok(None) };
+    match store.fault {
+        Fault::HidesTheRecord => rows.tools.clear(),
+        Fault::CountsRowsFromOne => {
+            let numbers = 1..;
+            rows.messages.iter_mut().zip(numbers).for_each(|((at, _), number)| *at = number);
+        }
+        Fault::ShowsStagedRows => {
+            if let Some(run) = store.inner.open_run(key).await? {
+                let staged = (run.open.visible + 1..).zip(run.messages);
+                rows.messages.extend(staged.map(|(number, message)| (number, Ok(message))));
+            }
+        }
+        _ => {}
+    }
+    Ok(Some(rows))
+}
+
+pub(super) async fn rewrite(store: &Broken, mut rewrite: Rewrite) -> Result<Revision, StoreError> {
+    let found = store.inner.head(&rewrite.key).await?;
+    match store.fault {
+        Fault::RewritesAtAnyRevision => rewrite.expected = found.revision,
+        Fault::RewritesNothing => return Ok(found.revision),
+        Fault::RewritesInSteps => {
+            let removed = std::mem::take(&mut rewrite.removed_tools);
+            let mut first = Rewrite::new(rewrite.key.clone(), rewrite.expected);
+            first.removed_tools = removed;
+            rewrite.expected = store.inner.rewrite(first).await?;
+            tokio::task::yield_now().await;
+        }
+        Fault::RewritesMessagesAlone => {
+            rewrite.tools.clear();
+            rewrite.removed_tools.clear();
+        }
+        Fault::RewritesOverOpenRuns if found.open_run.is_some() => return Ok(found.revision),
+        _ => {}
+    }
+    store.inner.rewrite(rewrite).await
 }

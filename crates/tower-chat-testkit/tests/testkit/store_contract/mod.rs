@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, Messages, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned, Revision,
-        RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{
             AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
             Write,
@@ -109,6 +110,14 @@ enum Fault {
     ListsScopesBackwards,
     ListsScopesAfterInclusively,
     HidesStagedScopes,
+    HidesTheRecord,
+    CountsRowsFromOne,
+    ShowsStagedRows,
+    RewritesAtAnyRevision,
+    RewritesInSteps,
+    RewritesMessagesAlone,
+    RewritesNothing,
+    RewritesOverOpenRuns,
 }
 
 /// Whether a staged write is the first of its attempt, which shows in its revision alone.
@@ -559,6 +568,14 @@ impl HistoryStore for Broken {
         maintenance::scopes(self, after, limit).await
     }
 
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        maintenance::rows(self, &self.key(key)).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        maintenance::rewrite(self, rewrite).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner.flush().await
     }
@@ -703,6 +720,18 @@ noticed! {
     scopes_left: DeletesNothing breaks a_scope_is_there_while_it_has_a_conversation;
     late_scopes: WritesWhenTheTicketIsAwaited
         breaks a_list_of_scopes_sees_what_was_submitted_before_it;
+    record_in_rows: HidesTheRecord breaks rows_are_what_readers_see;
+    staged_in_rows: ShowsStagedRows breaks rows_are_what_readers_see;
+    conversations_left: DeletesNothing breaks rows_are_what_readers_see;
+    pruned_rows: CountsRowsFromOne breaks rows_of_a_pruned_conversation_have_their_numbers;
+    rewritten_late: RewritesAtAnyRevision breaks a_rewrite_at_another_revision_is_a_conflict;
+    not_rewritten: RewritesNothing breaks a_rewrite_keeps_numbers_and_ids;
+    rewritten_in_part: RewritesInSteps breaks a_rewrite_is_done_whole_or_not_at_all;
+    dropped_rewrites: RewritesInSteps breaks a_rewrite_dropped_at_any_await_is_done_or_not;
+    record_not_rewritten: RewritesMessagesAlone breaks a_rewrite_changes_the_record;
+    rewritten_under_a_run: RewritesOverOpenRuns breaks an_open_run_is_not_rewritten;
+    late_rewrites: WritesWhenTheTicketIsAwaited
+        breaks a_rewrite_sees_what_was_submitted_before_it;
     late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
 }
 

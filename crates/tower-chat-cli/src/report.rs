@@ -1,0 +1,40 @@
+//! What a command says as it goes: lines for people, or a JSON object a line.
+
+use serde::Serialize;
+
+use crate::{error::CliError, output::Lines};
+
+/// Standard output in one of the two forms.
+#[derive(Debug)]
+pub(crate) struct Report {
+    as_json: bool,
+    lines: Lines,
+}
+
+impl Report {
+    pub(crate) fn new(as_json: bool) -> Self {
+        Self { as_json, lines: Lines::default() }
+    }
+
+    /// Writes the line, or the object that says the same.
+    pub(crate) fn write(&mut self, line: &str, object: &impl Serialize) {
+        if self.as_json {
+            #[allow(clippy::expect_used, reason = "texts and numbers have a JSON form")]
+            let json = serde_json::to_string(object).expect("it has a JSON form");
+            self.lines.write_json(&json);
+        } else {
+            self.lines.write(line);
+        }
+    }
+
+    /// Writes an object for which people have no line.
+    pub(crate) fn write_object(&mut self, object: &impl Serialize) {
+        if self.as_json {
+            self.write("", object);
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<(), CliError> {
+        self.lines.finish().map_err(CliError::Output)
+    }
+}

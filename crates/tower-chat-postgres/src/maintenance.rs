@@ -1,0 +1,157 @@
+//! Looking at a conversation row by row, and rewriting rows in place: for checks and repairs, never for
+//! runs.
+
+use std::sync::Arc;
+
+use deadpool_postgres::{Object, Transaction};
+use tokio_postgres::{Row, types::ToSql};
+use tower_chat_core::{
+    ConversationKey, Message,
+    format::{self, FormatError},
+    store::{
+        ConversationRows, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord,
+    },
+};
+
+use crate::{
+    connections::{Connections, Question, Values},
+    conversation::{self, column, unsigned},
+    failure::Failure,
+    message,
+    stored_key::StoredKey,
+    tool_row::{self, ToolRows, number},
+};
+
+const REWRITE: &str = "rewrite a conversation";
+
+/// The rows of a conversation that readers see, as they are at one moment.
+pub(crate) async fn rows(
+    connections: &Connections,
+    key: &ConversationKey,
+) -> Result<Option<ConversationRows>, StoreError> {
+    let stored = StoredKey::new(key);
+    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let statements = &connections.statements;
+    let questions = [&statements.conversation, &statements.messages, &statements.tools]
+        .map(|sql| Question { sql, values: &values });
+    let action = "read the rows of a conversation";
+    let [found, messages, tools] = connections.read(action, &stored.scope, questions).await?;
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let head = conversation::head(key, &found)?;
+    let messages = messages.iter().map(read_message).collect();
+    Ok(Some(ConversationRows::new(head, messages, tools.iter().map(read_tool).collect())))
+}
+
+/// A number that cannot be is reported with the rest of the row.
+fn read_message(row: &Row) -> (u64, Result<Arc<Message>, FormatError>) {
+    match unsigned(row, 0) {
+        Ok(sequence) => (sequence, message::read(row, 1).map(Arc::new)),
+        Err(reason) => (0, Err(FormatError::malformed(reason))),
+    }
+}
+
+fn read_tool(row: &Row) -> (SequencePosition, Result<ToolRecord, String>) {
+    let index = column::<i64>(row, 1).ok().and_then(|index| u32::try_from(index).ok());
+    let index = index.unwrap_or(u32::MAX);
+    match unsigned(row, 0) {
+        Ok(sequence) => (SequencePosition { sequence, index }, tool_row::read(row, 1, sequence)),
+        Err(reason) => (SequencePosition { sequence: 0, index }, Err(reason)),
+    }
+}
+
+/// Does a rewrite, in one transaction. Its incarnation tells one that was done, though nobody learned of
+/// it, from another.
+pub(crate) async fn rewrite(
+    connections: &Connections,
+    rewrite: &Rewrite,
+) -> Result<Revision, StoreError> {
+    let revision = rewrite.expected.rewritten();
+    let work = Work { rewrite, revision, key: StoredKey::new(&rewrite.key) };
+    connections.persist(REWRITE, true, || work.once(connections)).await?
+}
+
+struct Work<'a> {
+    rewrite: &'a Rewrite,
+    /// What the conversation is at once it is done.
+    revision: Revision,
+    key: StoredKey,
+}
+
+impl Work<'_> {
+    async fn once(
+        &self,
+        connections: &Connections,
+    ) -> Result<Result<Revision, StoreError>, Failure> {
+        let mut client = connections.get().await?;
+        let outcome = self.over(connections, &mut client).await;
+        connections.keep(client, outcome)
+    }
+
+    async fn over(
+        &self,
+        connections: &Connections,
+        client: &mut Object,
+    ) -> Result<Result<Revision, StoreError>, Failure> {
+        let transaction = connections.before(client.transaction()).await?;
+        if let Some(begin) = connections.begin_writing(&self.key.scope) {
+            connections.before(transaction.batch_execute(&begin)).await?;
+        }
+        let outcome = self.within(connections, &transaction).await?;
+        match outcome {
+            Ok(_) => connections.in_time(transaction.commit()).await?,
+            // Dropping it would do the same, and not wait for it.
+            Err(_) => connections.before(transaction.rollback()).await?,
+        }
+        Ok(outcome)
+    }
+
+    async fn within(
+        &self,
+        connections: &Connections,
+        transaction: &Transaction<'_>,
+    ) -> Result<Result<Revision, StoreError>, Failure> {
+        let Self { rewrite, revision, key } = self;
+        let statements = &connections.statements;
+        let execute = async |sql: &str, values: Values<'_>| {
+            let statement = connections.before(transaction.prepare_cached(sql)).await?;
+            connections.before(transaction.execute(&statement, values)).await
+        };
+        let (scope, id) = (&key.scope, &key.conversation);
+        // Whoever writes to the conversation waits for this row.
+        execute(&statements.lock_conversation, &[scope, id]).await?;
+        let found =
+            connections.before(transaction.prepare_cached(&statements.conversation)).await?;
+        let found = connections.before(transaction.query(&found, &[scope, id])).await?;
+        let head = match conversation::head(&rewrite.key, &found) {
+            Ok(head) => head,
+            Err(damaged) => return Ok(Err(damaged)),
+        };
+        if head.revision == *revision {
+            return Ok(Ok(*revision));
+        }
+        if let Err(conflict) = rewrite.check(&head) {
+            return Ok(Err(conflict));
+        }
+        for (sequence, message) in &rewrite.messages {
+            let (at, body) = (i64::try_from(*sequence).unwrap_or(-1), format::encode(message));
+            if execute(&statements.maintenance.rewrite_message, &[scope, id, &at, &body]).await?
+                != 1
+            {
+                return Ok(Err(rewrite.missing(*sequence)));
+            }
+        }
+        let rows: Vec<ToolRecord> = rewrite.tools_of(&head).cloned().collect();
+        let replaced = rows.iter().map(|row| row.call);
+        for call in replaced.chain(rewrite.removed_tools.iter().copied()) {
+            let (sequence, index) = (number(call.sequence), i64::from(call.index));
+            execute(&statements.maintenance.remove_tool, &[scope, id, &sequence, &index]).await?;
+        }
+        let tools: ToolRows<'_> = tool_row::rows(&rows).into_iter().collect();
+        execute(&statements.copy_tools, &tools.values(scope, id)).await?;
+        let incarnation = revision.incarnation.cast_signed();
+        execute(&statements.maintenance.set_incarnation, &[scope, id, &incarnation]).await?;
+        Ok(Ok(*revision))
+    }
+}

@@ -1,0 +1,195 @@
+//! Looking at a conversation row by row, and rewriting rows in place: for checks and repairs, never for
+//! runs.
+//!
+//! What is there is found by its names, not by counting: messages may be missing, and numbers damaged.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tower_chat_core::{
+    ConversationKey, Message, RunId,
+    format::{self, FormatError},
+    store::{
+        ConversationRows, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord,
+    },
+};
+
+use crate::{
+    answer::{Answer, Pairs, damaged, number},
+    conversation::{Fields, newer, visible},
+    failure::foreign,
+    message,
+    read::{ATTEMPTS, PAGE_BYTES, restless},
+    script::{REWRITE, ROW_VALUES, ROWS},
+    settings::{Settings, random},
+    tool_row,
+};
+
+const READ: &str = "read the rows of a conversation";
+const CHANGE: &str = "rewrite a conversation";
+
+/// How many values are asked for at once.
+const PAGE: usize = 1000;
+
+/// The rows of a conversation that readers see, as they are at one moment.
+pub(crate) async fn rows(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<Option<ConversationRows>, StoreError> {
+    for _ in 0..ATTEMPTS {
+        let Some(found) = look(settings, key).await? else { return Ok(None) };
+        let names = settings.names.conversation(key);
+        let numbers: Vec<String> = found.messages.iter().map(u64::to_string).collect();
+        let Some(messages) = values(settings, key, &found, names.messages(), &numbers).await?
+        else {
+            continue;
+        };
+        let members: Vec<String> = found.calls.iter().map(|(member, _)| member.clone()).collect();
+        let Some(tools) = values(settings, key, &found, names.tools(), &members).await? else {
+            continue;
+        };
+        let messages = found.messages.iter().zip(&messages);
+        let messages = messages.map(|(number, stored)| (*number, read_message(stored.as_deref())));
+        let tools = found.calls.iter().zip(&tools);
+        let tools = tools.map(|((member, of), stored)| read_tool(member, *of, stored.as_deref()));
+        let head = found.fields.head(key)?;
+        return Ok(Some(ConversationRows::new(head, messages.collect(), tools.collect())));
+    }
+    Err(restless(READ))
+}
+
+/// What there is of a conversation, by name.
+struct Found {
+    fields: Fields,
+    writes: String,
+    /// The numbers of its messages that readers see, in order.
+    messages: Vec<u64>,
+    /// The calls on its record, with the numbers of their messages, in order.
+    calls: Vec<(String, u64)>,
+}
+
+async fn look(settings: &Settings, key: &ConversationKey) -> Result<Option<Found>, StoreError> {
+    let names = settings.names.conversation(key);
+    let call = ROWS.on([names.head(), names.messages(), names.calls()]);
+    let mut answer = Answer::new(settings.connections.read(READ, &call).await?)?;
+    match answer.text()?.as_str() {
+        "rows" => {}
+        other => return Err(foreign(other)),
+    }
+    let fields = Fields::new(answer.pairs()?);
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let head = fields.head(key)?;
+    let seen = head.pruned.saturating_add(1)..=visible(&head);
+    let named = answer.bytes()?.into_iter().flatten();
+    // What has no number is nothing that readers would miss.
+    let mut messages: Vec<u64> = named
+        .filter_map(|name| std::str::from_utf8(&name).ok()?.parse().ok())
+        .filter(|number| seen.contains(number))
+        .collect();
+    messages.sort_unstable();
+    let calls = ordered(answer.pairs()?)?;
+    let writes = answer.optional_text()?.unwrap_or_default();
+    Ok(Some(Found { fields, writes, messages, calls }))
+}
+
+/// The calls with the numbers of their messages, in the order of messages and of calls in each.
+fn ordered(scored: Pairs) -> Result<Vec<(String, u64)>, StoreError> {
+    let mut calls = Vec::with_capacity(scored.len());
+    for (member, score) in scored {
+        let score = String::from_utf8(score.unwrap_or_default()).unwrap_or_default();
+        // A number that no message can have is reported with the row.
+        calls.push((member, number(&score).unwrap_or_default()));
+    }
+    Ok(calls)
+}
+
+/// What stands under these names in a hash of the conversation; `None` if it was written meanwhile.
+async fn values(
+    settings: &Settings,
+    key: &ConversationKey,
+    found: &Found,
+    hash: String,
+    names: &[String],
+) -> Result<Option<Vec<Option<Vec<u8>>>>, StoreError> {
+    let mut values = Vec::with_capacity(names.len());
+    while let Some(rest) = names.get(values.len()..).filter(|rest| !rest.is_empty()) {
+        let head = settings.names.conversation(key).head();
+        let call = ROW_VALUES.on([head, hash.clone()]);
+        let mut call = call.with(found.fields.life()).with(&found.writes).with(PAGE_BYTES);
+        rest.iter().take(PAGE).for_each(|name| call.push(name));
+        let mut answer = Answer::new(settings.connections.read(READ, &call).await?)?;
+        match answer.text()?.as_str() {
+            "page" => values.extend(answer.bytes()?),
+            "changed" => return Ok(None),
+            other => return Err(foreign(other)),
+        }
+    }
+    Ok(Some(values))
+}
+
+fn read_message(stored: Option<&[u8]>) -> Result<Arc<Message>, FormatError> {
+    match stored {
+        Some(stored) => message::read(stored).map(Arc::new),
+        None => Err(FormatError::malformed("it is missing")),
+    }
+}
+
+fn read_tool(
+    member: &str,
+    of_message: u64,
+    stored: Option<&[u8]>,
+) -> (SequencePosition, Result<ToolRecord, String>) {
+    match (tool_row::position(member), stored) {
+        (Ok(call), Some(stored)) => (call, tool_row::read(call, stored)),
+        (Ok(call), None) => (call, Err("it is missing".to_owned())),
+        (Err(reason), _) => {
+            (SequencePosition { sequence: of_message, index: u32::MAX }, Err(reason))
+        }
+    }
+}
+
+/// Does a rewrite. It has another life, by which one that is repeated is recognised, and which makes a
+/// reader who is in the middle of it begin again.
+pub(crate) async fn rewrite(
+    settings: &Settings,
+    rewrite: &Rewrite,
+) -> Result<Revision, StoreError> {
+    let Rewrite { key, expected, .. } = rewrite;
+    let revision = expected.rewritten();
+    let [head, messages, tools, calls, pending, _] = settings.names.conversation(key).all();
+    // The last of several contents of a message counts, as the last row of a call does.
+    let contents: BTreeMap<u64, &Message> =
+        rewrite.messages.iter().map(|(sequence, message)| (*sequence, message)).collect();
+    let rows = tool_row::last_of_each(&rewrite.tools);
+    let mut call = REWRITE
+        .on([head, messages, tools, calls, pending])
+        .with(expected.incarnation)
+        .with(expected.sequence)
+        .with(revision.incarnation)
+        .with(random())
+        .with(contents.len())
+        .with(rows.len());
+    for (sequence, message) in contents {
+        call.push(sequence);
+        call.push(format::encode(message));
+    }
+    tool_row::push(&mut call, &rows);
+    rewrite.removed_tools.iter().for_each(|call_at| call.push(tool_row::member(*call_at)));
+    let mut answer = Answer::new(settings.connections.change(CHANGE, true, &call).await?)?;
+    match answer.text()?.as_str() {
+        "rewritten" => Ok(revision),
+        "conflict" => {
+            let found = Revision {
+                incarnation: number(&answer.text()?)?,
+                sequence: number(&answer.text()?)?,
+            };
+            let run = <[u8; 16]>::try_from(answer.raw()?).ok().map(RunId::from_bytes);
+            Err(rewrite.conflict(found, run))
+        }
+        "missing" => Err(rewrite.missing(number(&answer.text()?)?)),
+        "newer" => Err(newer(key, &answer.text()?)),
+        "damaged" => Err(damaged(key)),
+        other => Err(foreign(other)),
+    }
+}

@@ -1,0 +1,9 @@
+-- Of a conversation row by row: its head, the names of its messages, and those of the calls on its record
+-- that readers see, each with the number of its message. Nothing is counted to a number that is stored.
+local head, messages, calls = KEYS[1], KEYS[2], KEYS[3]
+local fields = redis.call('HGETALL', head)
+local found = redis.call('HMGET', head, 'visible', 'sequence', 'writes')
+local last = whole(found[1] or found[2] or '0') or LAST
+return { 'rows', fields, redis.call('HKEYS', messages),
+    redis.call('ZRANGEBYSCORE', calls, '-inf', string.format('%.0f', last), 'WITHSCORES'),
+    found[3] }

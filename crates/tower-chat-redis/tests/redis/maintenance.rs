@@ -1,0 +1,125 @@
+//! Damaged values, looked at and rewritten.
+
+use redis::aio::MultiplexedConnection;
+use tower_chat_core::{
+    Message,
+    store::{HistoryStore, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord},
+};
+use tower_chat_redis::RedisStore;
+
+use crate::common::{address, append, ask, key, open, options, prefix, raw, texts, write};
+
+fn record(sequence: u64) -> ToolRecord {
+    ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
+}
+
+struct Fixture {
+    store: RedisStore,
+    prefix: String,
+    connection: MultiplexedConnection,
+    at: Revision,
+}
+
+impl Fixture {
+    /// Conversation `c` of five messages, three of them with rows of calls, and `d`, to which nothing
+    /// happens.
+    async fn new() -> Self {
+        let prefix = prefix();
+        let store = open(options().with_prefix(&prefix)).await;
+        append(&store, write(&key("d"), Revision::ABSENT, &["untouched"])).await.unwrap();
+        let five = write(&key("c"), Revision::ABSENT, &["one", "two", "three", "four", "five"]);
+        let five = five.with_tools(vec![record(1), record(2), record(4)]);
+        let at = append(&store, five).await.unwrap();
+        Self { store, prefix, connection: raw(&address()).await, at }
+    }
+
+    fn name(&self, part: &str) -> String {
+        format!("{}:{{scope/c}}:{part}", self.prefix)
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        ask(&mut self.connection, words).await.unwrap()
+    }
+
+    /// Leaves nothing of a message but its id and the beginning of its content.
+    async fn cut_off(&mut self, number: &str) {
+        let messages = self.name("messages");
+        let stored: Vec<u8> = self.ask(&["HGET", &messages, number]).await;
+        let mut set = redis::cmd("HSET");
+        set.arg(messages).arg(number).arg(&stored[..21]);
+        set.exec_async(&mut self.connection).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_cannot_be_read_stand_among_the_others() {
+    let mut fixture = Fixture::new().await;
+    let (messages, tools) = (fixture.name("messages"), fixture.name("tools"));
+    fixture.cut_off("2").await;
+    fixture.ask::<()>(&["HDEL", &messages, "3", "5"]).await;
+    fixture.ask::<()>(&["HSET", &tools, "1:0000000000", "odd"]).await;
+    fixture.ask::<()>(&["HDEL", &tools, "4:0000000000"]).await;
+    let rows = fixture.store.rows(&key("c")).await.unwrap().unwrap();
+    assert_eq!(rows.head.revision, fixture.at);
+    let read: Vec<_> = rows.messages.iter().map(|(number, it)| (*number, it.is_ok())).collect();
+    assert_eq!(read, [(1, true), (2, false), (4, true)]);
+    let read: Vec<_> = rows.tools.iter().map(|(call, it)| (call.sequence, it.is_ok())).collect();
+    assert_eq!(read, [(1, false), (2, true), (4, false)]);
+
+    let store = &fixture.store;
+    let mut rewrite = Rewrite::new(key("c"), fixture.at);
+    rewrite.messages.push((2, Message::user("zwei")));
+    rewrite.tools = vec![record(1), record(4)];
+    rewrite.expected = store.rewrite(rewrite.clone()).await.unwrap();
+    let rows = store.rows(&key("c")).await.unwrap().unwrap();
+    let read: Vec<_> =
+        rows.messages.iter().map(|(_, message)| message.as_ref().unwrap().text()).collect();
+    assert_eq!(read, ["one", "zwei", "four"]);
+    assert!(rows.tools.iter().all(|(_, row)| row.is_ok()), "{:?}", rows.tools);
+    rewrite.messages.push((3, Message::user("drei")));
+    let refused = store.rewrite(rewrite).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused:?}");
+    assert_eq!(texts(store, &key("d")).await, ["untouched"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_cannot_be_keep_no_server_busy() {
+    for (field, value) in [("sequence", "9007199254740991"), ("sequence", "x"), ("pruned", "-1")] {
+        let mut fixture = Fixture::new().await;
+        let head = fixture.name("head");
+        fixture.ask::<()>(&["HSET", &head, field, value]).await;
+        match fixture.store.rows(&key("c")).await {
+            Ok(rows) => assert_eq!(rows.unwrap().messages.len(), 5, "{field} {value}"),
+            Err(StoreError::Corrupt { .. }) => {}
+            Err(error) => panic!("{field} {value}: {error:?}"),
+        }
+        assert!(fixture.store.rows(&key("d")).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_of_several_pages_is_read_in_order() {
+    let store = open(options()).await;
+    let numbers: Vec<String> = (1..=2500).map(|number| format!("message {number}")).collect();
+    let all: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    let at = append(&store, write(&key("long"), Revision::ABSENT, &all)).await.unwrap();
+    let rows = store.rows(&key("long")).await.unwrap().unwrap();
+    let read: Vec<_> =
+        rows.messages.iter().map(|(_, message)| message.as_ref().unwrap().text()).collect();
+    assert_eq!(read, numbers);
+    assert!(rows.messages.iter().map(|(number, _)| *number).eq(1..=2500));
+    assert_eq!(rows.head.revision, at);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_without_conversations_is_no_scope() {
+    let mut fixture = Fixture::new().await;
+    let list = format!("{}:{{ghost/*}}:list", fixture.prefix);
+    let ids: Vec<String> = (0..600).map(|number| format!("gone {number:03}")).collect();
+    for id in &ids {
+        fixture.ask::<()>(&["ZADD", &list, "0", id]).await;
+    }
+    assert_eq!(fixture.store.scopes(None, 10).await.unwrap(), ["scope"]);
+    // It is taken off, as wherever a list is read.
+    assert_eq!(fixture.ask::<usize>(&["EXISTS", &list]).await, 0);
+}

@@ -1,0 +1,100 @@
+//! Changes other than appends, and who is told of their outcome.
+
+use tokio::sync::oneshot;
+use tower_chat_core::{
+    ConversationKey,
+    store::{Description, Keep, Pruned, Revision, Rewrite, StoreError, author::Slot},
+};
+
+use super::{Queued, Submission};
+
+#[derive(Debug)]
+pub(crate) struct Delete {
+    pub(super) key: ConversationKey,
+    pub(super) outcome: Result<bool, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<bool, StoreError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fork {
+    pub(super) from: ConversationKey,
+    pub(super) to: ConversationKey,
+    pub(super) outcome: Result<Revision, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<Revision, StoreError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Prune {
+    pub(super) key: ConversationKey,
+    pub(super) keep: Keep,
+    pub(super) outcome: Result<Pruned, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<Pruned, StoreError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Describe {
+    pub(super) key: ConversationKey,
+    pub(super) description: Description,
+    pub(super) expected_version: u64,
+    pub(super) outcome: Result<u64, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<u64, StoreError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RewriteRows {
+    pub(super) rewrite: Box<Rewrite>,
+    pub(super) outcome: Result<Revision, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<Revision, StoreError>>,
+}
+
+impl Submission {
+    pub(crate) fn delete(
+        slot: Slot,
+        key: ConversationKey,
+    ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let delete = Delete { key, outcome: Ok(false), reply };
+        (Self::without_writes(slot, Queued::Delete(delete)), outcome)
+    }
+
+    pub(crate) fn fork(
+        slot: Slot,
+        from: ConversationKey,
+        to: ConversationKey,
+    ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
+        (Self::without_writes(slot, Queued::Fork(fork)), outcome)
+    }
+
+    pub(crate) fn prune(
+        slot: Slot,
+        key: ConversationKey,
+        keep: Keep,
+    ) -> (Self, oneshot::Receiver<Result<Pruned, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let prune = Prune { key, keep, outcome: Ok(Pruned::default()), reply };
+        (Self::without_writes(slot, Queued::Prune(prune)), outcome)
+    }
+
+    pub(crate) fn describe(
+        slot: Slot,
+        key: ConversationKey,
+        description: Description,
+        expected_version: u64,
+    ) -> (Self, oneshot::Receiver<Result<u64, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let describe = Describe { key, description, expected_version, outcome: Ok(0), reply };
+        (Self::without_writes(slot, Queued::Describe(describe)), outcome)
+    }
+
+    pub(crate) fn rewrite(
+        slot: Slot,
+        rewrite: Rewrite,
+    ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let rewrite =
+            RewriteRows { rewrite: Box::new(rewrite), outcome: Ok(Revision::ABSENT), reply };
+        (Self::without_writes(slot, Queued::Rewrite(rewrite)), outcome)
+    }
+}
