@@ -1,7 +1,7 @@
 //! No input from outside makes a parser panic, whatever its bytes are.
 //!
 //! Each target takes recorded bytes, damaged by seed: requests, answers and streams of every wire,
-//! stored messages, rows of a store in clear and sealed, imported rows, answers of an MCP server, and
+//! stored messages, rows of a store in clear and sealed, imported rows, histories of other systems, answers of an MCP server, and
 //! requests to the HTTP endpoint. The test that runs by itself tries some thousands; the ignored one, meant for a release build, tries `TOWER_CHAT_CASES` of each
 //! target (one million unless it is set), and prints counts and the time of the slowest input by its
 //! length. `TOWER_CHAT_SEED` chooses other damage, `TOWER_CHAT_CASE` one case of each target, and
@@ -9,6 +9,7 @@
 
 mod clients;
 mod damage;
+mod imports;
 mod mcp;
 mod rows;
 mod seeds;

@@ -23,7 +23,7 @@ use tower_chat_testkit::Rng;
 
 use crate::fuzz::{
     clients::{Input, event_stream},
-    mcp, rows,
+    imports, mcp, rows,
     seeds::{self, OWN_REQUEST, OWN_ROWS, Seeds},
 };
 
@@ -108,6 +108,7 @@ pub(crate) fn all() -> Vec<Target> {
         let Ok(rows) = imported::read_rows(text.lines()) else { return false };
         imported::valid_messages_of_rows(rows, DanglingCalls::Interrupted).is_ok()
     }));
+    targets.extend(imports::targets());
     targets.extend(rows::targets());
     targets.extend(mcp::targets());
     targets.push(endpoint(requests));

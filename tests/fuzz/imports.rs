@@ -1,0 +1,128 @@
+//! Files of other systems.
+
+use std::{fs, sync::Arc};
+
+use rusqlite::{Connection, params};
+use tempfile::TempDir;
+use tower_chat::{
+    Messages,
+    import::{Format, read},
+    validate::validate_messages,
+};
+
+use crate::fuzz::targets::{Target, replayed};
+
+/// A small file of each format of JSON.
+const FILES: [(Format, &str); 7] = [
+    (
+        Format::OpenAiChat,
+        r#"{"id":"a","messages":[{"role":"user","content":"Is it cold?"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"12 degrees"}]}
+{"id":"b","messages":[{"role":"system","content":"Be brief."}]}"#,
+    ),
+    (
+        Format::OpenAiResponses,
+        r#"[{"role":"user","content":"Is it warm?"},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"},{"type":"function_call","call_id":"c1","name":"look","arguments":"{}"},{"type":"function_call_output","call_id":"c1","output":"20 degrees"}]"#,
+    ),
+    (
+        Format::Anthropic,
+        r#"{"system":"Be kind.","messages":[{"role":"user","content":"Fog?"},{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"cw=="},{"type":"tool_use","id":"t1","name":"look","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"None.","is_error":true}]}]}"#,
+    ),
+    (
+        Format::Gemini,
+        r#"{"contents":[{"role":"user","parts":[{"text":"Wind?"}]},{"role":"model","parts":[{"functionCall":{"name":"look","args":{}},"thoughtSignature":"cw=="}]},{"role":"user","parts":[{"functionResponse":{"name":"look","response":{"output":"Some."}}}]}]}"#,
+    ),
+    (
+        Format::AgentFramework,
+        r#"{"type":"message","role":"user","contents":[{"type":"text","text":"Ice?"},{"type":"data","uri":"data:image/png;base64,AAAA"}]}
+{"type":"message","role":"assistant","contents":[{"type":"text_reasoning","id":"rs_1","text":"hm","protected_data":"gA"},{"type":"function_call","call_id":"c1","name":"look","arguments":{"a":1}}]}
+{"type":"message","role":"tool","contents":[{"type":"function_result","call_id":"c1","result":"Ice.","exception":"x","items":[{"type":"text","text":"Ice."}]}]}"#,
+    ),
+    (
+        Format::PydanticAi,
+        r#"[{"kind":"request","timestamp":"2026-11-23T14:52:34.293650Z","parts":[{"part_kind":"user-prompt","content":["Rain?",{"kind":"binary","data":"-_8=","media_type":"image/png"}]}]},{"kind":"response","parts":[{"part_kind":"thinking","content":"hm","signature":"cw==","provider_name":"anthropic"},{"part_kind":"tool-call","tool_name":"look","args":{"a":1},"tool_call_id":"c1"}]},{"kind":"request","parts":[{"part_kind":"tool-return","tool_name":"look","content":{"rain":true},"tool_call_id":"c1","outcome":"failed"}]}]"#,
+    ),
+    (
+        Format::VercelUi,
+        r#"[{"id":"c","messages":[{"role":"user","parts":[{"type":"text","text":"Snow?"}]},{"role":"assistant","metadata":{"a":1},"parts":[{"type":"step-start"},{"type":"reasoning","text":"hm","providerMetadata":{"openai":{"itemId":"rs_1"}}},{"type":"tool-look","toolCallId":"c1","state":"output-available","input":{},"output":{"snow":true}},{"type":"data-x","data":[1]}]}]}]"#,
+    ),
+];
+
+/// A checkpoint of LangGraph with a question, a call and its result, as `JsonPlusSerializer` writes it.
+const CHECKPOINT: &str = "82a17604ae6368616e6e656c5f76616c75657381a86d6573736167657393c7560594b76c616e67636861696e5f636f72652e6d65737361676573ac48756d616e4d65737361676583a7636f6e74656e74a24869a474797065a568756d616ea26964a161b36d6f64656c5f76616c69646174655f6a736f6ec7b70594b76c616e67636861696e5f636f72652e6d65737361676573a941494d65737361676584a7636f6e74656e749282a474797065a474657874a474657874a749206c6f6f6b2e83a474797065a87468696e6b696e67a87468696e6b696e67a2686da97369676e6174757265a463773d3da474797065a26169a26964a162aa746f6f6c5f63616c6c739183a46e616d65a474696465a46172677381a2617401a26964a26331b36d6f64656c5f76616c69646174655f6a736f6ec76f0594b76c616e67636861696e5f636f72652e6d65737361676573ab546f6f6c4d65737361676584a7636f6e74656e74a531383a3430a474797065a4746f6f6cac746f6f6c5f63616c6c5f6964a26331a6737461747573a56572726f72b36d6f64656c5f76616c69646174655f6a736f6e";
+
+/// An item of OpenAI Responses in a row of a session.
+const ITEM: &str = r#"{"type":"function_call","call_id":"c1","name":"look","arguments":"{}"}"#;
+
+const AGENT_MESSAGES: &str = "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT, created_at TEXT);
+    INSERT INTO agent_messages VALUES (1, 's', '{}', '2026-11-23 10:00:00')";
+
+const CHECKPOINTS: &str = "CREATE TABLE writes (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, task_id TEXT, idx INTEGER, channel TEXT, type TEXT, value BLOB);
+    CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB);
+    INSERT INTO checkpoints VALUES ('t', '', '1', NULL, 'msgpack', x'80')";
+
+pub(crate) fn targets() -> Vec<Target> {
+    let mut targets: Vec<Target> = FILES.into_iter().map(file).collect();
+    targets.push(row(
+        Format::OpenAiAgents,
+        AGENT_MESSAGES,
+        "UPDATE agent_messages SET message_data = CAST(?1 AS TEXT)",
+        ITEM.into(),
+    ));
+    let checkpoint = (0..CHECKPOINT.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&CHECKPOINT[at..at + 2], 16).expect("two hexadecimal digits"));
+    targets.push(row(
+        Format::LangGraph,
+        CHECKPOINTS,
+        "UPDATE checkpoints SET checkpoint = ?1",
+        checkpoint.collect(),
+    ));
+    targets
+}
+
+/// A damaged file.
+fn file((format, text): (Format, &str)) -> Target {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = move |bytes: &[u8]| {
+        let path = folder.path().join("history");
+        fs::write(&path, bytes).expect("the file is written");
+        accepts(format, &path)
+    };
+    target(format, text.into(), run)
+}
+
+/// A file with a damaged value in its only row.
+fn row(format: Format, tables: &str, update: &'static str, seed: Vec<u8>) -> Target {
+    let folder: Arc<TempDir> = Arc::new(tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("history.db");
+    let connection = Connection::open(&path).expect("a database");
+    connection.execute_batch(tables).expect("its tables");
+    let run = move |bytes: &[u8]| {
+        let _of_this_target = &folder;
+        connection.execute(update, params![bytes]).expect("the row is written");
+        accepts(format, &path)
+    };
+    target(format, seed, run)
+}
+
+fn target(format: Format, seed: Vec<u8>, run: impl Fn(&[u8]) -> bool + 'static) -> Target {
+    Target {
+        name: format!("history of {format}"),
+        seeds: vec![seed],
+        is_slow: true,
+        run: Box::new(move |bytes, _| run(bytes)),
+    }
+}
+
+/// Whether the file is read; what models are sent of it is valid then.
+fn accepts(format: Format, path: &std::path::Path) -> bool {
+    let Ok(conversations) = read(format, path) else { return false };
+    for conversation in conversations {
+        let messages: Messages = conversation.messages.into_iter().collect();
+        let sent = replayed(&messages);
+        if let Err(invalid) = validate_messages(sent.iter().map(|message| &**message)) {
+            panic!("{invalid}: {messages:?}");
+        }
+    }
+    true
+}
