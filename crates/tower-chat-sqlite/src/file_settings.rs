@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::runtime::Handle;
 
 use crate::{OpenError, SqliteStore, file::StoreFile, schema};
@@ -73,8 +73,6 @@ fn read(path: &Path) -> Result<FileSettings, OpenError> {
 fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Result<FileSettings> {
     let number = |name| reader.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (pages, size) = (number("freelist_count")?, number("page_size")?);
-    let mut check = reader.prepare("PRAGMA quick_check")?;
-    let found = check.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
     Ok(FileSettings {
         version: number("user_version")?,
         supported_version: schema::VERSION,
@@ -82,6 +80,21 @@ fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Re
         file_bytes,
         log_bytes,
         free_bytes: u64::try_from(pages.saturating_mul(size)).unwrap_or(0),
-        damage: if found == ["ok"] { Vec::new() } else { found },
+        damage: damage(reader)?,
     })
+}
+
+/// Damage may keep the check itself from coming to its end.
+fn damage(reader: &Connection) -> rusqlite::Result<Vec<String>> {
+    let check = || {
+        let mut check = reader.prepare("PRAGMA quick_check")?;
+        check.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()
+    };
+    match check() {
+        Ok(found) if found == ["ok"] => Ok(Vec::new()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            Ok(vec![error.to_string()])
+        }
+        found => found,
+    }
 }

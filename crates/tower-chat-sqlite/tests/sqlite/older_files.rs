@@ -368,8 +368,9 @@ async fn the_settings_of_files_of_every_version_are_told_and_nothing_is_changed(
 async fn damage_and_a_missing_file_are_told_by_the_settings() {
     let (folder, path) = copy("v5.db");
     let mut bytes = fs::read(&path).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 600].fill(0x5a);
+    // The head of the last page.
+    let page = bytes.len() - 4096;
+    bytes[page..page + 8].fill(0x5a);
     fs::write(&path, bytes).unwrap();
     let settings = SqliteStore::file_settings(&path).await.unwrap();
     assert!(!settings.damage.is_empty(), "{settings:?}");
