@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 use tower_chat_core::ConversationKey;
 
 use crate::{
-    Counts, FileError, TransferError,
+    Counts, FileError, Outcome, Step, TransferError,
     digest::Sum,
     line::{CompleteLine, ConversationLine, EndLine, FORMAT, Header, Line, VERSION},
     record::{Beginning, Record},
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct ExportContents {
     counts: Counts,
-    last: Option<ConversationKey>,
+    last: Option<(ConversationKey, Counts)>,
     whole_bytes: u64,
     sum: Sum,
     file_sum: Sum,
@@ -55,7 +55,7 @@ impl ExportContents {
                 }
                 Entry::Ends(counts) => {
                     contents.counts += &counts;
-                    contents.last = key.take();
+                    contents.last = key.take().map(|key| (key, counts));
                     contents.is_whole_at(&lines);
                 }
                 Entry::Complete => contents.is_complete = true,
@@ -83,7 +83,12 @@ impl ExportContents {
 
     /// The last conversation that is whole: an export goes on [after](crate::Selection::after) it.
     pub fn last(&self) -> Option<&ConversationKey> {
-        self.last.as_ref()
+        self.last.as_ref().map(|(key, _)| key)
+    }
+
+    /// What an export has told, or would have told, of that conversation.
+    pub fn last_step(&self) -> Option<Step> {
+        self.last.as_ref().map(|(key, counts)| Step::new(key, Outcome::Exported, *counts))
     }
 
     /// How many bytes the file has up to there. An export that goes on cuts off what comes after

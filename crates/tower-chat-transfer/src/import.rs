@@ -16,7 +16,7 @@ use crate::{
 /// Imports a file that [`export`](crate::export()) has written, a line in memory at a time.
 ///
 /// The file is read and checked to its end before anything is written, then again from its beginning.
-/// It can be repeated as [`copy`](crate::copy()) can, and treats what the store has already in the
+/// Of what the file has, the selection is imported. It can be repeated as [`copy`](crate::copy()) can, and treats what the store has already in the
 /// same way.
 ///
 /// ```
@@ -30,12 +30,12 @@ use crate::{
 /// # let key = ConversationKey::new("alice", "support");
 /// # let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
 /// # old.append(old.reserve().await?, vec![write]).await?;
-/// # let (mut file, all) = (Vec::new(), Selection::scope("alice"));
+/// # let (mut file, all) = (Vec::new(), Selection::everything());
 /// # export(&old, &all, ExportFile::new(&mut file), &mut |_event| Ok(())).await?;
 /// let new = MemoryStore::new();
 /// // `file` has the bytes of an export; or a `BufReader` of a `tokio::fs::File`.
 /// for expected in [OutcomeKind::Written, OutcomeKind::Unchanged] {
-///     let receipt = import(&new, Cursor::new(&file), &mut |_event| Ok(())).await?;
+///     let receipt = import(&new, Cursor::new(&file), &all, &mut |_event| Ok(())).await?;
 ///     assert_eq!(receipt.total(expected).conversations, 1);
 /// }
 /// # Ok::<(), tower_chat::BoxError>(())
@@ -49,9 +49,10 @@ use crate::{
 pub async fn import<R: AsyncBufRead + AsyncSeek + Unpin + Send>(
     store: &dyn HistoryStore,
     mut file: R,
+    selection: &Selection,
     progress: Progress<'_>,
 ) -> Result<Receipt, TransferError> {
-    let mut receipt = Receipt::begin(Operation::Import, Selection::everything());
+    let mut receipt = Receipt::begin(Operation::Import, selection.clone());
     let contents = ExportContents::read(&mut file).await?;
     if !contents.is_complete() {
         return Err(FileError::Incomplete { line: contents.lines() }.into());
@@ -62,7 +63,9 @@ pub async fn import<R: AsyncBufRead + AsyncSeek + Unpin + Send>(
     let mut writer: Option<Writer<'_>> = None;
     while let Some(entry) = lines.next().await? {
         match entry {
-            Entry::Begins(key, beginning) if !contents.is_abandoned(lines.line) => {
+            Entry::Begins(key, beginning)
+                if selection.contains(&key) && !contents.is_abandoned(lines.line) =>
+            {
                 tell(progress, &Event::Begins { key: key.clone(), counts: Counts::default() })?;
                 writer = Some(Writer::begin(store, &key, *beginning).await?);
             }

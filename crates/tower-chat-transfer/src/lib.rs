@@ -26,7 +26,7 @@
 //! // It is deleted, and taken back.
 //! delete_scope(&store, "alice", &mut |_event| Ok(())).await?;
 //! assert!(store.load(&key).await?.messages.is_empty());
-//! let receipt = import(&store, Cursor::new(file), &mut |_event| Ok(())).await?;
+//! let receipt = import(&store, Cursor::new(file), &alice, &mut |_event| Ok(())).await?;
 //! assert_eq!(store.load(&key).await?.messages.len(), 1);
 //! println!("{}", serde_json::to_string(&receipt)?);
 //! # Ok::<(), tower_chat::BoxError>(())

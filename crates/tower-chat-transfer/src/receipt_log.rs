@@ -16,7 +16,7 @@ use crate::{Counts, Event, Operation, Outcome, Receipt, Selection, Step};
 ///
 /// A line is one JSON object: `{"transfer":…}` at the beginning of every attempt,
 /// `{"begins":…}` and `{"done":…}` for a conversation, and `{"receipt":…}` with the sum of all attempts
-/// once the transfer is complete.
+/// once the transfer is complete. After that, the same transfer begins anew in the same file.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -171,7 +171,11 @@ impl ReceiptLog {
                 self.begun = Some((ConversationKey::new(scope, id), counts));
             }
             Entry::Done(step) => self.count(&step),
-            Entry::Receipt(_) => {}
+            Entry::Receipt(_) => {
+                let Transfer { operation, selection, .. } = expected.clone();
+                (self.begun, self.last) = (None, None);
+                self.total = Receipt::begin(operation, selection);
+            }
         }
         Ok(())
     }

@@ -17,28 +17,26 @@ const PAGE: usize = 500;
 /// use tower_chat::{ConversationKey, transfer::Selection};
 /// let one = Selection::conversation(ConversationKey::new("alice", "support"));
 /// let all_of_alice = Selection::scope("alice");
+/// assert!(all_of_alice.contains(&ConversationKey::new("alice", "coats")));
 /// // An interrupted transfer goes on after the last conversation that it has done.
 /// let rest = all_of_alice.after(ConversationKey::new("alice", "coats"));
+/// assert!(!rest.contains(&ConversationKey::new("alice", "coats")));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    of: Of,
+    /// All, if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scopes: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<(String, String)>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Of {
-    Conversation(String, String),
-    Scopes(Vec<String>),
-    Everything,
 }
 
 impl Selection {
     /// One conversation.
     pub fn conversation(key: ConversationKey) -> Self {
-        Self::of(Of::Conversation(key.scope().to_owned(), key.id().to_owned()))
+        Self::scope(key.scope()).with_id(key.id())
     }
 
     /// All conversations of a scope.
@@ -51,16 +49,19 @@ impl Selection {
         let mut scopes: Vec<_> = scopes.into_iter().collect();
         scopes.sort_unstable();
         scopes.dedup();
-        Self::of(Of::Scopes(scopes))
+        Self { scopes: Some(scopes), ..Self::everything() }
     }
 
     /// All conversations of all scopes.
     pub fn everything() -> Self {
-        Self::of(Of::Everything)
+        Self { scopes: None, id: None, after: None }
     }
 
-    fn of(of: Of) -> Self {
-        Self { of, after: None }
+    /// Of each scope, only the conversation with this id.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
     }
 
     /// Only those that come after one.
@@ -76,13 +77,24 @@ impl Selection {
         self.after = None;
         self
     }
+
+    /// Whether a conversation is one of them.
+    pub fn contains(&self, key: &ConversationKey) -> bool {
+        let is_of_scope =
+            self.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|it| it == key.scope()));
+        is_of_scope && self.id.as_ref().is_none_or(|id| id == key.id()) && self.is_after(key)
+    }
+
+    fn is_after(&self, key: &ConversationKey) -> bool {
+        let after = self.after.as_ref().map(|(scope, id)| (scope.as_str(), id.as_str()));
+        after.is_none_or(|after| after < (key.scope(), key.id()))
+    }
 }
 
 /// The keys of a selection, page by page.
 pub(crate) struct Keys<'a> {
     store: &'a dyn HistoryStore,
-    of: Of,
-    after: Option<(String, String)>,
+    selection: Selection,
     /// The scope that is listed, and the last id of it that was found.
     current: Option<(String, Option<String>)>,
     last_scope: Option<String>,
@@ -91,8 +103,8 @@ pub(crate) struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     pub(crate) fn new(store: &'a dyn HistoryStore, selection: &Selection) -> Self {
-        let Selection { of, after } = selection.clone();
-        Self { store, of, after, current: None, last_scope: None, found: VecDeque::new() }
+        let selection = selection.clone();
+        Self { store, selection, current: None, last_scope: None, found: VecDeque::new() }
     }
 
     /// How many there are from here on.
@@ -109,21 +121,9 @@ impl<'a> Keys<'a> {
             if let Some(key) = self.found.pop_front() {
                 return Ok(Some(key));
             }
-            if let Of::Conversation(scope, id) = &self.of {
-                let key = ConversationKey::new(scope.as_str(), id.as_str());
-                let is_after = self
-                    .after
-                    .as_ref()
-                    .is_none_or(|(after_scope, after_id)| (after_scope, after_id) < (scope, id));
-                self.of = Of::Scopes(Vec::new());
-                if is_after && self.store.summary(&key).await?.is_some() {
-                    return Ok(Some(key));
-                }
-                return Ok(None);
-            }
             if self.current.is_none() {
                 let Some(scope) = self.next_scope().await? else { return Ok(None) };
-                let after = match &self.after {
+                let after = match &self.selection.after {
                     Some((after, id)) if *after == scope => Some(id.clone()),
                     Some(_) | None => None,
                 };
@@ -135,18 +135,17 @@ impl<'a> Keys<'a> {
 
     /// The scope after the last one that was listed.
     async fn next_scope(&mut self) -> Result<Option<String>, StoreError> {
-        let after = self.after.as_ref().map(|(scope, _)| scope.as_str());
+        let after = self.selection.after.as_ref().map(|(scope, _)| scope.as_str());
         let last = self.last_scope.as_deref();
-        let scope = match &self.of {
-            Of::Conversation(..) => None,
-            Of::Scopes(scopes) => scopes
+        let scope = match &self.selection.scopes {
+            Some(scopes) => scopes
                 .iter()
                 .find(|scope| {
                     last.is_none_or(|last| scope.as_str() > last)
                         && after.is_none_or(|after| scope.as_str() >= after)
                 })
                 .cloned(),
-            Of::Everything => match (last, after) {
+            None => match (last, after) {
                 (None, Some(after)) => Some(after.to_owned()),
                 (last, _) => self.store.scopes(last, 1).await?.pop(),
             },
@@ -159,6 +158,13 @@ impl<'a> Keys<'a> {
     /// with an open run.
     async fn list_page(&mut self) -> Result<(), StoreError> {
         let Some((scope, after)) = self.current.take() else { return Ok(()) };
+        if let Some(id) = &self.selection.id {
+            let key = ConversationKey::new(scope.as_str(), id.as_str());
+            if self.selection.is_after(&key) && self.store.summary(&key).await?.is_some() {
+                self.found.push_back(key);
+            }
+            return Ok(());
+        }
         let visible = self.store.list(&scope, after.as_deref(), PAGE).await?;
         let open = self.store.open_runs(&scope, after.as_deref(), PAGE).await?;
         let open: Vec<_> = open.into_iter().map(|(key, _)| key).collect();

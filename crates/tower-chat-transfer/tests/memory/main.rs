@@ -51,7 +51,7 @@ async fn ten_thousand_messages_are_exported_imported_and_copied_in_little_memory
 
     let target = open("b.db").await.unwrap();
     let file = BufReader::new(File::open(&path).await.unwrap());
-    let (done, importing) = peak_of(import(&target, file, &mut progress)).await;
+    let (done, importing) = peak_of(import(&target, file, &all, &mut progress)).await;
     done.unwrap();
     assert_eq!(target.load(&key).await.unwrap().messages.len(), MESSAGES as usize);
 

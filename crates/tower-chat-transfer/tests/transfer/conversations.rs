@@ -180,7 +180,7 @@ pub(crate) async fn export_alice(store: &dyn HistoryStore) -> Vec<u8> {
 }
 
 pub(crate) async fn import_file(store: &dyn HistoryStore, file: &[u8]) -> Receipt {
-    import(store, Cursor::new(file), &mut |_| Ok(())).await.unwrap()
+    import(store, Cursor::new(file), &Selection::everything(), &mut |_| Ok(())).await.unwrap()
 }
 
 /// The lines of a file, without that which completes it.

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use tower_chat::{
     MemoryStore,
     store::HistoryStore,
-    transfer::{FileError, TransferError, import},
+    transfer::{FileError, Selection, TransferError, import},
 };
 
 use crate::{
@@ -23,10 +23,11 @@ async fn file() -> Vec<u8> {
 /// Why the file is refused. Nothing of it is in the store then.
 async fn refused(file: &[u8]) -> FileError {
     let store = MemoryStore::new();
-    let error = match import(&store, Cursor::new(file), &mut |_| Ok(())).await {
-        Err(TransferError::File(error)) => error,
-        other => panic!("{other:?} of {}", String::from_utf8_lossy(file)),
-    };
+    let error =
+        match import(&store, Cursor::new(file), &Selection::everything(), &mut |_| Ok(())).await {
+            Err(TransferError::File(error)) => error,
+            other => panic!("{other:?} of {}", String::from_utf8_lossy(file)),
+        };
     assert_eq!(store.list("alice", None, 10).await.unwrap(), []);
     assert_eq!(store.summary(&key("coats")).await.unwrap(), None);
     error

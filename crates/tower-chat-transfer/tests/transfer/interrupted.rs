@@ -67,13 +67,13 @@ async fn assert_beginnings(source: &MemoryStore, target: &MemoryStore) {
 #[tokio::test]
 async fn an_import_that_stops_at_any_await_goes_on() {
     let source = source().await;
-    let file = export_alice(&source).await;
+    let (file, alice) = (export_alice(&source).await, Selection::scope("alice"));
     let mut stopped = 0;
     loop {
         let target = MemoryStore::new();
         let store = waiting(&target);
         let mut progress = |_: &_| Ok(());
-        let import = import(&store, Cursor::new(&file), &mut progress);
+        let import = import(&store, Cursor::new(&file), &alice, &mut progress);
         let done = stop_after(stopped, import).await;
         store.flush().await.unwrap();
         assert_beginnings(&source, &target).await;
@@ -125,7 +125,7 @@ async fn a_copy_that_stops_at_any_await_goes_on_after_the_last_conversation_that
 #[tokio::test]
 async fn a_transfer_whose_store_fails_at_any_operation_is_repeated() {
     let source = source().await;
-    let file = export_alice(&source).await;
+    let (file, alice) = (export_alice(&source).await, Selection::scope("alice"));
     for is_stored in [false, true] {
         let mut failing = 0;
         loop {
@@ -140,7 +140,7 @@ async fn a_transfer_whose_store_fails_at_any_operation_is_repeated() {
                     _ => Injection::none().with(Fault::Before(error)),
                 }
             });
-            let outcome = import(&store, Cursor::new(&file), &mut |_| Ok(())).await;
+            let outcome = import(&store, Cursor::new(&file), &alice, &mut |_| Ok(())).await;
             if outcome.is_ok() {
                 assert!(failing >= count.load(Ordering::Relaxed), "a failure went unnoticed");
                 break;

@@ -103,6 +103,23 @@ async fn a_copy_goes_on_after_the_last_conversation_of_its_receipt() {
 }
 
 #[tokio::test]
+async fn a_receipt_that_is_complete_is_followed_by_the_next() {
+    let (from, to) = (source().await, MemoryStore::new());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("receipt.jsonl");
+    let transfer = Transfer::new(Operation::Copy, Selection::everything());
+    for expected in [OutcomeKind::Written, OutcomeKind::Unchanged] {
+        let mut log = ReceiptLog::open(&path, transfer.clone()).unwrap();
+        assert_eq!(log.last(), None);
+        let mut progress = |event: &Event| Ok(log.record(event)?);
+        copy(&from, &to, &Selection::everything(), &mut progress).await.unwrap();
+        let receipt = log.complete().unwrap();
+        assert_eq!(receipt.total(expected).conversations, 4);
+        assert_eq!(receipt.scopes["alice"].len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_receipt_of_another_transfer_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("receipt.jsonl");
