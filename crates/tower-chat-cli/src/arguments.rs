@@ -6,7 +6,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{
-    age::Age, chat::ChatArguments, completions::CompletionsArguments, import::ImportArguments,
+    age::Age, chat::ChatArguments, completions::CompletionsArguments, copy::CopyArguments,
+    delete::DeleteArguments, export::ExportArguments, fork::ForkArguments, import::ImportArguments,
     list::ListArguments, migrate::MigrateArguments, serve::ServeArguments, store::StoreLocation,
     usage::UsageArguments,
 };
@@ -97,12 +98,25 @@ pub(crate) enum Command {
     /// Print the conversations of a store, one JSON object a line
     ///
     /// Each line is {"scope": ..., "id": ..., "messages": [OpenAI chat format]}, in the order of the ids,
-    /// and those of one id in the order of their scopes, with the messages that a model would be shown.
-    Export(ExportArguments),
-    /// Bring along the conversations that another system has stored
+    /// and those of one id in the order of their scopes, with the messages that a model would be shown;
+    /// in the formats of other providers the messages stand in the fields that their requests have.
     ///
-    /// Each FILE is read whole, or nothing of any is stored. A conversation is stored under the id that it
-    /// has there; of a file that has none, under the name of the file without its extension. Importing
+    /// With --format tower-chat everything that is stored is written, to be taken back with import.
+    ///
+    /// Exit codes: 0, done; 1, the same, but some conversation could not be read; 2, the store or the file
+    /// cannot be used; 130, interrupted: --resume goes on.
+    Export(ExportArguments),
+    /// Store the conversations of a file: our own, or one that another system has written
+    ///
+    /// A file of export --format tower-chat is checked to its end before anything is written; then all of
+    /// it is stored as it was. What the store has already is left as it is, and what it has the beginning
+    /// of is gone on with: the same command goes on after an interruption. A conversation of which the
+    /// store has another one under the same key is refused. With --json a line is {"done": ...} for a
+    /// conversation, and the last {"receipt": ...}.
+    ///
+    /// Of another system, named by --from, each FILE is read whole, or nothing of any is stored. A
+    /// conversation is stored under the id that it has there; of a file that has none, under the name of
+    /// the file without its extension. Importing
     /// again stores what is new: a conversation that is stored already stays as it is, also if users have
     /// gone on with it, one that has grown is extended, and if another one is stored under the id, it is
     /// left alone. A line for each says what was done, and what could not be kept.
@@ -114,6 +128,28 @@ pub(crate) enum Command {
     /// Exit codes: 0, done; 1, the same, but something could not be kept, or another conversation is stored
     /// under an id; 2, a file cannot be read, or the store cannot be used.
     Import(ImportArguments),
+    /// Copy conversations from a store to another
+    ///
+    /// What the other store has already is left as it is, and what it has the beginning of is gone on
+    /// with: the same command goes on after an interruption, and follows the source when it is run again.
+    /// A conversation of which it has another one under the same key is refused. Sealed content is read
+    /// with TOWER_CHAT_KEYS, and sealed with TOWER_CHAT_TO_KEYS; with the former where that is not set, and
+    /// not at all where it is empty.
+    ///
+    /// Exit codes: 0, done; 1, the same, but some conversation was refused; 2, a store cannot be used; 130,
+    /// interrupted.
+    Copy(CopyArguments),
+    /// Delete a conversation, or all conversations of a scope, for good
+    ///
+    /// Nothing is asked. After an interruption the same command goes on; with --receipt a file has an
+    /// account of everything that went, over all attempts.
+    ///
+    /// Exit codes: 0, done; 2, the store cannot be used, or there is no such conversation; 130, interrupted.
+    Delete(DeleteArguments),
+    /// Copy a conversation within a store, as it is now
+    ///
+    /// The copy has the messages, the record of tool calls and the description, and goes on by itself.
+    Fork(ForkArguments),
     /// List and total the tool calls of a store
     ///
     /// Rows of the record that cannot be read are reported on standard error; the others count.
@@ -228,25 +264,6 @@ pub(crate) struct PlayArguments {
     /// Compare nothing
     #[arg(long, conflicts_with = "verify")]
     pub(crate) no_verify: bool,
-}
-
-/// What `export` is told.
-#[derive(Debug, Args)]
-pub(crate) struct ExportArguments {
-    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
-    pub(crate) store: StoreLocation,
-    /// Print everything that is stored: calls without a result and calls that wait for approval too
-    ///
-    /// What the OpenAI chat format has no place for stands in a field x_parts.
-    #[arg(long)]
-    pub(crate) record: bool,
-    /// Print the conversations of this scope alone
-    #[arg(long)]
-    pub(crate) scope: Option<String>,
-    /// Print the conversation of this id alone, in each scope that has one
-    #[arg(long, value_name = "ID")]
-    pub(crate) conversation: Option<String>,
 }
 
 /// What `tools` is told.

@@ -9,6 +9,7 @@ use tower_chat::{
 use tower_chat_import::{ImportError, ReadError};
 use tower_chat_inspector::ServeError;
 use tower_chat_sqlite::{BackupError, OpenError};
+use tower_chat_transfer::{ReceiptLogError, TransferError};
 
 use crate::{
     chat::ChatError,
@@ -52,8 +53,8 @@ pub(crate) enum CliError {
     OpenPostgres(#[source] tower_chat_postgres::OpenError),
     #[error("the store cannot be used")]
     OpenRedis(#[source] tower_chat_redis::OpenError),
-    #[error("the keys in the environment variable {KEYS_VARIABLE} cannot be used")]
-    Keys(#[source] KeysError),
+    #[error("the keys in the environment variable {variable} cannot be used")]
+    Keys { variable: &'static str, source: KeysError },
     #[error(
         "only a store in a file can do this: there is nothing of ours to {action} on a server, use what \
          belongs to it"
@@ -123,6 +124,38 @@ pub(crate) enum CliError {
     OneId { count: usize },
     #[error("the import stopped; the conversations before this one are stored")]
     Import(#[source] ImportError),
+    #[error("the transfer stopped; what was done stays done, and the same command goes on with it")]
+    Transfer(#[source] TransferError),
+    #[error("`{}` cannot be imported", file.display())]
+    ImportFile { file: PathBuf, source: TransferError },
+    #[error("`{}` cannot be gone on with", file.display())]
+    Resume { file: PathBuf, source: TransferError },
+    #[error("`{}` cannot be written", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error(
+        "there is a file `{}` already: go on with it with --resume, or give another path with --to; \
+         nothing was written",
+        path.display()
+    )]
+    ExportExists { path: PathBuf },
+    #[error(
+        "`{}` is a complete export: there is nothing to go on with; give another path with --to for \
+         a new one",
+        path.display()
+    )]
+    ExportComplete { path: PathBuf },
+    #[error("--record is for --format openai-chat: --format tower-chat always has everything")]
+    RecordOfOtherFormat,
+    #[error(
+        "{options} with --from {from}: `tower-chat import --help` says what belongs to which files"
+    )]
+    ImportOptions { options: &'static str, from: &'static str },
+    #[error("--resume, --receipt and --json are for --format tower-chat")]
+    NoReceipt,
+    #[error("the receipt `{}` cannot be used", file.display())]
+    Receipt { file: PathBuf, source: ReceiptLogError },
+    #[error("the copy {to} cannot be made; nothing was changed")]
+    Fork { to: ConversationKey, source: StoreError },
     #[error("the tool calls of conversation {key} cannot be read")]
     Tools { key: ConversationKey, source: StoreError },
     #[error("the database cannot be checked")]

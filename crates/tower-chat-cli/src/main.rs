@@ -10,10 +10,14 @@ mod arguments;
 mod backup;
 mod chat;
 mod completions;
+mod copy;
+mod delete;
 mod error;
 mod export;
 mod figures;
+mod fork;
 mod import;
+mod interruption;
 mod list;
 mod migrate;
 mod output;
@@ -29,6 +33,7 @@ mod show;
 mod store;
 mod time;
 mod tools;
+mod transfer;
 mod usage;
 mod vacuum;
 mod verify;
@@ -78,6 +83,9 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Usage(arguments) => usage::usage(arguments).await,
         Command::Export(arguments) => export::export(arguments).await,
         Command::Import(arguments) => import::import(arguments).await,
+        Command::Copy(arguments) => copy::copy(arguments).await,
+        Command::Delete(arguments) => delete::delete(arguments).await,
+        Command::Fork(arguments) => fork::fork(arguments).await,
         Command::Tools(arguments) => tools::tools(arguments).await,
         Command::Verify(arguments) => verify::verify(arguments).await,
         Command::Runs(arguments) => runs::runs(arguments).await,

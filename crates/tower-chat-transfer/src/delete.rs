@@ -1,6 +1,9 @@
 //! Out of a store.
 
-use tower_chat_core::store::{ConversationQuery, HistoryStore, InvocationQuery, StoreError};
+use tower_chat_core::{
+    ConversationKey,
+    store::{ConversationQuery, ConversationSummary, HistoryStore, InvocationQuery, StoreError},
+};
 
 use crate::{
     Counts, Event, Operation, Outcome, Progress, Receipt, Selection, Step, TransferError,
@@ -50,30 +53,61 @@ pub async fn delete_scope(
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;
-        let mut conversations: Vec<_> =
-            found.unreadable.into_iter().map(|damaged| (damaged.key, Counts::one())).collect();
-        for summary in found.conversations {
-            let tools = store.tool_totals(&InvocationQuery::of(&summary.key)).await?;
-            let counts = Counts {
-                messages: summary.messages,
-                tool_calls: tools.iter().map(|tool| tool.calls).sum(),
-                runs: summary.runs,
-                ..Counts::one()
-            };
-            conversations.push((summary.key, counts));
-        }
+        let damaged = found.unreadable.into_iter().map(|damaged| (damaged.key, None));
+        let whole = found.conversations.into_iter().map(|it| (it.key.clone(), Some(it)));
+        let conversations: Vec<_> = damaged.chain(whole).collect();
         if conversations.is_empty() {
             return Ok(receipt.end());
         }
-        for (key, counts) in conversations {
-            tell(progress, &Event::Begins { key: key.clone(), counts })?;
-            let was_there = store.delete(&key).await?;
-            let outcome = if was_there { Outcome::Deleted } else { Outcome::Gone };
-            let step = Step::new(&key, outcome, counts);
+        for (key, summary) in conversations {
+            let step = delete(store, &key, summary.as_ref(), progress).await?;
             receipt.add(&step);
-            tell(progress, &Event::Done(step))?;
         }
     }
+}
+
+/// Deletes one conversation, as [`delete_scope`] deletes many. The receipt has no step if there is none.
+///
+/// # Errors
+///
+/// If the store fails, or the callback does.
+pub async fn delete_conversation(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    progress: Progress<'_>,
+) -> Result<Receipt, TransferError> {
+    let mut receipt = Receipt::begin(Operation::Delete, Selection::conversation(key.clone()));
+    // What the directory has of it may be damaged, and it can be deleted all the same.
+    let summary = match store.summary(key).await {
+        Ok(None) => return Ok(receipt.end()),
+        Ok(summary) => summary,
+        Err(StoreError::Corrupt { .. } | StoreError::Undecodable { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    tell(progress, &Event::Total { conversations: 1 })?;
+    receipt.add(&delete(store, key, summary.as_ref(), progress).await?);
+    Ok(receipt.end())
+}
+
+async fn delete(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    summary: Option<&ConversationSummary>,
+    progress: Progress<'_>,
+) -> Result<Step, TransferError> {
+    let mut counts = Counts::one();
+    if let Some(summary) = summary {
+        let tools = store.tool_totals(&InvocationQuery::of(key)).await?;
+        counts.messages = summary.messages;
+        counts.tool_calls = tools.iter().map(|tool| tool.calls).sum();
+        counts.runs = summary.runs;
+    }
+    tell(progress, &Event::Begins { key: key.clone(), counts })?;
+    let was_there = store.delete(key).await?;
+    let outcome = if was_there { Outcome::Deleted } else { Outcome::Gone };
+    let step = Step::new(key, outcome, counts);
+    tell(progress, &Event::Done(step.clone()))?;
+    Ok(step)
 }
 
 async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError> {

@@ -87,7 +87,7 @@ mod writer;
 pub use self::{
     contents::ExportContents,
     copy::copy,
-    delete::delete_scope,
+    delete::{delete_conversation, delete_scope},
     error::{FileError, TransferError},
     export::{ExportFile, export},
     import::import,

@@ -1,59 +1,145 @@
 //! `tower-chat export`.
 
+mod file;
 mod record;
+mod wires;
 
-use std::process::ExitCode;
-
-use serde::Serialize;
-use tower_chat::{
-    Messages, RawJson,
-    replay::{DanglingCalls, Replay},
-    store::HistoryStore,
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufWriter, ErrorKind, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
 };
-use tower_chat_wire::openai_chat::{Audience, render_messages};
 
-use crate::{arguments::ExportArguments, error::CliError, output::Lines, store};
+use clap::{Args, ValueEnum};
+use tower_chat::store::HistoryStore;
+
+use self::wires::{Line, Wire};
+use crate::{
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    figures::json_line,
+    output::Lines,
+    store::{self, StoreLocation},
+    transfer::{ReportOptions, SelectionOptions},
+};
+
+/// What `export` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArguments {
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    store: StoreLocation,
+    /// The format of what is written
+    #[arg(long, value_enum, default_value_t = Format::OpenaiChat)]
+    format: Format,
+    /// Print everything that is stored: calls without a result and calls that wait for approval too
+    ///
+    /// What the OpenAI chat format has no place for stands in a field x_parts.
+    #[arg(long)]
+    record: bool,
+    #[command(flatten)]
+    selection: SelectionOptions,
+    /// Write to this file, which must not be there yet
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Go on with the file of an export that was interrupted; with --format tower-chat
+    #[arg(long, requires = "to")]
+    resume: bool,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+/// The format of what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Everything that is stored, to be taken back with import
+    TowerChat,
+    /// {"scope", "id", "messages"} for OpenAI Chat Completions
+    OpenaiChat,
+    /// {"scope", "id", "input"} for OpenAI Responses
+    OpenaiResponses,
+    /// {"scope", "id", "system", "messages"} for Anthropic
+    Anthropic,
+    /// {"scope", "id", "systemInstruction", "contents"} for Gemini
+    Gemini,
+}
 
 /// Prints the conversations of a store.
 pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliError> {
+    let wire = match (arguments.format, arguments.record) {
+        (Format::TowerChat, false) => return file::export(arguments).await,
+        (Format::OpenaiChat, false) => Wire::OpenAiChat,
+        (Format::OpenaiChat, true) => Wire::OpenAiChatRecord,
+        (Format::OpenaiResponses, false) => Wire::OpenAiResponses,
+        (Format::Anthropic, false) => Wire::Anthropic,
+        (Format::Gemini, false) => Wire::Gemini,
+        (_, true) => return Err(CliError::RecordOfOtherFormat),
+    };
+    let ReportOptions { receipt, json } = &arguments.report;
+    if arguments.resume || receipt.is_some() || *json {
+        return Err(CliError::NoReceipt);
+    }
     let opened = arguments.store.open_to_read("export").await?;
-    let mut lines = Lines::default();
-    for key in store::keys(&opened, arguments.scope, arguments.conversation.as_deref()).await? {
+    let SelectionOptions { scope, conversation } = arguments.selection;
+    let mut output = Output::new(arguments.to)?;
+    for key in store::keys(&opened, scope, conversation.as_deref()).await? {
         let history = opened.history().load(&key).await;
         let history = history.map_err(|source| CliError::Export { key: key.clone(), source })?;
-        let messages = if arguments.record {
-            record::messages(&history.messages)
-        } else {
-            shown(&history.messages)
-        };
-        let line = Line { scope: key.scope(), id: key.id(), messages };
-        lines.write_json(&line.to_json());
-        if !lines.are_open() {
+        output.write(&json_line(&Line::new(&key, &history.messages, wire)))?;
+        if !output.is_open() {
             break;
         }
     }
-    lines.finish().map_err(CliError::Output)?;
+    output.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The messages as a model is shown them.
-fn shown(stored: &Messages) -> Vec<RawJson> {
-    let mut replay = Replay::new(DanglingCalls::Drop);
-    replay.push_from(stored, 0);
-    let view = replay.view();
-    render_messages(view.iter().map(|message| &**message), Audience::Transcript)
+/// Standard output, or a file.
+enum Output {
+    Printed(Lines),
+    File { path: PathBuf, writer: BufWriter<File> },
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    scope: &'a str,
-    id: &'a str,
-    messages: Vec<RawJson>,
-}
-
-impl Line<'_> {
-    fn to_json(&self) -> String {
-        #[allow(clippy::expect_used, reason = "texts and JSON values have a JSON form")]
-        serde_json::to_string(self).expect("texts and JSON values have a JSON form")
+impl Output {
+    fn new(path: Option<PathBuf>) -> Result<Self, CliError> {
+        let Some(path) = path else { return Ok(Self::Printed(Lines::default())) };
+        let writer = BufWriter::new(create(&path)?);
+        Ok(Self::File { path, writer })
     }
+
+    fn write(&mut self, line: &str) -> Result<(), CliError> {
+        match self {
+            Self::Printed(lines) => lines.write_json(line),
+            Self::File { path, writer } => writeln!(writer, "{line}")
+                .map_err(|source| CliError::Write { file: path.clone(), source })?,
+        }
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Printed(lines) => lines.are_open(),
+            Self::File { .. } => true,
+        }
+    }
+
+    fn finish(self) -> Result<(), CliError> {
+        match self {
+            Self::Printed(lines) => lines.finish().map_err(CliError::Output),
+            Self::File { path, mut writer } => writer
+                .flush()
+                .and_then(|()| writer.get_ref().sync_all())
+                .map_err(|source| CliError::Write { file: path, source }),
+        }
+    }
+}
+
+/// Makes a file that is not there yet.
+fn create(path: &Path) -> Result<File, CliError> {
+    let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    made.map_err(|source| match source.kind() {
+        ErrorKind::AlreadyExists => CliError::ExportExists { path: path.to_owned() },
+        _ => CliError::Write { file: path.to_owned(), source },
+    })
 }

@@ -14,6 +14,7 @@ use self::{
 use crate::{
     arguments::{Persistence, PlayArguments},
     error::CliError,
+    interruption::interruption,
     output::{Lines, complain},
     playback::{Player, Recording},
 };
@@ -114,13 +115,6 @@ impl Report {
                 divergences.iter().for_each(|divergence| lines.write(&divergence.to_string()));
             });
         }
-    }
-}
-
-/// Waits for Ctrl-C; for ever, where that cannot be noticed.
-async fn interruption() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
     }
 }
 

@@ -4,8 +4,13 @@ use std::env;
 
 use tower_chat_encrypted::{EncryptionError, MasterKeys, SecretKey};
 
+use crate::error::CliError;
+
 /// The environment variable that has the keys.
 pub(crate) const VARIABLE: &str = "TOWER_CHAT_KEYS";
+
+/// The environment variable that has the keys of the store that is copied to.
+const TARGET_VARIABLE: &str = "TOWER_CHAT_TO_KEYS";
 
 /// What the environment has as keys is none.
 #[derive(Debug, thiserror::Error)]
@@ -19,13 +24,23 @@ pub(crate) enum KeysError {
 }
 
 /// The master keys from the environment; `None` if there are none.
-pub(crate) fn keys() -> Result<Option<MasterKeys>, KeysError> {
-    match env::var(VARIABLE) {
+pub(crate) fn keys() -> Result<Option<MasterKeys>, CliError> {
+    keys_of(VARIABLE)
+}
+
+/// The master keys of a store that is copied to: the same as for others, unless it has keys of its own.
+pub(crate) fn target_keys() -> Result<Option<MasterKeys>, CliError> {
+    keys_of(if env::var_os(TARGET_VARIABLE).is_some() { TARGET_VARIABLE } else { VARIABLE })
+}
+
+fn keys_of(variable: &'static str) -> Result<Option<MasterKeys>, CliError> {
+    let keys = match env::var(variable) {
         Ok(text) if text.is_empty() => Ok(None),
         Ok(text) => read(&text).map(Some),
         Err(env::VarError::NotPresent) => Ok(None),
         Err(env::VarError::NotUnicode(_)) => Err(KeysError::NotText),
-    }
+    };
+    keys.map_err(|source| CliError::Keys { variable, source })
 }
 
 /// Reads `NAME:KEY,NAME:KEY,...`: the first key seals, and all of them open.

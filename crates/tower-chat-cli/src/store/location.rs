@@ -92,6 +92,30 @@ fn without_parameter(
 }
 
 impl StoreLocation {
+    /// The store for a receipt: without a password, and without parameters, which may have one.
+    pub(crate) fn name(&self) -> String {
+        let (address, parameter) = match self {
+            Self::Memory => return "memory:".to_owned(),
+            Self::Sqlite(path) => return format!("sqlite:{}", path.display()),
+            Self::Postgres { address, schema } => {
+                (address, schema.as_ref().map(|schema| format!("?schema={schema}")))
+            }
+            Self::Redis { address, prefix } => {
+                (address, prefix.as_ref().map(|prefix| format!("?prefix={prefix}")))
+            }
+        };
+        let address = address.split('?').next().unwrap_or_default();
+        let (scheme, rest) = address.split_once("//").unwrap_or((address, ""));
+        let rest = match rest.rsplit_once('@') {
+            Some((user, host)) => {
+                let user = user.split(':').next().unwrap_or_default();
+                if user.is_empty() { host.to_owned() } else { format!("{user}@{host}") }
+            }
+            None => rest.to_owned(),
+        };
+        format!("{scheme}//{rest}{}", parameter.unwrap_or_default())
+    }
+
     /// The path of a file beside the store's, if it has one.
     pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
         let Self::Sqlite(path) = self else { return None };
@@ -123,6 +147,18 @@ mod tests {
         assert_eq!(refused("sqlite:"), Err(StoreLocationError::NoPath));
         for text in ["", "memory", "memory:x", "chat.db", "postgres:x", "redis:x", "SQLITE:x"] {
             assert_eq!(refused(text), Err(StoreLocationError::Unknown), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_store_has_no_password() {
+        for (text, name) in [
+            ("sqlite:a:b.db", "sqlite:a:b.db"),
+            ("postgres://u:p@ss@h:1/d?schema=a&password=q", "postgres://u@h:1/d?schema=a"),
+            ("postgresql://h/d?password=q", "postgresql://h/d"),
+            ("rediss://:secret@h:1/2?prefix=chat:", "rediss://h:1/2?prefix=chat:"),
+        ] {
+            assert_eq!(text.parse::<StoreLocation>().unwrap().name(), name);
         }
     }
 

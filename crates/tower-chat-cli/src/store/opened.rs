@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use tower_chat::{MemoryStore, store::HistoryStore};
-use tower_chat_encrypted::EncryptedStore;
+use tower_chat_encrypted::{EncryptedStore, MasterKeys};
 use tower_chat_postgres::{PostgresOptions, PostgresStore};
 use tower_chat_redis::{RedisOptions, RedisStore};
 use tower_chat_sqlite::{SqliteOptions, SqliteStore};
@@ -39,25 +39,38 @@ impl OpenedStore {
         self.history.close().await.map_err(CliError::Close)
     }
 
-    fn new(store: impl HistoryStore, sqlite: Option<SqliteStore>) -> Result<Self, CliError> {
-        let history: Arc<dyn HistoryStore> = match encryption::keys().map_err(CliError::Keys)? {
+    fn new(
+        store: impl HistoryStore,
+        sqlite: Option<SqliteStore>,
+        keys: Option<MasterKeys>,
+    ) -> Self {
+        let history: Arc<dyn HistoryStore> = match keys {
             Some(keys) => Arc::new(EncryptedStore::new(store, keys)),
             None => Arc::new(store),
         };
-        Ok(Self { history, sqlite })
+        Self { history, sqlite }
     }
 }
 
 impl StoreLocation {
     /// Opens the store for writing; what is missing is made.
     pub(crate) async fn open(&self) -> Result<OpenedStore, CliError> {
+        self.open_with(encryption::keys()?).await
+    }
+
+    /// Opens the store to copy to it; what is missing is made.
+    pub(crate) async fn open_as_target(&self) -> Result<OpenedStore, CliError> {
+        self.open_with(encryption::target_keys()?).await
+    }
+
+    async fn open_with(&self, keys: Option<MasterKeys>) -> Result<OpenedStore, CliError> {
         match self {
-            Self::Memory => OpenedStore::new(MemoryStore::new(), None),
-            Self::Sqlite(path) => open_file(path, SqliteStore::options()).await,
+            Self::Memory => Ok(OpenedStore::new(MemoryStore::new(), None, keys)),
+            Self::Sqlite(path) => open_file(path, SqliteStore::options(), keys).await,
             Self::Postgres { address, schema } => {
-                open_postgres(address, schema.as_deref(), true).await
+                open_postgres(address, schema.as_deref(), true, keys).await
             }
-            Self::Redis { address, prefix } => open_redis(address, prefix.as_deref()).await,
+            Self::Redis { address, prefix } => open_redis(address, prefix.as_deref(), keys).await,
         }
     }
 
@@ -68,10 +81,10 @@ impl StoreLocation {
             Self::Memory => Err(CliError::Memory { action }),
             Self::Sqlite(path) => {
                 let options = SqliteStore::options().with_create(false).with_read_only(true);
-                open_file(path, options).await
+                open_file(path, options, encryption::keys()?).await
             }
             Self::Postgres { address, schema } => {
-                open_postgres(address, schema.as_deref(), false).await
+                open_postgres(address, schema.as_deref(), false, encryption::keys()?).await
             }
             Self::Redis { .. } => self.open().await,
         }
@@ -88,7 +101,10 @@ impl StoreLocation {
             Self::Sqlite(path) if is_empty_file(path) => {
                 Err(CliError::NoStore { path: path.clone() })
             }
-            Self::Sqlite(path) => open_file(path, SqliteStore::options().with_create(false)).await,
+            Self::Sqlite(path) => {
+                let options = SqliteStore::options().with_create(false);
+                open_file(path, options, encryption::keys()?).await
+            }
             Self::Postgres { .. } | Self::Redis { .. } => self.open().await,
         }
     }
@@ -98,9 +114,13 @@ fn is_empty_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
 }
 
-async fn open_file(path: &Path, options: SqliteOptions) -> Result<OpenedStore, CliError> {
+async fn open_file(
+    path: &Path,
+    options: SqliteOptions,
+    keys: Option<MasterKeys>,
+) -> Result<OpenedStore, CliError> {
     let store = options.open(path).await?;
-    OpenedStore::new(store.clone(), Some(store))
+    Ok(OpenedStore::new(store.clone(), Some(store), keys))
 }
 
 /// How the tables in a schema are opened.
@@ -119,16 +139,21 @@ async fn open_postgres(
     address: &str,
     schema: Option<&str>,
     is_migrated: bool,
+    keys: Option<MasterKeys>,
 ) -> Result<OpenedStore, CliError> {
     let options = postgres_options(schema).with_migration(is_migrated);
-    OpenedStore::new(options.connect(address).await?, None)
+    Ok(OpenedStore::new(options.connect(address).await?, None, keys))
 }
 
-async fn open_redis(address: &str, prefix: Option<&str>) -> Result<OpenedStore, CliError> {
+async fn open_redis(
+    address: &str,
+    prefix: Option<&str>,
+    keys: Option<MasterKeys>,
+) -> Result<OpenedStore, CliError> {
     let options = redis_options(prefix);
     let store = match options.clone().connect(address).await {
         Err(tower_chat_redis::OpenError::Cluster) => options.connect_cluster(&[address]).await,
         opened => opened,
     };
-    OpenedStore::new(store.map_err(CliError::OpenRedis)?, None)
+    Ok(OpenedStore::new(store.map_err(CliError::OpenRedis)?, None, keys))
 }

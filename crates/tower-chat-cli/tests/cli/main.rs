@@ -23,6 +23,7 @@ mod stores;
 mod support;
 mod terminal;
 mod tools;
+mod transfer;
 mod unwritable;
 mod vacuum;
 mod verify;

@@ -1,5 +1,7 @@
 //! `tower-chat import`.
 
+mod own;
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -17,7 +19,11 @@ use crate::{
     figures::json_line,
     output::Lines,
     store::{OpenedStore, StoreLocation},
+    transfer::{ReportOptions, SelectionOptions},
 };
+
+/// The scope of what another system has stored, if none is given.
+const SCOPE: &str = "imported";
 
 /// What `import` is told.
 #[derive(Debug, Args)]
@@ -29,25 +35,30 @@ pub(crate) struct ImportArguments {
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
     /// What has written the files
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, default_value_t = Source::TowerChat)]
     from: Source,
-    /// The scope under which the conversations are stored
-    #[arg(long, default_value = "imported")]
-    scope: String,
-    /// The id under which the only conversation of the files is stored
+    /// Of another system, the scope under which the conversations are stored: `imported` if none is
+    /// given; of our own, only conversations of this scope
+    #[arg(long)]
+    scope: Option<String>,
+    /// Of our own, only the conversation of this id, in each scope that has one
+    #[arg(long, value_name = "ID")]
+    conversation: Option<String>,
+    /// Of another system, the id under which the only conversation of the files is stored
     #[arg(long)]
     id: Option<String>,
-    /// Print what would be done, and write nothing
+    /// Of another system, print what would be done, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportOptions,
 }
 
 /// What has written a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Source {
+    /// tower-chat export --format tower-chat
+    TowerChat,
     /// Messages of OpenAI Chat Completions, as JSON or JSON Lines: a list of them, or {"id", "messages"}
     OpenaiChat,
     /// Items of OpenAI Responses, in the same way
@@ -68,38 +79,70 @@ enum Source {
     VercelUi,
 }
 
-impl From<Source> for Format {
-    fn from(source: Source) -> Self {
-        match source {
-            Source::OpenaiChat => Self::OpenAiChat,
-            Source::OpenaiResponses => Self::OpenAiResponses,
-            Source::Anthropic => Self::Anthropic,
-            Source::Gemini => Self::Gemini,
-            Source::OpenaiAgents => Self::OpenAiAgents,
-            Source::Langgraph => Self::LangGraph,
-            Source::AgentFramework => Self::AgentFramework,
-            Source::PydanticAi => Self::PydanticAi,
-            Source::VercelUi => Self::VercelUi,
+impl Source {
+    /// The format of another system.
+    fn foreign(self) -> Option<Format> {
+        Some(match self {
+            Self::TowerChat => return None,
+            Self::OpenaiChat => Format::OpenAiChat,
+            Self::OpenaiResponses => Format::OpenAiResponses,
+            Self::Anthropic => Format::Anthropic,
+            Self::Gemini => Format::Gemini,
+            Self::OpenaiAgents => Format::OpenAiAgents,
+            Self::Langgraph => Format::LangGraph,
+            Self::AgentFramework => Format::AgentFramework,
+            Self::PydanticAi => Format::PydanticAi,
+            Self::VercelUi => Format::VercelUi,
+        })
+    }
+}
+
+/// Stores the conversations of files.
+pub(crate) async fn import(arguments: ImportArguments) -> Result<ExitCode, CliError> {
+    let Some(format) = arguments.from.foreign() else { return import_own(arguments).await };
+    if arguments.report.receipt.is_some() || arguments.conversation.is_some() {
+        let options = "there is no --receipt and no --conversation";
+        return Err(CliError::ImportOptions { options, from: "another system" });
+    }
+    import_foreign(arguments, format).await
+}
+
+/// Stores the conversations of a file that the command has written.
+async fn import_own(arguments: ImportArguments) -> Result<ExitCode, CliError> {
+    let ImportArguments { files, store, scope, conversation, id, dry_run, report, .. } = arguments;
+    let mut files = files.into_iter();
+    match (files.next(), files.next()) {
+        (Some(file), None) if id.is_none() && !dry_run => {
+            let selection = SelectionOptions { scope, conversation };
+            own::import(file, store, selection, report).await
+        }
+        _ => {
+            let options = "there is one file, no --id and no --dry-run";
+            Err(CliError::ImportOptions {
+                options,
+                from: "tower-chat, which is what is read if --from is not given",
+            })
         }
     }
 }
 
 /// Stores the conversations of files that another system has written.
-pub(crate) async fn import(arguments: ImportArguments) -> Result<ExitCode, CliError> {
+async fn import_foreign(arguments: ImportArguments, format: Format) -> Result<ExitCode, CliError> {
     let mut found = Vec::new();
     for file in &arguments.files {
-        let read = read(arguments.from.into(), file).await?;
+        let read = read(format, file).await?;
         found.extend(read.into_iter().map(|conversation| (file, conversation)));
     }
     if arguments.id.is_some() && found.len() != 1 {
         return Err(CliError::OneId { count: found.len() });
     }
     let (history, opened) = open(&arguments).await?;
-    let mut report = Report::new(arguments.json, arguments.dry_run);
+    let mut report = Report::new(arguments.report.json, arguments.dry_run);
     let mut failed = None;
     for (file, conversation) in &found {
         let id = arguments.id.as_deref().unwrap_or(&conversation.id);
-        let key = ConversationKey::new(&*arguments.scope, id);
+        let scope = arguments.scope.as_deref().unwrap_or(SCOPE);
+        let key = ConversationKey::new(scope, id);
         let done = match arguments.dry_run {
             true => tower_chat_import::compare(&*history, &key, conversation).await,
             false => tower_chat_import::store(&*history, &key, conversation).await,
@@ -139,7 +182,9 @@ async fn open(
         (StoreLocation::Memory, _) => return Err(CliError::MemoryImport),
         (_, false) => store.open().await?,
         (_, true) => match store.open_to_read("import").await {
-            Err(CliError::NoStore { .. }) => return Ok((Arc::new(MemoryStore::new()), None)),
+            Err(CliError::NoStore { .. } | CliError::NoTables { .. }) => {
+                return Ok((Arc::new(MemoryStore::new()), None));
+            }
             opened => opened?,
         },
     };

@@ -1,0 +1,57 @@
+//! `tower-chat copy`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use tower_chat_transfer::{Event, Operation, Transfer, copy as copy_conversations};
+
+use crate::{
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    interruption::until_interrupted,
+    store::StoreLocation,
+    transfer::{Report, ReportOptions, SelectionOptions},
+};
+
+/// What `copy` is told.
+#[derive(Debug, Args)]
+pub(crate) struct CopyArguments {
+    /// The store to copy from
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    store: StoreLocation,
+    /// The store to copy to; what is missing is made
+    #[arg(long, value_name = "STORE")]
+    to: StoreLocation,
+    #[command(flatten)]
+    selection: SelectionOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+/// Copies conversations from a store to another.
+pub(crate) async fn copy(arguments: CopyArguments) -> Result<ExitCode, CliError> {
+    let CopyArguments { store, to, selection, report } = arguments;
+    let from = store.open_to_read("copy").await?;
+    let selection = selection.selection();
+    let transfer =
+        Transfer::new(Operation::Copy, selection.clone()).from(store.name()).to(to.name());
+    let to = to.open_as_target().await?;
+    let mut report = Report::new(&report, transfer)?;
+    let rest = match report.last() {
+        Some(last) => selection.after(last),
+        None => selection,
+    };
+    let done = {
+        let mut tell = |event: &Event| report.tell(event);
+        let work = copy_conversations(&**from.history(), &**to.history(), &rest, &mut tell);
+        until_interrupted(work).await
+    };
+    let closed = to.close().await;
+    match done {
+        None => Ok(report.interrupted("the same command goes on")),
+        Some(receipt) => {
+            let code = report.finish(receipt.map_err(CliError::Transfer)?)?;
+            closed.map(|()| code)
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `tower-chat delete`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use tower_chat::{
+    BoxError, ConversationKey,
+    store::{ConversationQuery, HistoryStore},
+};
+use tower_chat_transfer::{
+    Event, Operation, Receipt, Selection, Transfer, TransferError, delete_conversation,
+    delete_scope,
+};
+
+use crate::{
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    figures::json_line,
+    interruption::until_interrupted,
+    output::Lines,
+    store::{OpenedStore, StoreLocation},
+    transfer::{Report, ReportOptions},
+};
+
+/// How many conversations are asked for at once.
+const PAGE: usize = 500;
+
+/// What `delete` is told.
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArguments {
+    /// The scope of the conversation
+    #[arg(value_name = "SCOPE", requires = "id", required_unless_present = "scope")]
+    of_scope: Option<String>,
+    /// Its id
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// The store
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    store: StoreLocation,
+    /// Delete all conversations of this scope; needs --all
+    #[arg(long, requires = "all", conflicts_with_all = ["of_scope", "id"])]
+    scope: Option<String>,
+    /// Yes, all of them
+    #[arg(long, requires = "scope")]
+    all: bool,
+    /// Print what would go, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+/// Deletes a conversation, or all of a scope.
+pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliError> {
+    let DeleteArguments { of_scope, id, store: location, scope, dry_run, report, .. } = arguments;
+    let one = of_scope.zip(id).map(|(scope, id)| ConversationKey::new(scope, id));
+    let scope = scope.unwrap_or_default();
+    if dry_run {
+        let store = location.open_to_read("delete").await?;
+        return preview(&store, one, &scope, report.json).await;
+    }
+    let store = location.open_to_change("delete").await?;
+    let selection = match &one {
+        Some(key) => Selection::conversation(key.clone()),
+        None => Selection::scope(scope.as_str()),
+    };
+    let transfer = Transfer::new(Operation::Delete, selection).from(location.name());
+    let mut report = Report::new(&report, transfer)?;
+    settle(&store, &mut report).await?;
+    let done = {
+        let mut tell = |event: &Event| report.tell(event);
+        let work = delete_selected(&store, one.as_ref(), &scope, &mut tell);
+        until_interrupted(work).await
+    };
+    let closed = store.close().await;
+    match done {
+        None => Ok(report.interrupted("the same command goes on")),
+        Some(receipt) => {
+            let receipt = receipt.map_err(CliError::Transfer)?;
+            if let (Some(key), true) = (one, receipt.scopes.is_empty()) {
+                return Err(CliError::NoConversation { key });
+            }
+            let code = report.finish(receipt)?;
+            closed.map(|()| code)
+        }
+    }
+}
+
+/// Counts the conversation that an earlier attempt has begun to delete, if it is gone.
+async fn settle(store: &OpenedStore, report: &mut Report) -> Result<(), CliError> {
+    let Some(log) = report.log() else { return Ok(()) };
+    let Some(begun) = log.begun().cloned() else { return Ok(()) };
+    let summary = store.history().summary(&begun).await;
+    let failed = |source| CliError::DirectoryOf { key: begun.clone(), source };
+    if summary.map_err(failed)?.is_none() {
+        log.was_deleted().map_err(CliError::Output)?;
+    }
+    Ok(())
+}
+
+async fn delete_selected(
+    store: &OpenedStore,
+    one: Option<&ConversationKey>,
+    scope: &str,
+    tell: &mut (dyn FnMut(&Event) -> Result<(), BoxError> + Send),
+) -> Result<Receipt, TransferError> {
+    match one {
+        Some(key) => delete_conversation(&**store.history(), key, tell).await,
+        None => delete_scope(&**store.history(), scope, tell).await,
+    }
+}
+
+/// Prints what would go.
+async fn preview(
+    store: &OpenedStore,
+    one: Option<ConversationKey>,
+    scope: &str,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    let mut lines = Lines::default();
+    let (mut conversations, mut messages) = (0, 0);
+    let mut count = |key: &ConversationKey, found: u64, lines: &mut Lines| {
+        conversations += 1;
+        messages += found;
+        if json {
+            let (scope, id) = (key.scope(), key.id());
+            let line = serde_json::json!({ "scope": scope, "id": id, "messages": found });
+            lines.write_json(&json_line(&line));
+        } else {
+            lines.write(&format!("{key}: {found} messages"));
+        }
+    };
+    if let Some(key) = one {
+        let summary = store.history().summary(&key).await;
+        let failed = |source| CliError::DirectoryOf { key: key.clone(), source };
+        let Some(summary) = summary.map_err(failed)? else {
+            return Err(CliError::NoConversation { key });
+        };
+        count(&key, summary.messages, &mut lines);
+    } else {
+        let mut query = ConversationQuery::in_scope(scope).with_limit(PAGE);
+        loop {
+            let page = store.history().conversations(&query).await.map_err(CliError::Directory)?;
+            for damaged in &page.unreadable {
+                count(&damaged.key, 0, &mut lines);
+            }
+            for summary in &page.conversations {
+                count(&summary.key, summary.messages, &mut lines);
+            }
+            let Some(next) = page.next else { break };
+            query = query.after(next);
+        }
+    }
+    if !json {
+        lines.write(&format!("would go: {conversations} conversations with {messages} messages"));
+    }
+    lines.finish().map_err(CliError::Output)?;
+    Ok(ExitCode::SUCCESS)
+}

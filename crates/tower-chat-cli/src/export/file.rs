@@ -1,0 +1,103 @@
+//! Everything that is stored, in a file to be taken back.
+
+use std::{fs::OpenOptions, io::ErrorKind, path::Path, process::ExitCode};
+
+use tokio::{
+    fs::File,
+    io::{AsyncSeekExt, AsyncWrite, BufReader},
+};
+use tower_chat_transfer::{
+    Event, ExportContents, ExportFile, Operation, Receipt, Selection, Transfer, TransferError,
+    export as export_conversations,
+};
+
+use super::{ExportArguments, create};
+use crate::{
+    error::CliError,
+    interruption::until_interrupted,
+    store::OpenedStore,
+    transfer::{Report, file_name},
+};
+
+pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliError> {
+    let store = arguments.store.open_to_read("export").await?;
+    let selection = arguments.selection.selection();
+    let mut transfer =
+        Transfer::new(Operation::Export, selection.clone()).from(arguments.store.name());
+    let Some(path) = arguments.to else {
+        let mut report = Report::new(&arguments.report, transfer)?.aside();
+        let file = ExportFile::new(tokio::io::stdout());
+        let done = write(&store, &selection, file, &mut report).await;
+        return match done {
+            Some(Err(TransferError::Io { source, .. }))
+                if source.kind() == ErrorKind::BrokenPipe =>
+            {
+                Ok(ExitCode::SUCCESS)
+            }
+            Some(receipt) => report.finish(receipt.map_err(CliError::Transfer)?),
+            None => Ok(report.interrupted("export to a file, with --to, to be able to go on")),
+        };
+    };
+    transfer = transfer.to(file_name(&path));
+    let (mut file, contents) = open(&path, arguments.resume).await?;
+    let mut report = Report::new(&arguments.report, transfer)?;
+    let mut rest = selection;
+    if let Some(step) = contents.as_ref().and_then(ExportContents::last_step) {
+        // The file has a conversation that an earlier attempt has not written down any more.
+        if let Some(log) = report.log().filter(|log| log.begun() == Some(&step.key())) {
+            log.record(&Event::Done(step.clone())).map_err(CliError::Output)?;
+        }
+        rest = rest.after(step.key());
+    }
+    let export_file = match &contents {
+        Some(contents) => ExportFile::go_on(&mut file, contents),
+        None => ExportFile::new(&mut file),
+    };
+    match write(&store, &rest, export_file, &mut report).await {
+        Some(receipt) => {
+            let receipt = receipt.map_err(CliError::Transfer)?;
+            let synced = file.sync_all().await;
+            synced.map_err(|source| CliError::Write { file: path, source })?;
+            report.finish(receipt)
+        }
+        None => Ok(report.interrupted("go on with the same command and --resume")),
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin + Send>(
+    store: &OpenedStore,
+    selection: &Selection,
+    file: ExportFile<W>,
+    report: &mut Report,
+) -> Option<Result<Receipt, TransferError>> {
+    let mut tell = |event: &Event| report.tell(event);
+    until_interrupted(export_conversations(&**store.history(), selection, file, &mut tell)).await
+}
+
+/// A new file, or one that is gone on with: what it has, and the file at the end of that.
+async fn open(path: &Path, resume: bool) -> Result<(File, Option<ExportContents>), CliError> {
+    if !resume {
+        return Ok((File::from_std(create(path)?), None));
+    }
+    let written = |source| CliError::Write { file: path.to_owned(), source };
+    let found = OpenOptions::new().read(true).write(true).open(path);
+    let found = match found {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok((File::from_std(create(path)?), None));
+        }
+        found => found.map_err(written)?,
+    };
+    let mut file = File::from_std(found);
+    let torn = |source| CliError::Resume { file: path.to_owned(), source };
+    let length = file.metadata().await.map_err(written)?.len();
+    if length == 0 {
+        return Ok((file, None));
+    }
+    let contents = ExportContents::read(BufReader::new(&mut file)).await.map_err(torn)?;
+    if contents.is_complete() {
+        return Err(CliError::ExportComplete { path: path.to_owned() });
+    }
+    file.set_len(contents.whole_bytes()).await.map_err(written)?;
+    file.seek(std::io::SeekFrom::Start(contents.whole_bytes())).await.map_err(written)?;
+    Ok((file, Some(contents)))
+}

@@ -1,0 +1,67 @@
+//! `tower-chat fork`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use tower_chat::{
+    ConversationKey,
+    store::{HistoryStore, Revision},
+};
+
+use crate::{
+    arguments::STORE_VARIABLE, error::CliError, figures::json_line, output::Lines,
+    store::StoreLocation,
+};
+
+/// What `fork` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ForkArguments {
+    /// The scope of the conversation
+    scope: String,
+    /// Its id
+    id: String,
+    /// The id of the copy
+    to_id: String,
+    /// The store
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    store: StoreLocation,
+    /// The scope of the copy, if it is another one
+    #[arg(long, value_name = "SCOPE")]
+    to_scope: Option<String>,
+    /// Print a JSON object: {"scope", "id", "messages"} of the copy
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Forked<'a> {
+    scope: &'a str,
+    id: &'a str,
+    messages: usize,
+}
+
+/// Copies a conversation within a store.
+pub(crate) async fn fork(arguments: ForkArguments) -> Result<ExitCode, CliError> {
+    let ForkArguments { scope, id, to_id, store, to_scope, json } = arguments;
+    let from = ConversationKey::new(scope, id);
+    let to_scope = to_scope.unwrap_or_else(|| from.scope().to_owned());
+    let to = ConversationKey::new(to_scope, to_id);
+    let store = store.open_to_change("fork").await?;
+    let history = store.history();
+    let failed = |source| CliError::Fork { to: to.clone(), source };
+    if history.fork(&from, &to).await.map_err(failed)? == Revision::ABSENT {
+        return Err(CliError::NoConversation { key: from });
+    }
+    let messages = history.load(&to).await.map_err(failed)?.messages.len();
+    let mut lines = Lines::default();
+    if json {
+        let forked = Forked { scope: to.scope(), id: to.id(), messages };
+        lines.write_json(&json_line(&forked));
+    } else {
+        lines.write(&format!("{to}: a copy of {from}, with {messages} messages"));
+    }
+    let closed = store.close().await;
+    lines.finish().map_err(CliError::Output)?;
+    closed.map(|()| ExitCode::SUCCESS)
+}

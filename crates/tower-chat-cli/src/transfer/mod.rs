@@ -1,0 +1,188 @@
+//! What the commands share that move or delete whole conversations: progress, what is printed, the
+//! receipt, and interruptions.
+
+mod options;
+
+use std::{
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use tower_chat::{BoxError, ConversationKey};
+use tower_chat_transfer::{Event, Outcome, OutcomeKind, Receipt, ReceiptLog, Step, Transfer};
+
+pub(crate) use self::options::{ReportOptions, SelectionOptions};
+use crate::{
+    error::CliError,
+    figures::json_line,
+    output::{Lines, escaped},
+};
+
+/// Tells what becomes of a transfer: a bar on a terminal, lines, and the receipt.
+pub(crate) struct Report {
+    lines: Lines,
+    json: bool,
+    /// Standard output is taken by what is transferred.
+    is_aside: bool,
+    log: Option<(PathBuf, ReceiptLog)>,
+    bar: ProgressBar,
+    done: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    Done(&'a Step),
+    Receipt(&'a Receipt),
+}
+
+impl Report {
+    /// Of a transfer, whose receipt may have been begun by an earlier attempt.
+    pub(crate) fn new(options: &ReportOptions, transfer: Transfer) -> Result<Self, CliError> {
+        let log = match &options.receipt {
+            None => None,
+            Some(file) => {
+                let log = ReceiptLog::open(file, transfer);
+                let failed = |source| CliError::Receipt { file: file.clone(), source };
+                Some((file.clone(), log.map_err(failed)?))
+            }
+        };
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:30} {pos}/{len} conversations [{elapsed}]")
+        {
+            bar.set_style(style);
+        }
+        Ok(Self { lines: Lines::default(), json: options.json, is_aside: false, log, bar, done: 0 })
+    }
+
+    /// Prints on standard error, since standard output is what is transferred.
+    #[must_use]
+    pub(crate) fn aside(mut self) -> Self {
+        self.is_aside = true;
+        self
+    }
+
+    /// The receipt of this attempt and earlier ones.
+    pub(crate) fn log(&mut self) -> Option<&mut ReceiptLog> {
+        self.log.as_mut().map(|(_, log)| log)
+    }
+
+    /// The last conversation that an earlier attempt has done, as its receipt says.
+    pub(crate) fn last(&self) -> Option<ConversationKey> {
+        self.log.as_ref().and_then(|(_, log)| log.last().cloned())
+    }
+
+    /// What a transfer tells.
+    pub(crate) fn tell(&mut self, event: &Event) -> Result<(), BoxError> {
+        if let Some((_, log)) = &mut self.log {
+            log.record(event)?;
+        }
+        match event {
+            Event::Total { conversations } => self.bar.set_length(*conversations),
+            Event::Done(step) => {
+                self.done += 1;
+                self.bar.inc(1);
+                self.step(step);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) {
+        if self.json {
+            let line = json_line(&Line::Done(step));
+            self.print(&line);
+            return;
+        }
+        let key = step.key();
+        if let Outcome::Refused(refusal) = &step.outcome {
+            self.print(&escaped(&format!("{key}: left as it is: {refusal}")));
+        }
+        for difference in &step.differences {
+            self.print(&escaped(&format!("{key}: {difference}")));
+        }
+        if let Some(run) = step.open_run.filter(|_| step.outcome.kind() != OutcomeKind::Exported) {
+            let what =
+                "is open in both stores now: go on with it in one of them, and end it in the other";
+            self.print(&escaped(&format!("{key}: run {run} {what}")));
+        }
+    }
+
+    fn print(&mut self, line: &str) {
+        let (lines, is_aside) = (&mut self.lines, self.is_aside);
+        self.bar.suspend(|| match is_aside {
+            true => drop(writeln!(io::stderr().lock(), "{line}")),
+            false => lines.write_exactly(line),
+        });
+    }
+
+    /// Says that the transfer was interrupted, and how it goes on.
+    pub(crate) fn interrupted(self, goes_on: &str) -> ExitCode {
+        self.bar.finish_and_clear();
+        let done = self.done;
+        let _ = writeln!(
+            io::stderr().lock(),
+            "interrupted: {done} conversations were done in this attempt; {goes_on}"
+        );
+        ExitCode::from(130)
+    }
+
+    /// Completes the receipt, and prints the sum.
+    pub(crate) fn finish(mut self, receipt: Receipt) -> Result<ExitCode, CliError> {
+        self.bar.finish_and_clear();
+        let receipt = match self.log.take() {
+            None => receipt,
+            Some((file, log)) => log
+                .complete_with(receipt.sha256)
+                .map_err(|source| CliError::Receipt { file, source: source.into() })?,
+        };
+        if self.json {
+            self.print(&json_line(&Line::Receipt(&receipt)));
+        } else {
+            sums(&receipt).iter().for_each(|line| self.print(line));
+        }
+        let refused = receipt.total(OutcomeKind::Refused).conversations;
+        self.lines.finish().map_err(CliError::Output)?;
+        Ok(ExitCode::from(u8::from(refused > 0)))
+    }
+}
+
+/// What was done, one line for each outcome.
+fn sums(receipt: &Receipt) -> Vec<String> {
+    const KINDS: [OutcomeKind; 7] = [
+        OutcomeKind::Exported,
+        OutcomeKind::Written,
+        OutcomeKind::Extended,
+        OutcomeKind::Unchanged,
+        OutcomeKind::Deleted,
+        OutcomeKind::Gone,
+        OutcomeKind::Refused,
+    ];
+    let mut lines = Vec::new();
+    for kind in KINDS {
+        let sum = receipt.total(kind);
+        if sum.conversations > 0 {
+            lines.push(format!(
+                "{kind}: {} conversations with {} messages, {} tool calls and {} runs",
+                sum.conversations, sum.messages, sum.tool_calls, sum.runs
+            ));
+        }
+    }
+    if lines.is_empty() {
+        lines.push("no conversations".to_owned());
+    }
+    if let Some(sha256) = &receipt.sha256 {
+        lines.push(format!("SHA-256 of the file: {sha256}"));
+    }
+    lines
+}
+
+/// A file as a receipt names it.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.display().to_string()
+}

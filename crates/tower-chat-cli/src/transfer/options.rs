@@ -1,0 +1,38 @@
+//! Options that the commands share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tower_chat_transfer::Selection;
+
+/// Which conversations are meant.
+#[derive(Debug, Args)]
+pub(crate) struct SelectionOptions {
+    /// Only conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only the conversation of this id, in each scope that has one
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+}
+
+impl SelectionOptions {
+    pub(crate) fn selection(&self) -> Selection {
+        let selection = self.scope.as_deref().map_or_else(Selection::everything, Selection::scope);
+        match &self.conversation {
+            Some(id) => selection.with_id(id),
+            None => selection,
+        }
+    }
+}
+
+/// What is told of a transfer.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReportOptions {
+    /// Keep an account in this file, a line for each conversation; the same command goes on with it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) receipt: Option<PathBuf>,
+    /// Print one JSON object a line: {"done": ...} for each conversation, and {"receipt": ...}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
