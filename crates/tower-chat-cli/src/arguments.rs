@@ -7,9 +7,9 @@ use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{
     age::Age, chat::ChatArguments, completions::CompletionsArguments, copy::CopyArguments,
-    delete::DeleteArguments, export::ExportArguments, fork::ForkArguments, import::ImportArguments,
-    list::ListArguments, migrate::MigrateArguments, serve::ServeArguments, store::StoreLocation,
-    usage::UsageArguments,
+    delete::DeleteArguments, doctor::DoctorArguments, export::ExportArguments, fork::ForkArguments,
+    import::ImportArguments, list::ListArguments, migrate::MigrateArguments, serve::ServeArguments,
+    store::StoreLocation, usage::UsageArguments,
 };
 
 /// What is the same of every command.
@@ -216,6 +216,14 @@ pub(crate) enum Command {
     /// go on meanwhile. It appears under its name when it is complete and on the disk. A store of
     /// an older release is copied as it is.
     Backup(BackupArguments),
+    /// Check a store, its server's settings and the environment, and say what to change
+    ///
+    /// Each line says what was looked at and what was found: ok, warning (better changed), or problem
+    /// (loses data, or keeps the store from being used), with what to do. Nothing is changed, and no key
+    /// is printed. `verify` checks each message instead.
+    ///
+    /// Exit codes: 0, nothing should be changed; 1, something should; 2, the store cannot be looked at.
+    Doctor(DoctorArguments),
     /// Bring the file or the tables of an older release up to date
     ///
     /// Programs that write to a store do so by themselves when they open it; commands that only read

@@ -12,6 +12,7 @@ mod chat;
 mod completions;
 mod copy;
 mod delete;
+mod doctor;
 mod error;
 mod export;
 mod figures;
@@ -94,6 +95,7 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Repair(arguments) => repair::repair(arguments).await,
         Command::Prune(arguments) => prune::prune(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
+        Command::Doctor(arguments) => doctor::doctor(arguments).await,
         Command::Migrate(arguments) => migrate::migrate(arguments).await,
         Command::Vacuum(arguments) => vacuum::vacuum(arguments).await,
         Command::Completions(arguments) => completions::completions(arguments),

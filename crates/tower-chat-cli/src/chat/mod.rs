@@ -25,11 +25,14 @@ use tower_chat::{
     store::HistoryStore,
 };
 
-pub(crate) use self::error::ChatError;
+pub(crate) use self::{
+    error::ChatError,
+    provider::{ProviderName, is_variable_set},
+};
 use self::{
     input::Input,
     interrupts::Interrupts,
-    provider::{ModelClient, ProviderName},
+    provider::ModelClient,
     screen::{Screen, ScreenOptions},
     servers::{Approve, ServerArguments, Servers},
     session::{Session, SessionParts, SessionSettings},

@@ -66,6 +66,18 @@ impl ProviderName {
         }
     }
 
+    /// The variables of all providers, each once.
+    pub(crate) fn all_key_variables() -> Vec<&'static str> {
+        let all = Self::value_variants().iter().flat_map(|provider| provider.key_variables());
+        let mut variables: Vec<&'static str> = Vec::new();
+        for variable in all {
+            if !variables.contains(variable) {
+                variables.push(variable);
+            }
+        }
+        variables
+    }
+
     /// Its name on the command line.
     pub(crate) fn as_argument(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()

@@ -9,5 +9,5 @@ pub(crate) use self::{
     conversations::{keys, scopes},
     encryption::{KeysError, VARIABLE as KEYS_VARIABLE},
     location::StoreLocation,
-    opened::{OpenedStore, postgres_options},
+    opened::{OpenedStore, postgres_options, redis_options},
 };

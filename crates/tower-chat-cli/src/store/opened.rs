@@ -130,7 +130,7 @@ pub(crate) fn postgres_options(schema: Option<&str>) -> PostgresOptions {
 }
 
 /// How what begins with a prefix is opened.
-fn redis_options(prefix: Option<&str>) -> RedisOptions {
+pub(crate) fn redis_options(prefix: Option<&str>) -> RedisOptions {
     let options = RedisStore::options();
     prefix.map_or(options.clone(), |prefix| options.with_prefix(prefix))
 }

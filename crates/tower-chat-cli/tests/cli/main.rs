@@ -6,6 +6,7 @@ mod backup;
 mod chat;
 mod completions;
 mod directory;
+mod doctor;
 mod environment;
 mod export;
 mod import;

@@ -1,0 +1,165 @@
+//! Checks of a store, its server and the environment.
+
+use std::{fs, path::Path, time::SystemTime};
+
+use serde_json::Value;
+use tower_chat::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{
+        HistoryStore, Lease, Revision,
+        author::{Staged, Write},
+    },
+};
+
+use crate::support::*;
+
+/// The findings: level, check, what was found, and whether there is advice, which is not where all is
+/// well.
+fn findings(store: &TestStore) -> (i32, Vec<(String, String, String)>) {
+    let output = store.run(&["doctor", "--json"]);
+    let code = output.status.code().unwrap();
+    assert!(code < 2, "{:?}: {}", store.kind, stderr(&output));
+    let text = stdout(&output);
+    let found = text.lines().map(|line| {
+        let finding: Value = serde_json::from_str(line).unwrap();
+        let of = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!(of("level") == "ok", finding["advice"].is_null(), "{line}");
+        (of("level"), of("check"), of("found"))
+    });
+    let found: Vec<_> = found.collect();
+    let is_asked = found.iter().any(|(level, _, _)| level != "ok");
+    assert_eq!(code == 1, is_asked, "{text}");
+    (code, found)
+}
+
+#[track_caller]
+fn assert_found(found: &[(String, String, String)], level: &str, check: &str, what: &str) {
+    let of_check = found.iter().find(|(_, name, _)| name == check);
+    let (found_level, _, found_what) = of_check.unwrap_or_else(|| panic!("{check}: {found:?}"));
+    assert_eq!((found_level.as_str(), found_what.as_str()), (level, what), "{check}");
+}
+
+/// A conversation, and one with an open run that no process holds.
+fn fill(store: &TestStore) {
+    store.with(|opened| async move {
+        for (id, is_open) in [("told", false), ("left", true)] {
+            let key = ConversationKey::new("alice", id);
+            let first = MessageId { run: RunId::new(), index: 0 };
+            let message = Message::user(format!("the question of {id}"));
+            let mut write = Write::new(key, first, Revision::ABSENT, [message.into()]);
+            if is_open {
+                let renewed_at = SystemTime::now();
+                let lease = Lease { attempt: 1, holder: 7, renewed_at, until: None };
+                let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+                write = write.staged(staged);
+            }
+            opened.append(opened.reserve().await.unwrap(), vec![write]).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_store_is_looked_at_and_what_waits_is_counted() {
+    each_store(|store| {
+        fill(store);
+        let (code, found) = findings(store);
+        assert_eq!(code, 1);
+        assert_found(&found, "warning", "open runs that no process holds", "1");
+        assert_found(&found, "ok", "conversations that wait for approval", "0");
+        let keys = if store.kind == Kind::Encrypted { "set" } else { "not set" };
+        assert_found(&found, "ok", "keys of an encrypted store", keys);
+        let server = match store.kind {
+            Kind::Sqlite | Kind::Encrypted => "quick check",
+            Kind::Postgres => "fsync",
+            Kind::Redis => "appendonly",
+        };
+        assert!(found.iter().any(|(_, check, _)| check == server), "{found:?}");
+
+        store.prints(&["recover", "--end", "discard"]);
+        let (_, found) = findings(store);
+        assert_found(&found, "ok", "open runs that no process holds", "0");
+        let (level, _, read) = found.iter().find(|(_, check, _)| check == "a sample").unwrap();
+        assert!(level == "ok" && read.ends_with(" messages were read"), "{level} {read}");
+        let output = store.run(&["doctor"]);
+        assert!(stdout(&output).contains("ok       open runs that no process holds: 0\n"));
+    });
+}
+
+#[test]
+fn a_file_that_is_well_needs_no_change_and_an_older_one_does() {
+    let store = TestStore::new(Kind::Sqlite);
+    store.with(|_| async {});
+    assert_eq!(findings(&store).0, 0);
+    let fixtures =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-sqlite/tests/fixtures");
+    for version in 1..5 {
+        let store = TestStore::new(Kind::Sqlite);
+        let path = store.folder().join("chat.db");
+        fs::copy(fixtures.join(format!("v{version}.db")), &path).unwrap();
+        let (code, found) = findings(&store);
+        assert_eq!(code, 1);
+        assert_found(&found, "warning", "schema", &format!("version {version} of 5"));
+    }
+    let missing = TestStore::new(Kind::Sqlite).run(&["doctor"]);
+    assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn a_damaged_file_is_a_problem() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill(&store);
+    let path = store.folder().join("chat.db");
+    let mut bytes = fs::read(&path).unwrap();
+    // The head of the last page.
+    let page = bytes.len() - 4096;
+    bytes[page..page + 8].fill(0x5a);
+    fs::write(&path, bytes).unwrap();
+    let (code, found) = findings(&store);
+    let check = found.iter().find(|(_, check, _)| check == "quick check").unwrap();
+    assert_eq!((code, check.0.as_str()), (1, "problem"), "{found:?}");
+}
+
+#[test]
+fn tables_that_are_not_there_are_a_problem_and_are_not_made() {
+    if TestStore::is_missing(Kind::Postgres) {
+        return;
+    }
+    let store = TestStore::new(Kind::Postgres);
+    for _ in 0..2 {
+        let (code, found) = findings(&store);
+        assert_eq!(code, 1);
+        assert_found(&found, "problem", "tables", "there are none");
+    }
+}
+
+#[test]
+fn keys_are_named_and_never_printed() {
+    let store = TestStore::new(Kind::Sqlite);
+    store.with(|_| async {});
+    let mut command = store.command(&["doctor"]);
+    command.env("GROQ_API_KEY", "gsk-canary-5").env_remove("COHERE_API_KEY");
+    let output = command.output().unwrap();
+    let printed = stdout(&output);
+    assert!(!printed.contains("canary"), "{printed}");
+    let line =
+        |begins: &str| printed.lines().find(|line| line.contains(begins)).unwrap().to_owned();
+    assert!(line("keys of providers that are set").contains("GROQ_API_KEY"));
+    assert!(line("keys of providers that are not set").contains("COHERE_API_KEY"));
+}
+
+#[test]
+fn a_wrong_key_of_an_encrypted_store_is_a_problem() {
+    let store = TestStore::new(Kind::Encrypted);
+    store.with(|opened| async move {
+        let key = ConversationKey::new("alice", "sealed");
+        let first = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(key, first, Revision::ABSENT, [Message::user("sealed").into()]);
+        opened.append(opened.reserve().await.unwrap(), vec![write]).await.unwrap();
+    });
+    let mut command = store.command(&["doctor"]);
+    command.env("TOWER_CHAT_KEYS", format!("test:{}", "2e".repeat(32)));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains("problem"), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("2e2e"), "{}", stdout(&output));
+}
