@@ -85,9 +85,10 @@
 //!
 //! What a run stages stands in the tables of the messages and of the record, at its final position; a
 //! row for each open run says how much of its conversation readers see. A commit takes this row
-//! away and moves nothing. [`SqliteStore::rows`] shows what readers see, and
-//! [`SqliteStore::rewrite`] leaves a conversation alone while a run is open. A process of a release
-//! without open runs must not have the file open while it is migrated: it would show what is staged.
+//! away and moves nothing. [`rows`](tower_chat_core::store::HistoryStore::rows) shows what readers see,
+//! and [`rewrite`](tower_chat_core::store::HistoryStore::rewrite) leaves a conversation alone while a run
+//! is open. A process of a release without open runs must not have the file open while it is migrated:
+//! it would show what is staged.
 //!
 //! # Who may read it
 //!
