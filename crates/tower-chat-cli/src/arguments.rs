@@ -2,14 +2,15 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tower_chat::{PersistenceMode, ToolStatus};
 
 use crate::{
-    age::Age, chat::ChatArguments, completions::CompletionsArguments, copy::CopyArguments,
-    delete::DeleteArguments, doctor::DoctorArguments, export::ExportArguments, fork::ForkArguments,
-    import::ImportArguments, list::ListArguments, migrate::MigrateArguments, serve::ServeArguments,
-    store::StoreLocation, usage::UsageArguments,
+    backup::BackupArguments, chat::ChatArguments, completions::CompletionsArguments,
+    copy::CopyArguments, delete::DeleteArguments, doctor::DoctorArguments, export::ExportArguments,
+    fork::ForkArguments, import::ImportArguments, list::ListArguments, migrate::MigrateArguments,
+    prune::PruneArguments, recover::RecoverArguments, serve::ServeArguments, store::StoreLocation,
+    usage::UsageArguments, vacuum::VacuumArguments,
 };
 
 /// What is the same of every command.
@@ -336,50 +337,6 @@ pub(crate) struct RunsArguments {
     pub(crate) conversation: Option<String>,
 }
 
-/// What `recover` is told.
-#[derive(Debug, Args)]
-pub(crate) struct RecoverArguments {
-    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
-    pub(crate) store: StoreLocation,
-    /// How the runs end
-    #[arg(long, value_enum)]
-    pub(crate) end: End,
-    /// Only runs in conversations of this scope
-    #[arg(long)]
-    pub(crate) scope: Option<String>,
-    /// Only the run in the conversation of this id
-    #[arg(long, value_name = "ID")]
-    pub(crate) conversation: Option<String>,
-    /// Only runs that were opened at least so long ago: 30d, 12h, 15m or 45s
-    #[arg(long, value_name = "AGE")]
-    pub(crate) older_than: Option<Age>,
-    /// Also runs that somebody may still work on; they can write no more then
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print one JSON object a line: one for each run, and a last one with their counts
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// How `recover` ends a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum End {
-    /// What is staged becomes part of the history, with an answer to every call
-    Commit,
-    /// Nothing of it is left
-    Discard,
-}
-
-impl From<End> for RunEnd {
-    fn from(end: End) -> Self {
-        match end {
-            End::Commit => Self::Commit,
-            End::Discard => Self::Discard,
-        }
-    }
-}
-
 /// What `repair` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArguments {
@@ -393,56 +350,6 @@ pub(crate) struct RepairArguments {
     /// their counts
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// What `prune` is told.
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("keep").required(true))]
-pub(crate) struct PruneArguments {
-    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
-    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
-    pub(crate) store: StoreLocation,
-    /// Leave at least so many messages of each conversation
-    #[arg(long, value_name = "N", group = "keep")]
-    pub(crate) keep_messages: Option<u64>,
-    /// Delete the runs that were begun longer ago: 30d, 12h, 15m or 45s
-    #[arg(long, value_name = "AGE", group = "keep")]
-    pub(crate) older_than: Option<Age>,
-    /// Only conversations of this scope
-    #[arg(long)]
-    pub(crate) scope: Option<String>,
-    /// Only the conversation of this id
-    #[arg(long, value_name = "ID")]
-    pub(crate) conversation: Option<String>,
-    /// Print what would go, and write nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print one JSON object a line: one for each conversation of which something went or that was left
-    /// alone, and a last one with the counts
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What `backup` is told.
-#[derive(Debug, Args)]
-pub(crate) struct BackupArguments {
-    /// The store: sqlite:PATH
-    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
-    pub(crate) store: StoreLocation,
-    /// The file to make
-    #[arg(long, value_name = "FILE")]
-    pub(crate) to: PathBuf,
-    /// Let the copy replace a file that is there
-    #[arg(long)]
-    pub(crate) replace: bool,
-}
-
-/// What `vacuum` is told.
-#[derive(Debug, Args)]
-pub(crate) struct VacuumArguments {
-    /// The store: sqlite:PATH
-    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
-    pub(crate) store: StoreLocation,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

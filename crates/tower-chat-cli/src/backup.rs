@@ -1,18 +1,50 @@
 //! `tower-chat backup`.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
+use clap::Args;
+use serde::Serialize;
 use tower_chat_sqlite::Backup;
 
-use crate::{arguments::BackupArguments, error::CliError, output::Lines};
+use crate::{
+    arguments::STORE_VARIABLE, error::CliError, figures::json_line, output::Lines,
+    store::StoreLocation,
+};
+
+/// What `backup` is told.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    pub(crate) store: StoreLocation,
+    /// The file to make
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: PathBuf,
+    /// Let the copy replace a file that is there
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Print a JSON object: {"file", "bytes"}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Serialize)]
+struct Written {
+    file: String,
+    bytes: u64,
+}
 
 /// Copies a store into another file.
 pub(crate) async fn backup(arguments: BackupArguments) -> Result<ExitCode, CliError> {
-    let BackupArguments { store, to, replace } = arguments;
+    let BackupArguments { store, to, replace, json } = arguments;
     let backup = Backup::of_file(store.file("copy")?).replacing(replace);
     let bytes = backup.write(&to).await.map_err(CliError::from)?;
     let mut lines = Lines::default();
-    lines.write(&format!("{bytes} bytes are in `{}`", to.display()));
+    let file = to.display().to_string();
+    match json {
+        true => lines.write_json(&json_line(&Written { file, bytes })),
+        false => lines.write(&format!("{bytes} bytes are in `{file}`")),
+    }
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,12 +3,14 @@
 use std::{path::Path, process::ExitCode};
 
 use clap::Args;
+use serde::Serialize;
 use tower_chat_postgres::OpenError as PostgresError;
 use tower_chat_sqlite::{OpenError, SqliteStore};
 
 use crate::{
     arguments::STORE_VARIABLE,
     error::CliError,
+    figures::json_line,
     output::Lines,
     store::{StoreLocation, postgres_options},
 };
@@ -22,6 +24,18 @@ pub(crate) struct MigrateArguments {
     /// Print what would be done, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print a JSON object: {"migration": "none", "needed" or "tables", "from", "to", "done"}, with the
+    /// versions where there are any
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Serialize)]
+struct Migrated {
+    migration: &'static str,
+    from: Option<i64>,
+    to: Option<i64>,
+    done: bool,
 }
 
 /// What is to be done with a store.
@@ -35,6 +49,18 @@ enum Migration {
     Making { what: String },
 }
 
+impl Migration {
+    fn to_json(&self, done: bool) -> Migrated {
+        match self {
+            Self::None(_) => Migrated { migration: "none", from: None, to: None, done },
+            Self::Needed { from, to, .. } => {
+                Migrated { migration: "needed", from: Some(*from), to: Some(*to), done }
+            }
+            Self::Making { .. } => Migrated { migration: "tables", from: None, to: None, done },
+        }
+    }
+}
+
 /// Brings a store up to date.
 pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, CliError> {
     let migration = find(&arguments.store).await?;
@@ -44,6 +70,11 @@ pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, Cli
         arguments.store.open_to_change("migrate").await?.close().await?;
     }
     let mut lines = Lines::default();
+    if arguments.json {
+        lines.write_json(&json_line(&migration.to_json(is_done)));
+        lines.finish().map_err(CliError::Output)?;
+        return Ok(ExitCode::from(u8::from(is_needed && arguments.dry_run)));
+    }
     lines.write(&match migration {
         Migration::None(why) => why,
         Migration::Needed { what, from, to } if is_done => {

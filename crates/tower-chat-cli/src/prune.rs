@@ -5,13 +5,48 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tower_chat::{
     ConversationKey,
     store::{HistoryStore, Keep, Pruned, SequencePosition, StoreError, author::Pruning},
 };
 
-use crate::{age::Age, arguments::PruneArguments, error::CliError, report::Report, store};
+use crate::{
+    age::Age,
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    report::Report,
+    store::{self, StoreLocation},
+};
+
+/// What `prune` is told.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("keep").required(true))]
+pub(crate) struct PruneArguments {
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    pub(crate) store: StoreLocation,
+    /// Leave at least so many messages of each conversation
+    #[arg(long, value_name = "N", group = "keep")]
+    pub(crate) keep_messages: Option<u64>,
+    /// Delete the runs that were begun longer ago: 30d, 12h, 15m or 45s
+    #[arg(long, value_name = "AGE", group = "keep")]
+    pub(crate) older_than: Option<Age>,
+    /// Only conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only the conversation of this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Print what would go, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print one JSON object a line: one for each conversation of which something went or that was left
+    /// alone, and a last one with the counts
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Takes the oldest runs of conversations away.
 pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliError> {

@@ -2,16 +2,58 @@
 
 use std::{process::ExitCode, time::SystemTime};
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tower_chat::recovery::close;
+use tower_chat::recovery::{RunEnd, close};
 
 use crate::{
-    age::Age,
-    arguments::{End, RecoverArguments},
-    error::CliError,
-    report::Report,
-    runs::open_runs,
+    age::Age, arguments::STORE_VARIABLE, error::CliError, report::Report, runs::open_runs,
+    store::StoreLocation,
 };
+
+/// What `recover` is told.
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArguments {
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    pub(crate) store: StoreLocation,
+    /// How the runs end
+    #[arg(long, value_enum)]
+    pub(crate) end: End,
+    /// Only runs in conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only the run in the conversation of this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Only runs that were opened at least so long ago: 30d, 12h, 15m or 45s
+    #[arg(long, value_name = "AGE")]
+    pub(crate) older_than: Option<Age>,
+    /// Also runs that somebody may still work on; they can write no more then
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object a line: one for each run, and a last one with their counts
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How `recover` ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum End {
+    /// What is staged becomes part of the history, with an answer to every call
+    Commit,
+    /// Nothing of it is left
+    Discard,
+}
+
+impl From<End> for RunEnd {
+    fn from(end: End) -> Self {
+        match end {
+            End::Commit => Self::Commit,
+            End::Discard => Self::Discard,
+        }
+    }
+}
 
 /// Ends the open runs of a store.
 pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, CliError> {

@@ -2,9 +2,32 @@
 
 use std::{fs, path::Path, process::ExitCode};
 
+use clap::Args;
+use serde::Serialize;
 use tower_chat::store::HistoryStore;
 
-use crate::{arguments::VacuumArguments, error::CliError, output::Lines};
+use crate::{
+    arguments::STORE_VARIABLE, error::CliError, figures::json_line, output::Lines,
+    store::StoreLocation,
+};
+
+/// What `vacuum` is told.
+#[derive(Debug, Args)]
+pub(crate) struct VacuumArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
+    pub(crate) store: StoreLocation,
+    /// Print a JSON object: {"file", "bytes", "bytes_before"}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Serialize)]
+struct Vacuumed {
+    file: String,
+    bytes: u64,
+    bytes_before: u64,
+}
 
 /// Writes a store's file anew, without what is left of what was deleted.
 pub(crate) async fn vacuum(arguments: VacuumArguments) -> Result<ExitCode, CliError> {
@@ -15,7 +38,11 @@ pub(crate) async fn vacuum(arguments: VacuumArguments) -> Result<ExitCode, CliEr
     store.vacuum().await.map_err(CliError::Vacuum)?;
     store.close().await.map_err(CliError::Close)?;
     let mut lines = Lines::default();
-    lines.write(&format!("{} bytes are in `{}`, of {before}", size(file)?, file.display()));
+    let (file, bytes, bytes_before) = (file.display().to_string(), size(file)?, before);
+    match arguments.json {
+        true => lines.write_json(&json_line(&Vacuumed { file, bytes, bytes_before })),
+        false => lines.write(&format!("{bytes} bytes are in `{file}`, of {bytes_before}")),
+    }
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)
 }

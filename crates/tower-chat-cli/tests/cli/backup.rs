@@ -38,7 +38,10 @@ fn a_file_that_is_there_is_replaced_on_demand_alone() {
         )
     );
     assert_eq!(fs::read_to_string(&there).unwrap(), "mine");
-    assert_eq!(backup(&store.argument(), &there, &["--replace"]).0, Some(0));
+    let (code, printed, _) = backup(&store.argument(), &there, &["--replace", "--json"]);
+    let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let bytes = fs::metadata(&there).unwrap().len();
+    assert_eq!((code, printed), (Some(0), serde_json::json!({"file": there, "bytes": bytes})));
     let copied = format!("sqlite:{there}");
     assert_eq!(export_text(&copied, &[]), export_text(&store.argument(), &[]));
 }

@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use serde_json::json;
+
 use crate::support::*;
 
 /// The version that this release writes.
@@ -60,6 +62,9 @@ fn files_of_every_older_version_are_brought_up_to_date_once_and_on_demand_alone(
         let planned =
             done(1, &format!("{file}: version {version}, to be brought to version {NOW}"));
         assert_eq!(migrate(&store, &["--dry-run"]), planned);
+        let (code, printed, _) = migrate(&store, &["--dry-run", "--json"]);
+        let json = json!({"migration": "needed", "from": version, "to": NOW, "done": false});
+        assert_eq!((code, serde_json::from_str(&printed).ok()), (Some(1), Some(json)));
         assert_eq!(fs::read(&path).unwrap(), before, "nothing was changed");
         let migrated = done(0, &format!("{file}: brought from version {version} to version {NOW}"));
         assert_eq!(migrate(&store, &[]), migrated);

@@ -26,6 +26,9 @@ fn a_file_is_smaller_after_it_and_holds_the_same() {
         format!("{after} bytes are in `{}`, of {before}\n", store.path().display())
     );
     assert_eq!(dump(&store.path()), rows);
+    let output = run(&["vacuum", "--json", "--store", &store.argument()]);
+    let printed: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&printed["bytes"], &printed["bytes_before"]), (&after.into(), &after.into()));
 }
 
 #[test]
