@@ -39,8 +39,17 @@ struct Runs {
     allows_writes: bool,
     open: Vec<Open>,
     more: Option<Link>,
-    waiting: Vec<Batch>,
+    waiting: Waiting,
     can_decide: bool,
+}
+
+/// Calls that wait for approval, by conversation.
+struct Waiting {
+    batches: Vec<Batch>,
+    /// What the directory has and cannot be read.
+    unreadable: Vec<String>,
+    /// The conversations that the page has no room for.
+    more: Option<Link>,
 }
 
 struct Open {
@@ -79,7 +88,7 @@ async fn reported(inspector: &Inspector, key: &ConversationKey) -> Result<Option
             CallState::Done => "done",
             CallState::Failed => "failed",
             CallState::NeverStarted => "never started",
-            CallState::Unknown => "started, and nobody knows what came of it",
+            CallState::Unknown => "started, with no recorded outcome",
         };
         (visible(&call.tool), state)
     };
@@ -104,17 +113,25 @@ fn is_held(inspector: &Inspector, key: &ConversationKey, open: &OpenRun) -> bool
     open.is_held_at(SystemTime::now()) || inspector.store.handle().at_rest(key).is_err()
 }
 
-async fn waiting(inspector: &Inspector, scope: &str) -> Result<Vec<Batch>, Failure> {
+async fn waiting(inspector: &Inspector, scope: &str) -> Result<Waiting, Failure> {
     let query = ConversationQuery::in_scope(scope)
         .in_state(ConversationState::WaitingForApproval)
         .with_limit(PAGE);
-    let mut waiting = Vec::new();
-    for summary in inspector.store.conversations(&query).await?.conversations {
+    let page = inspector.store.conversations(&query).await?;
+    let unreadable = page.unreadable.iter().map(|it| visible(&it.to_string())).collect();
+    let more = page.next.map(|next| {
+        Link::new(&inspector.path, "")
+            .with("scope", scope)
+            .with("state", ConversationState::WaitingForApproval.as_str())
+            .with("after", next)
+    });
+    let mut batches = Vec::new();
+    for summary in page.conversations {
         let head = inspector.store.head(&summary.key).await?;
-        let batches = head.pending_approvals.iter();
-        waiting.extend(batches.map(|batch| Batch::new(inspector, &summary.key, batch)));
+        let of_head = head.pending_approvals.iter();
+        batches.extend(of_head.map(|batch| Batch::new(inspector, &summary.key, batch)));
     }
-    Ok(waiting)
+    Ok(Waiting { batches, unreadable, more })
 }
 
 fn link(inspector: &Inspector, key: &ConversationKey) -> Link {
@@ -160,7 +177,7 @@ pub(crate) async fn end_run(
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     };
     if is_held(&inspector, &key, &open) {
-        let what = "Somebody may still work on this run: wait until it ends, or its lease does.";
+        let what = "A process may still write this run: wait until it ends, or its lease does.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     }
     close(&*inspector.store, &key, end).await?;

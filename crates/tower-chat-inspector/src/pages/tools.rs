@@ -36,6 +36,8 @@ struct ToolsPage {
     totals: Vec<Totals>,
     recent: Vec<Recent>,
     days: Vec<Column>,
+    /// Calls whose record cannot be read.
+    unreadable: Vec<String>,
     note: Option<String>,
 }
 
@@ -76,14 +78,9 @@ pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Ans
     let query = InvocationQuery::in_scope(scope.as_str())
         .started_in(since..now + DAY)
         .with_limit(MOST_CALLS);
-    let calls: Vec<ToolInvocation> = inspector
-        .store
-        .invocations(&query)
-        .await?
-        .found
-        .into_iter()
-        .map(|(_, call)| call)
-        .collect();
+    let invocations = inspector.store.invocations(&query).await?;
+    let unreadable = invocations.unreadable.iter().map(|it| visible(&it.to_string())).collect();
+    let calls: Vec<ToolInvocation> = invocations.found.into_iter().map(|(_, call)| call).collect();
     let note = (calls.len() == MOST_CALLS).then(|| {
         format!("More than {MOST_CALLS} calls: days and percentiles have the first ones.")
     });
@@ -92,6 +89,7 @@ pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Ans
         totals: totals.iter().map(Totals::of).collect(),
         recent: recent(&calls),
         days: days(&calls, first_day),
+        unreadable,
         note,
     })
 }

@@ -177,7 +177,7 @@ async fn an_open_run_is_shown_and_ended_only_where_writes_are_allowed() {
     let shown = page(&reading, "/conversation?scope=alice&id=open").await;
     assert_in_order(&shown, &["staged: not part of the history yet", "Where is my hat?", "hat"]);
     let listed = page(&reading, "/runs?scope=alice").await;
-    assert_in_order(&listed, &["open", &name, "nobody works on it", "<bdi>find</bdi>", "done"]);
+    assert_in_order(&listed, &["open", &name, "no process holds it", "<bdi>find</bdi>", "done"]);
     assert!(!listed.contains("<button"));
     assert_eq!(send(&reading, end(&name, "commit")).await.status(), StatusCode::FORBIDDEN);
 
@@ -249,9 +249,34 @@ async fn a_run_that_is_under_way_here_cannot_be_ended() {
     let open = store.open_run(&key("open")).await.unwrap().unwrap();
     let router = Inspector::new(store).with_writes(true).into_router();
     let shown = page(&router, "/runs?scope=alice").await;
-    assert!(shown.contains("somebody may still work on it") && !shown.contains("<button"));
+    assert!(shown.contains("a process may still write it") && !shown.contains("<button"));
     let ended = send(&router, end(&open.open.run.to_string(), "discard")).await;
     assert_eq!(ended.status(), StatusCode::CONFLICT);
     gate.open();
     assert_eq!(run.await.unwrap().text(), "At last.");
+}
+
+#[tokio::test]
+async fn every_conversation_that_waits_is_listed_or_linked() {
+    let store = MemoryStore::new();
+    for number in 0..51 {
+        let pay = ToolCall::new("p1", "pay", format!(r#"{{"cents": {number}}}"#));
+        let steps = vec![Step::message(Message::tool_calls([pay]))];
+        let request = ChatRequest::user(format!("Pay bill {number}."));
+        let request = request.in_conversation(key(&format!("bill {number}")));
+        let run = pipeline(&store, steps, PersistenceMode::PerRun).oneshot(request);
+        run.await.unwrap().collect().await.unwrap();
+    }
+    let router = Inspector::new(store).into_router();
+    let shown = page(&router, "/runs?scope=alice").await;
+    assert_eq!(shown.matches("<bdi>pay</bdi>").count(), 50);
+    let link = shown.split("<a href=\"").find(|rest| rest.contains("More conversations")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&#38;", "&");
+    let rest = page(&router, &link).await;
+    let listed = (0..51).filter(|number| {
+        let id = format!("<bdi>bill {number}</bdi>");
+        assert!(shown.contains(&id) != rest.contains(&id), "{id}");
+        rest.contains(&id)
+    });
+    assert_eq!(listed.count(), 1);
 }
