@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// what there is of it; Ctrl-C at the prompt, Ctrl-D and /exit end the chat. Where standard input
     /// is no terminal, each line is a message and the chat ends with the last answer.
     ///
-    /// Exit codes: 0, done; 1, a tool call waits for approval, and there was nobody to ask; 2, the
+    /// Exit codes: 0, done; 1, a tool call waits for approval, which only a terminal can ask for; 2, the
     /// chat cannot begin, or without a terminal a message failed; 130, interrupted.
     Chat(Box<ChatArguments>),
     /// Drive recorded conversations through the real stack, into a store
@@ -166,9 +166,10 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// List open runs, or all runs of a conversation
     ///
-    /// Open are journaled runs that came to no end. For each: since when it is open, whether somebody
-    /// may still work on it, how many messages are staged, and how its tool calls stand: done, failed,
-    /// never started, or unknown (started, and nobody knows what came out).
+    /// An open run is a journaled run that was neither committed nor discarded. For each: since when it
+    /// is open, whether a process may still write it (it holds the lease), how many messages are staged,
+    /// and how many of its tool calls are done, failed, never started, or unknown (started, with no
+    /// recorded outcome).
     ///
     /// Of a conversation all runs are listed, newest first, those that were discarded or pruned too:
     /// when each began, how long it took, and what it has used of which model.
@@ -176,11 +177,12 @@ pub(crate) enum Command {
     /// Serve web pages that show what is in a store
     ///
     /// Conversations by their last activity, one as a timeline of its runs, what a model is sent of it
-    /// next, tools, usage and open runs. The pages are for this machine, unless --listen says otherwise:
-    /// then readers need the token in the environment variable TOWER_CHAT_INSPECTOR_TOKEN, as ?token=TOKEN
-    /// the first time, and the pages their --host. Whoever reads them reads every conversation that is shown.
+    /// next, tools, usage and open runs. By default only this machine reaches the pages. To serve others,
+    /// set --listen, and --host to the name in their addresses, and give them the token of the environment
+    /// variable TOWER_CHAT_INSPECTOR_TOKEN: they add ?token=TOKEN to the first address they open. A reader
+    /// can read every conversation of the scopes that are shown.
     ///
-    /// Exit codes: 0, interrupted by Ctrl-C, which is the end; 2, the store or the address cannot be used.
+    /// Exit codes: 0, ended by Ctrl-C; 2, the store or the address cannot be used.
     Serve(ServeArguments),
     /// End open runs: commit what is there, or discard it
     ///

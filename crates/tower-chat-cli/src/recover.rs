@@ -29,7 +29,7 @@ pub(crate) struct RecoverArguments {
     /// Only runs that were opened at least so long ago: 30d, 12h, 15m or 45s
     #[arg(long, value_name = "AGE")]
     pub(crate) older_than: Option<Age>,
-    /// Also runs that somebody may still work on; they can write no more then
+    /// Also runs whose lease a process still holds; what that process writes later is refused
     #[arg(long)]
     pub(crate) force: bool,
     /// Print one JSON object a line: one for each run, and a last one with their counts
@@ -74,7 +74,8 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
         };
         if open.is_held_at(now) && !arguments.force {
             left_alone += 1;
-            let line = format!("{key}: run {run} left alone: somebody may work on it");
+            let line =
+                format!("{key}: run {run} left alone: a process may still write it, see --force");
             report.write(&line, &object("left_alone"));
             continue;
         }

@@ -9,7 +9,7 @@ use super::{
 /// What the model is told of a call that the user has refused.
 const REFUSED: &str = "The user has refused this call.";
 
-/// What the model is told of a call that needs approval where nobody is asked.
+/// What the model is told of a call that needs approval, with `--approve never`.
 const NOT_ALLOWED: &str = "This call needs approval, and none is given in this session.";
 
 /// What was decided about the calls of one answer.
@@ -23,7 +23,7 @@ pub(super) enum Decision {
     InputEnded,
 }
 
-/// Whom to ask, and of what.
+/// Asks the user about calls that wait for approval.
 pub(super) struct Approver<'a> {
     pub(super) approve: Approve,
     pub(super) tools: &'a Tools,

@@ -272,14 +272,14 @@ impl Session {
         self.printer.screen.note(line);
     }
 
-    /// A prompt that nobody answers is followed by nothing on its line.
+    /// Ends the line of a prompt that is left without an answer.
     fn end_prompt(&mut self) {
         if self.input.is_terminal() {
             self.note("");
         }
     }
 
-    /// Where nobody could be asked, something is left to do.
+    /// 1 if calls wait for approval and there is no terminal to ask on; otherwise 0.
     fn exit_code(&self) -> ExitCode {
         ExitCode::from(u8::from(self.has_waiting_calls && !self.input.is_terminal()))
     }

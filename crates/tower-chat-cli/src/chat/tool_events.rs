@@ -58,7 +58,7 @@ impl<T: Tool> Tool for ReportingTool<T> {
             tool: tool.clone(),
             arguments: context.arguments().to_owned(),
         };
-        // The chat has ended if nobody listens.
+        // It fails only once the chat has ended, and then nothing is to be printed.
         let _ = self.events.send(began);
         let mut report =
             Report { tool, began: Instant::now(), events: &self.events, outcome: None };

@@ -77,7 +77,7 @@ impl StoredResult {
 }
 
 impl StoredConversation {
-    /// Reads a page of a conversation, and reports what of it cannot be read beside the rest.
+    /// Reads a page of a conversation. What cannot be read is reported, and the rest is returned.
     pub(super) async fn read(
         store: &dyn HistoryStore,
         key: &ConversationKey,

@@ -12,7 +12,7 @@ pub(crate) const VARIABLE: &str = "TOWER_CHAT_KEYS";
 /// The environment variable that has the keys of the store that is copied to.
 const TARGET_VARIABLE: &str = "TOWER_CHAT_TO_KEYS";
 
-/// What the environment has as keys is none.
+/// The keys in the environment cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeysError {
     #[error("key {number} is not NAME:KEY, with 64 hexadecimal digits as its KEY")]

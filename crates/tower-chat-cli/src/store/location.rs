@@ -38,7 +38,8 @@ pub(crate) enum StoreLocationError {
     #[error("the {parameter} in it is not UTF-8: percent-encode it as UTF-8")]
     NotText { parameter: &'static str },
     #[error(
-        "it is none of sqlite:PATH, postgres://USER@HOST/DATABASE, redis://HOST/DATABASE and memory:"
+        "it must begin with sqlite:, postgres:// or redis://, or be memory:, as in sqlite:chat.db or \
+         postgres://USER@HOST/DATABASE"
     )]
     Unknown,
 }

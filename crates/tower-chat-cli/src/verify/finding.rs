@@ -6,7 +6,7 @@ use tower_chat::ConversationKey;
 use super::Problem;
 use crate::report::Report;
 
-/// What is said of a store, of one of its conversations, or of one message.
+/// A line of the report: a problem or a repair of the store, a conversation, or a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     conversation: Option<ConversationKey>,
