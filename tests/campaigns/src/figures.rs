@@ -1,0 +1,27 @@
+use std::fmt::{self, Display};
+
+/// What a campaign did, one name and value a line.
+#[derive(Debug, Default)]
+pub struct Figures(Vec<(String, String)>);
+
+impl Figures {
+    /// Adds a line below those there are.
+    pub fn add(&mut self, name: impl Display, value: impl Display) {
+        self.0.push((name.to_string(), value.to_string()));
+    }
+
+    /// The value that was added with this name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(added, _)| added == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        for (name, value) in &self.0 {
+            writeln!(f, "{name:width$}  {value}")?;
+        }
+        Ok(())
+    }
+}

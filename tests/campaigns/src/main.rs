@@ -1,0 +1,43 @@
+//! `tower-chat-campaigns NAME`: runs one campaign and prints its figures, or what it found.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tower_chat_campaigns::{Failure, Figures};
+
+/// Searches for lost, doubled or damaged messages
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    campaign: Campaign,
+}
+
+#[derive(Subcommand)]
+enum Campaign {}
+
+#[expect(unreachable_code, reason = "there is no campaign yet")]
+fn main() -> ExitCode {
+    match run(Arguments::parse().campaign) {
+        Ok(figures) => {
+            print!("{figures}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            let mut source = failure.source();
+            while let Some(cause) = source {
+                eprintln!("  caused by: {cause}");
+                source = cause.source();
+            }
+            match failure {
+                Failure::Found { .. } => ExitCode::from(1),
+                Failure::CannotRun { .. } => ExitCode::from(2),
+            }
+        }
+    }
+}
+
+fn run(campaign: Campaign) -> Result<Figures, Failure> {
+    match campaign {}
+}
