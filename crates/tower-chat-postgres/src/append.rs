@@ -1,6 +1,6 @@
 //! One write, as the database's function takes it and answers.
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     RunId, format,
     store::{
@@ -13,6 +13,7 @@ use crate::{
     activity::Activity,
     connections::{Connections, Question},
     conversation::corrupt,
+    parameter::Parameter,
     plain_append::{PlainAppend, WritePosition},
     stored_key::StoredKey,
     tool_row::{self, ToolRows, number},
@@ -64,7 +65,7 @@ pub(crate) async fn append(
         .iter()
         .map(|(sequence, message)| (number(*sequence), format::encode(message)))
         .unzip();
-    let values: [&(dyn ToSql + Sync); 50] = [
+    let values: [&dyn Parameter; 50] = [
         &key.scope,
         &key.conversation,
         &key.long_scope,
@@ -136,7 +137,7 @@ async fn check_discard(
 ) -> Result<(), StoreError> {
     let Some(Close::Discard { visible }) = write.close() else { return Ok(()) };
     let (run, after) = (write.run().to_bytes(), number(visible));
-    let values: [&(dyn ToSql + Sync); 4] = [&key.scope, &key.conversation, &after, &run.as_slice()];
+    let values: [&dyn Parameter; 4] = [&key.scope, &key.conversation, &after, &run.as_slice()];
     let question = Question { sql: &connections.statements.others_after, values: &values };
     let [found] = connections.read(ACTION, &key.scope, [question]).await?;
     if found.is_empty() {

@@ -8,7 +8,7 @@ use std::{
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use futures_util::future::join_all;
-use tokio_postgres::{Config, Row, types::ToSql};
+use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tower_chat_core::{
     store::{StoreError, author::Retry},
@@ -20,12 +20,11 @@ use tower_chat_core::{
 
 use crate::{
     failure::Failure,
+    parameter::Values,
+    sent_statement::Over,
     statements::Statements,
     telemetry::{SYSTEM, TELEMETRY},
 };
-
-/// The values of a statement's parameters.
-pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// The connections of a store, and what it sends over them.
 #[derive(Debug)]
@@ -34,6 +33,8 @@ pub(crate) struct Connections {
     pub(crate) statements: Statements,
     /// Each transaction must say which scope it is for.
     pub(crate) names_scope: bool,
+    /// Statements are prepared, each once on each connection.
+    pub(crate) prepares_statements: bool,
     /// How long the server may take over a statement.
     statement_timeout: Duration,
     /// How long to go on when the server cannot be reached.
@@ -75,6 +76,7 @@ impl Connections {
             pool,
             statements,
             names_scope: false,
+            prepares_statements: settings.prepared_statements,
             statement_timeout: settings.statement_timeout,
             retry: Retry::new(settings.patience).with_telemetry(TELEMETRY),
             counted: Mutex::default(),
@@ -168,14 +170,15 @@ impl Connections {
         scope: Option<&[u8]>,
         questions: [Question<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], Failure> {
+        let over = Over::Connection(client);
         let mut statements = Vec::with_capacity(COUNT);
         for question in &questions {
-            statements.push(self.before(client.prepare_cached(question.sql)).await?);
+            statements.push(self.statement(over, question.sql).await?);
         }
         let asked = questions.iter().zip(&statements);
         // What is joined is sent in this order, and before anything is waited for.
         let answers =
-            join_all(asked.map(|(question, statement)| client.query(statement, question.values)));
+            join_all(asked.map(|(question, statement)| statement.rows(over, question.values)));
         let answers = async {
             let (begun, answers, ended) = if COUNT == 1 && !self.names_scope {
                 (Ok(()), answers.await, Ok(()))
@@ -214,17 +217,22 @@ impl Connections {
 
     async fn change_once(&self, question: Question<'_>) -> Result<Row, Failure> {
         let client = self.get().await?;
-        let answer = match self.before(client.prepare_cached(question.sql)).await {
-            Ok(statement) => self.in_time(client.query_one(&statement, question.values)).await,
-            Err(failure) => Err(failure),
-        };
+        let answer = self.change_over(&client, question).await;
         self.keep(client, answer)
+    }
+
+    async fn change_over(&self, client: &Object, question: Question<'_>) -> Result<Row, Failure> {
+        let over = Over::Connection(client);
+        let statement = self.statement(over, question.sql).await?;
+        let rows = self.in_time(statement.rows(over, question.values)).await?;
+        rows.into_iter().next().ok_or_else(Failure::no_row)
     }
 
     async fn execute_once(&self, question: Question<'_>) -> Result<u64, Failure> {
         let client = self.get().await?;
-        let answer = match self.before(client.prepare_cached(question.sql)).await {
-            Ok(statement) => self.in_time(client.execute(&statement, question.values)).await,
+        let over = Over::Connection(&client);
+        let answer = match self.statement(over, question.sql).await {
+            Ok(statement) => self.in_time(statement.execute(over, question.values)).await,
             Err(failure) => Err(failure),
         };
         self.keep(client, answer)

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, PersistenceMode, Usage,
     store::{
@@ -16,6 +16,7 @@ use crate::{
     connections::{Connections, Question},
     conversation::{self, column, corrupt, unsigned},
     directory_migration::HOUR,
+    parameter::Parameter,
     read, stored_key,
     stored_key::StoredKey,
 };
@@ -29,7 +30,7 @@ pub(crate) async fn summary(
     key: &ConversationKey,
 ) -> Result<Option<ConversationSummary>, StoreError> {
     let stored = StoredKey::new(key);
-    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let question = Question { sql: &connections.statements.directory.summary, values: &values };
     let action = "read the summary of a conversation";
     let [rows] = connections.read(action, &stored.scope, [question]).await?;
@@ -95,7 +96,7 @@ async fn batch_after(
     let last_hour = active.into_iter().chain(before).min().unwrap_or(i64::MAX) / HOUR;
     let asked = query.scope.as_deref().map(stored_key::half);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&(dyn ToSql + Sync); 12] = [
+    let values: [&dyn Parameter; 12] = [
         &asked,
         &None::<Vec<u8>>,
         &limit,
@@ -223,7 +224,7 @@ pub(crate) async fn messages_before(
     let statements = &connections.statements;
     let end = before.map(|before| i64::try_from(before).unwrap_or(i64::MAX));
     let most = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&(dyn ToSql + Sync); 4] = [&stored.scope, &stored.conversation, &end, &most];
+    let values: [&dyn Parameter; 4] = [&stored.scope, &stored.conversation, &end, &most];
     let (of_conversation, _) = values.split_at(2);
     let questions = [
         Question { sql: &statements.conversation, values: of_conversation },
@@ -259,7 +260,7 @@ pub(crate) async fn set_description(
     };
     let title = description.title().map(str::as_bytes);
     let version = crate::tool_row::number(expected);
-    let values: [&(dyn ToSql + Sync); 5] =
+    let values: [&dyn Parameter; 5] =
         [&stored.scope, &stored.conversation, &title, &metadata, &version];
     let question = Question { sql: &connections.statements.directory.describe, values: &values };
     let row = connections.change(action, false, question).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
@@ -16,6 +16,7 @@ use crate::{
     conversation::{column, corrupt},
     directory::{counts, mode, text, time},
     directory_statements::{Grouping, Reach},
+    parameter::Parameter,
     stored_key,
     stored_key::StoredKey,
 };
@@ -43,7 +44,7 @@ pub(crate) async fn usage(
     let since = query.since.map_or(i64::MIN, milliseconds::bound);
     let before = query.before.map(milliseconds::bound);
     let sql = connections.statements.directory.usage(reach, grouping);
-    let values: [&(dyn ToSql + Sync); 4] = [&scope, &id, &since, &before];
+    let values: [&dyn Parameter; 4] = [&scope, &id, &since, &before];
     let question = Question { sql: &sql, values: &values };
     let action = "add up usage";
     let [rows] = match &scope {
@@ -92,7 +93,7 @@ pub(crate) async fn runs(
     let stored = StoredKey::new(key);
     let after = after.map(|run| run.to_bytes().to_vec());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&(dyn ToSql + Sync); 4] = [&stored.scope, &stored.conversation, &after, &limit];
+    let values: [&dyn Parameter; 4] = [&stored.scope, &stored.conversation, &after, &limit];
     let question = Question { sql: &connections.statements.directory.runs, values: &values };
     let [rows] = connections.read("list runs", &stored.scope, [question]).await?;
     let mut runs = Vec::new();

@@ -31,6 +31,9 @@ pub(crate) enum Meaning {
     ReadOnly,
     /// The server reports damaged data.
     Damaged,
+    /// Nothing was changed: the server does not know the statement by its name, or knows another by
+    /// it, since a pooler has sent it to another connection than that which prepared it.
+    NotPrepared,
     /// Nothing was changed, and a retry will fail too.
     Permanent,
 }
@@ -76,6 +79,11 @@ impl Failure {
         }
     }
 
+    /// A change answered nothing, though it always answers one row.
+    pub(crate) fn no_row() -> Self {
+        Self { meaning: Meaning::Permanent, source: NoRow.into() }
+    }
+
     /// No answer came for longer than the server may take.
     pub(crate) fn no_answer() -> Self {
         Self { meaning: Meaning::Unknown, source: NoAnswer.into() }
@@ -96,6 +104,7 @@ impl Failure {
             | Meaning::ResourceExhausted
             | Meaning::ReadOnly
             | Meaning::Damaged
+            | Meaning::NotPrepared
             | Meaning::Permanent => false,
         }
     }
@@ -118,7 +127,7 @@ impl Failure {
                 StoreError::backend(action, true, self)
             }
             Meaning::Unknown => StoreError::backend(action, is_repeatable, self),
-            Meaning::Permanent => StoreError::backend(action, false, self),
+            Meaning::NotPrepared | Meaning::Permanent => StoreError::backend(action, false, self),
         }
     }
 }
@@ -137,6 +146,9 @@ fn meaning(code: &SqlState) -> Meaning {
         | SqlState::TRANSACTION_RESOLUTION_UNKNOWN => Meaning::Unknown,
         SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => Meaning::TooSlow,
         SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
+        SqlState::DUPLICATE_PSTATEMENT | SqlState::INVALID_SQL_STATEMENT_NAME => {
+            Meaning::NotPrepared
+        }
         // No store sends numbers out of range, or adds a message where one can be: a row that is
         // stored is out of its position.
         SqlState::DATA_CORRUPTED
@@ -189,6 +201,10 @@ impl fmt::Display for Failure {
             Meaning::ResourceExhausted => {
                 "PostgreSQL lacks disk, memory or connections: make room, try again"
             }
+            Meaning::NotPrepared => {
+                "a pooler sends statements to connections that have not prepared them: see \
+                 PostgresOptions::with_prepared_statements"
+            }
             Meaning::ReadOnly | Meaning::Damaged | Meaning::Permanent => "PostgreSQL refused it",
         })
     }
@@ -203,6 +219,10 @@ impl std::error::Error for Failure {
 #[derive(Debug, thiserror::Error)]
 #[error("no answer came within the time that PostgresOptions::with_statement_timeout allows")]
 struct NoAnswer;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the statement answered no row")]
+struct NoRow;
 
 #[cfg(test)]
 mod tests {
@@ -221,6 +241,8 @@ mod tests {
             ("57014", Meaning::TooSlow),
             ("53100", Meaning::ResourceExhausted),
             ("25006", Meaning::ReadOnly),
+            ("26000", Meaning::NotPrepared),
+            ("42P05", Meaning::NotPrepared),
             ("XX001", Meaning::Damaged),
             ("42P01", Meaning::Permanent),
             ("23505", Meaning::Damaged),

@@ -6,7 +6,7 @@
 use std::time::SystemTime;
 
 use deadpool_postgres::{Object, Transaction};
-use tokio_postgres::{Row, Statement, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
@@ -16,9 +16,10 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question, Values},
+    connections::{Connections, Question},
     conversation::{self, column, corrupt},
     failure::Failure,
+    parameter::{Parameter, Values},
     read,
     stored_key::StoredKey,
     tool_row::{ToolRow, ToolRows, number},
@@ -37,7 +38,7 @@ pub(crate) async fn fork(
     to: &ConversationKey,
 ) -> Result<Revision, StoreError> {
     let stored = StoredKey::new(from);
-    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
     let described = &statements.directory.described;
     let questions = [&statements.conversation, &statements.messages, &statements.tools, described]
@@ -157,16 +158,14 @@ impl Copy<'_> {
         connections: &Connections,
         transaction: &Transaction<'_>,
     ) -> Result<bool, Failure> {
-        let prepare = async |sql: &str| connections.before(transaction.prepare_cached(sql)).await;
-        let execute = async |statement: &Statement, values: Values<'_>| {
-            connections.before(transaction.execute(statement, values)).await
+        let execute = async |sql: &str, values: Values<'_>| {
+            connections.execute_within(transaction, sql, values).await
         };
         let StoredKey { scope, conversation, long_scope, long_conversation } = &self.key;
         let incarnation = self.revision.incarnation.cast_signed();
         let statements = &connections.statements;
-        let statement = prepare(&statements.copy_conversation).await?;
         let Described { mode, title, metadata, version, runs, last_run } = &self.described;
-        let values: [&(dyn ToSql + Sync); 14] = [
+        let values: [&dyn Parameter; 14] = [
             scope,
             conversation,
             long_scope,
@@ -182,14 +181,12 @@ impl Copy<'_> {
             runs,
             last_run,
         ];
-        if execute(&statement, &values).await? == 0 {
-            let statement = prepare(&statements.conversation).await?;
-            let found = connections
-                .before(transaction.query_opt(&statement, &[scope, conversation]))
-                .await?;
-            return Ok(found.is_some_and(|row| row.try_get(0).ok() == Some(incarnation)));
+        if execute(&statements.copy_conversation, &values).await? == 0 {
+            let sql = &statements.conversation;
+            let found = connections.rows_within(transaction, sql, &[scope, conversation]).await?;
+            let found = found.first().and_then(|row| row.try_get(0).ok());
+            return Ok(found == Some(incarnation));
         }
-        let statement = prepare(&statements.copy_messages).await?;
         let mut rest = self.messages.as_slice();
         while !rest.is_empty() {
             let (batch, others) = rest.split_at(batch(rest));
@@ -198,14 +195,13 @@ impl Copy<'_> {
             let runs: Vec<_> = batch.iter().map(|message| message.run).collect();
             let indexes: Vec<_> = batch.iter().map(|message| message.index).collect();
             let bodies: Vec<_> = batch.iter().map(|message| message.body).collect();
-            let values: [&(dyn ToSql + Sync); 6] =
+            let values: [&dyn Parameter; 6] =
                 [scope, conversation, &sequences, &runs, &indexes, &bodies];
-            execute(&statement, &values).await?;
+            execute(&statements.copy_messages, &values).await?;
         }
-        let statement = prepare(&statements.copy_tools).await?;
         for records in self.tools.chunks(MOST_ROWS) {
             let rows: ToolRows<'_> = records.iter().map(ToolRow::new).collect();
-            execute(&statement, &rows.values(scope, conversation)).await?;
+            execute(&statements.copy_tools, &rows.values(scope, conversation)).await?;
         }
         Ok(true)
     }

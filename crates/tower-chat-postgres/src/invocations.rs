@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
@@ -16,6 +16,7 @@ use crate::{
     connections::{Connections, Question},
     conversation::{column, corrupt, unsigned},
     list, message,
+    parameter::Parameter,
     statements::Reach,
     stored_key, tool_row,
 };
@@ -63,8 +64,8 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let mut values: Vec<&(dyn ToSql + Sync)> =
+    fn values(&self) -> Vec<&dyn Parameter> {
+        let mut values: Vec<&dyn Parameter> =
             vec![&self.scope, &self.conversation, &self.tool, &self.status, &self.from, &self.to];
         if let Some(sequences) = &self.sequences {
             values.push(sequences);

@@ -48,6 +48,16 @@
 //! [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly). Where another server has
 //! taken over, the writes that follow find it, over connections that are made anew.
 //!
+//! # Behind a pooler
+//!
+//! No statement relies on what another transaction has set: there is no `SET` but `SET LOCAL`, no
+//! advisory lock but those that end with their transaction, and nothing temporary. Prepared statements
+//! belong to a connection, so where transactions are pooled, as by PgBouncer with
+//! `pool_mode = transaction` before version 1.21, turn them
+//! [off](PostgresOptions::with_prepared_statements): a pooler that hands a name on to another
+//! connection may meet the statement of another process under it, which is refused at best.
+//! `docs/scaling.md` has the settings that a pooler does not pass on.
+//!
 //! # Several processes
 //!
 //! Any number of processes may use one database, and start at once: one of them makes the tables.
@@ -100,10 +110,12 @@ mod maintenance_statements;
 mod message;
 mod open_error;
 mod options;
+mod parameter;
 mod plain_append;
 mod prune;
 mod read;
 mod schema;
+mod sent_statement;
 mod server_settings;
 mod server_statements;
 mod statements;

@@ -1,6 +1,6 @@
 //! What is listed of one scope, and the scopes.
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey,
     store::{OpenRun, StoreError},
@@ -9,6 +9,7 @@ use tower_chat_core::{
 use crate::{
     connections::{Connections, Question},
     conversation::{self, column, corrupt},
+    parameter::Parameter,
     stored_key,
 };
 
@@ -44,7 +45,7 @@ async fn page(
 ) -> Result<Vec<Row>, StoreError> {
     let (stored, start) = (stored_key::half(scope), start.as_bytes());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&(dyn ToSql + Sync); 3] = [&stored, &start, &limit];
+    let values: [&dyn Parameter; 3] = [&stored, &start, &limit];
     let question = Question { sql, values: &values };
     let [rows] = connections.read("list conversations", &stored, [question]).await?;
     Ok(rows)
@@ -86,7 +87,7 @@ pub(crate) async fn scopes(
     if after.is_none_or(|after| after.len() <= stored_key::LONGEST) {
         // Nothing lies between a scope and the same with a zero byte after it.
         let start = after.map_or_else(Vec::new, |after| [after, b"\0"].concat());
-        let values: [&(dyn ToSql + Sync); 2] = [&start, &limit];
+        let values: [&dyn Parameter; 2] = [&start, &limit];
         let question = Question { sql: &statements.maintenance.scopes, values: &values };
         let [rows] = connections.read_all_scopes(action, [question]).await?;
         // Scopes that stand by their beginning are in order unless they begin alike.
@@ -96,7 +97,7 @@ pub(crate) async fn scopes(
         }
     }
     let start = after.map_or(&[][..], |after| after.get(..stored_key::LONGEST).unwrap_or(after));
-    let values: [&(dyn ToSql + Sync); 3] = [&start, &limit, &after];
+    let values: [&dyn Parameter; 3] = [&start, &limit, &after];
     let question = Question { sql: &statements.maintenance.scopes_long, values: &values };
     let [rows] = connections.read_all_scopes(action, [question]).await?;
     rows.iter().map(scope).collect()
@@ -115,7 +116,7 @@ pub(crate) async fn open_runs(
 ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
     let (stored, after) = (stored_key::half(scope), after.map(str::as_bytes));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&(dyn ToSql + Sync); 3] = [&stored, &after, &limit];
+    let values: [&dyn Parameter; 3] = [&stored, &after, &limit];
     let question = Question { sql: &connections.statements.open_runs, values: &values };
     let [rows] = connections.read("list open runs", &stored, [question]).await?;
     let open_run = |row: &Row| {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use deadpool_postgres::{Object, Transaction};
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, Message,
     format::{self, FormatError},
@@ -14,10 +14,11 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question, Values},
+    connections::{Connections, Question},
     conversation::{self, column, unsigned},
     failure::Failure,
     message,
+    parameter::{Parameter, Values},
     stored_key::StoredKey,
     tool_row::{self, ToolRows, number},
 };
@@ -30,7 +31,7 @@ pub(crate) async fn rows(
     key: &ConversationKey,
 ) -> Result<Option<ConversationRows>, StoreError> {
     let stored = StoredKey::new(key);
-    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
     let questions = [&statements.conversation, &statements.messages, &statements.tools]
         .map(|sql| Question { sql, values: &values });
@@ -115,15 +116,13 @@ impl Work<'_> {
         let Self { rewrite, revision, key } = self;
         let statements = &connections.statements;
         let execute = async |sql: &str, values: Values<'_>| {
-            let statement = connections.before(transaction.prepare_cached(sql)).await?;
-            connections.before(transaction.execute(&statement, values)).await
+            connections.execute_within(transaction, sql, values).await
         };
         let (scope, id) = (&key.scope, &key.conversation);
         // Whoever writes to the conversation waits for this row.
         execute(&statements.lock_conversation, &[scope, id]).await?;
-        let found =
-            connections.before(transaction.prepare_cached(&statements.conversation)).await?;
-        let found = connections.before(transaction.query(&found, &[scope, id])).await?;
+        let sql = &statements.conversation;
+        let found = connections.rows_within(transaction, sql, &[scope, id]).await?;
         let head = match conversation::head(&rewrite.key, &found) {
             Ok(head) => head,
             Err(damaged) => return Ok(Err(damaged)),

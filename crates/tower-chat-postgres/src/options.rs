@@ -33,13 +33,14 @@ pub struct PostgresOptions {
     pub(crate) partitions: Option<u16>,
     pub(crate) row_level_security: bool,
     pub(crate) migration: bool,
+    pub(crate) prepared_statements: bool,
     pub(crate) root_certificates: Option<Vec<u8>>,
 }
 
 impl PostgresOptions {
     /// The defaults: the schema `tower_chat`, 16 connections, 1024 slots in the queue, 30 seconds
-    /// for a statement and for the server to come back, no partitions, no row-level security, the
-    /// certificates of the operating system.
+    /// for a statement and for the server to come back, no partitions, no row-level security,
+    /// prepared statements, the certificates of the operating system.
     pub fn new() -> Self {
         Self {
             schema: "tower_chat".to_owned(),
@@ -50,6 +51,7 @@ impl PostgresOptions {
             partitions: None,
             row_level_security: false,
             migration: true,
+            prepared_statements: true,
             root_certificates: None,
         }
     }
@@ -141,6 +143,25 @@ impl PostgresOptions {
     #[must_use]
     pub fn with_migration(mut self, on: bool) -> Self {
         self.migration = on;
+        self
+    }
+
+    /// Whether each connection prepares its statements, so that the server parses and plans most of
+    /// them once; it does by default. Without it every statement is sent whole, still in one round
+    /// trip, as PgBouncer needs where it pools transactions and is older than 1.21 or has
+    /// `max_prepared_statements = 0`. `docs/scaling.md` has what it costs.
+    ///
+    /// ```no_run
+    /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
+    /// use tower_chat_postgres::PostgresStore;
+    /// let options = PostgresStore::options().with_prepared_statements(false);
+    /// let store = options.connect("postgres://chat@pooler.example.com:6432/chat").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_prepared_statements(mut self, on: bool) -> Self {
+        self.prepared_statements = on;
         self
     }
 

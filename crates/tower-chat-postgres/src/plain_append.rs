@@ -13,11 +13,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio_postgres::types::ToSql;
 use tower_chat_core::store::author::Write;
 
 use crate::{
     activity::{self, Activity, UsageRow},
+    parameter::Parameter,
     schema::Layout,
     stored_key::StoredKey,
     tool_row::{ToolRow, number},
@@ -166,8 +166,8 @@ impl PlainAppend {
         usage: &'a UsageRow,
         bodies: &'a [String],
         tools: &'a [ToolRow<'_>],
-    ) -> Vec<&'a (dyn ToSql + Sync)> {
-        let mut values: Vec<&(dyn ToSql + Sync)> = vec![
+    ) -> Vec<&'a dyn Parameter> {
+        let mut values: Vec<&dyn Parameter> = vec![
             &key.scope,
             &key.conversation,
             &position.incarnation,
@@ -180,9 +180,9 @@ impl PlainAppend {
             &usage.model,
             &usage.long_model,
         ];
-        values.extend(usage.counts.iter().map(|count| count as &(dyn ToSql + Sync)));
+        values.extend(usage.counts.iter().map(|count| count as &dyn Parameter));
         values.push(&usage.cost_nanos);
-        values.extend(bodies.iter().map(|body| body as &(dyn ToSql + Sync)));
+        values.extend(bodies.iter().map(|body| body as &dyn Parameter));
         values.extend(tools.iter().flat_map(ToolRow::values));
         values
     }

@@ -1,16 +1,17 @@
 //! Taking the oldest runs of a conversation away.
 
 use deadpool_postgres::{Object, Transaction};
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
     store::{Keep, Pruned, Revision, SequencePosition, StoreError, author::Pruning},
 };
 
 use crate::{
-    connections::{Connections, Values},
+    connections::Connections,
     conversation::{self, column, corrupt, unsigned},
     failure::Failure,
+    parameter::{Parameter, Values},
     stored_key::StoredKey,
     tool_row::number,
 };
@@ -65,15 +66,10 @@ impl Work<'_> {
         transaction: &Transaction<'_>,
     ) -> Result<Result<Pruned, StoreError>, Failure> {
         let statements = &connections.statements;
-        let key: [&(dyn ToSql + Sync); 2] = [&self.stored.scope, &self.stored.conversation];
-        let prepare = async |sql: &str| connections.before(transaction.prepare_cached(sql)).await;
-        let ask = async |sql: &str| {
-            let statement = prepare(sql).await?;
-            connections.before(transaction.query(&statement, &key)).await
-        };
+        let key: [&dyn Parameter; 2] = [&self.stored.scope, &self.stored.conversation];
+        let ask = async |sql: &str| connections.rows_within(transaction, sql, &key).await;
         let execute = async |sql: &str, values: Values<'_>| {
-            let statement = prepare(sql).await?;
-            connections.before(transaction.execute(&statement, values)).await
+            connections.execute_within(transaction, sql, values).await
         };
         // Whoever writes to the conversation waits for this row.
         if ask(&statements.lock_conversation).await?.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message,
     store::{
@@ -15,6 +15,7 @@ use crate::{
     connections::{Connections, Question},
     conversation::{self, corrupt},
     message,
+    parameter::Parameter,
     stored_key::StoredKey,
     telemetry::TELEMETRY,
     tool_row,
@@ -26,7 +27,7 @@ pub(crate) async fn head(
     key: &ConversationKey,
 ) -> Result<Head, StoreError> {
     let stored = StoredKey::new(key);
-    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
     let questions = [&statements.conversation, &statements.pending_approvals]
         .map(|sql| Question { sql, values: &values });
@@ -41,7 +42,7 @@ pub(crate) async fn history(
     key: &ConversationKey,
 ) -> Result<History, StoreError> {
     let stored = StoredKey::new(key);
-    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
     let questions = [&statements.conversation, &statements.messages]
         .map(|sql| Question { sql, values: &values });
@@ -78,7 +79,7 @@ pub(crate) async fn open_run(
     key: &ConversationKey,
 ) -> Result<Option<OpenRunContent>, StoreError> {
     let stored = StoredKey::new(key);
-    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
     let questions =
         [&statements.conversation, &statements.staged_messages, &statements.staged_tools]

@@ -1,7 +1,7 @@
 //! The tables, and how a database is brought up to date.
 
 use sha2::{Digest, Sha256};
-use tokio_postgres::{Client, Error, IsolationLevel};
+use tokio_postgres::{Client, Error, IsolationLevel, types::Type};
 
 use crate::{connections::Connections, directory_migration, failure::Failure, functions};
 
@@ -297,10 +297,11 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let transaction = builder.start().await?;
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&layout.lock()]).await?;
+    let lock = [(&layout.lock() as _, Type::INT8)];
+    transaction.query_typed("SELECT pg_advisory_xact_lock($1)", &lock).await?;
     // `IF NOT EXISTS` asks for the right to make it first.
     let sql = "SELECT to_regnamespace($1) IS NULL";
-    if transaction.query_one(sql, &[&layout.quoted()]).await?.try_get(0)? {
+    if transaction.query_typed_one(sql, &[(&layout.quoted(), Type::TEXT)]).await?.try_get(0)? {
         transaction.batch_execute(&layout.with_schema("CREATE SCHEMA {schema}")).await?;
     }
     transaction
@@ -336,14 +337,16 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
 /// Whether the server keeps scopes apart, as was decided when the tables were made.
 pub(crate) async fn has_policies(client: &Client, layout: &Layout) -> Result<bool, Error> {
     let sql = "SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass($1)";
-    let row = client.query_one(sql, &[&layout.with_schema("{schema}.conversations")]).await?;
+    let table = layout.with_schema("{schema}.conversations");
+    let row = client.query_typed_one(sql, &[(&table, Type::TEXT)]).await?;
     row.try_get(0)
 }
 
 /// Into how many partitions each table is divided, as was decided when they were made.
 async fn partitions(client: &Client, layout: &Layout) -> Result<Option<u16>, Error> {
     let sql = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass($1)";
-    let row = client.query_one(sql, &[&layout.with_schema("{schema}.conversations")]).await?;
+    let table = layout.with_schema("{schema}.conversations");
+    let row = client.query_typed_one(sql, &[(&table, Type::TEXT)]).await?;
     let found: i64 = row.try_get(0)?;
     Ok(u16::try_from(found).ok().filter(|found| *found > 0))
 }
@@ -355,11 +358,12 @@ fn found(version: i64) -> Found {
 /// The version of the schema; 0 if there is none.
 pub(crate) async fn version(client: &Client, layout: &Layout) -> Result<i64, Error> {
     let table = layout.with_schema("{schema}.schema_version");
-    let row = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
+    let sql = "SELECT to_regclass($1) IS NOT NULL";
+    let row = client.query_typed_one(sql, &[(&table, Type::TEXT)]).await?;
     if row.get(0) { version_in(client, layout).await } else { Ok(0) }
 }
 
 async fn version_in(client: &Client, layout: &Layout) -> Result<i64, Error> {
     let sql = layout.with_schema("SELECT coalesce(max(version), 0) FROM {schema}.schema_version");
-    Ok(client.query_one(&sql, &[]).await?.get(0))
+    Ok(client.query_typed_one(&sql, &[]).await?.get(0))
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
 
 use crate::{
     OpenError, PostgresOptions,
@@ -77,12 +80,13 @@ pub(crate) async fn ask(
         let retryable = failure.meaning == Meaning::NotApplied;
         OpenError::Connect { source: failure.into(), retryable }
     };
-    let row = connections.in_time(client.query_one(SETTINGS, &[])).await.map_err(failed)?;
+    let row = connections.in_time(client.query_typed_one(SETTINGS, &[])).await.map_err(failed)?;
     let version = connections.in_time(schema::version(&client, &layout)).await.map_err(failed)?;
     let table = layout.with_schema(TABLE);
     let quoted = layout.quoted();
-    let names: [&(dyn ToSql + Sync); 2] = [&table, &quoted];
-    let rights = connections.in_time(client.query_one(RIGHTS, &names)).await.map_err(failed)?;
+    let names: [(&(dyn ToSql + Sync), Type); 2] = [(&table, Type::TEXT), (&quoted, Type::TEXT)];
+    let rights = connections.in_time(client.query_typed_one(RIGHTS, &names)).await;
+    let rights = rights.map_err(failed)?;
     let has_policies = match version {
         0 => None,
         _ => {

@@ -320,7 +320,7 @@ async fn prepare(
         let retryable = failure.meaning == Meaning::NotApplied;
         OpenError::Migrate { schema: schema(), source: failure.into(), retryable }
     };
-    let row = connections.in_time(client.query_one("SHOW server_encoding", &[])).await;
+    let row = connections.in_time(client.query_typed_one("SHOW server_encoding", &[])).await;
     let encoding: String = row.map_err(failed)?.get(0);
     if encoding != "UTF8" {
         return Err(OpenError::Encoding { encoding });

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use tokio_postgres::{
-    Row,
-    types::{FromSqlOwned, ToSql},
-};
+use tokio_postgres::{Row, types::FromSqlOwned};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
     store::{
@@ -13,6 +10,8 @@ use tower_chat_core::{
         author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
+
+use crate::parameter::Parameter;
 
 /// A row as its columns take it.
 #[derive(Debug)]
@@ -78,7 +77,7 @@ impl<'a> ToolRow<'a> {
     }
 
     /// The values of all columns after the conversation's key.
-    pub(crate) fn values(&self) -> [&(dyn ToSql + Sync); 12] {
+    pub(crate) fn values(&self) -> [&dyn Parameter; 12] {
         [
             &self.sequence,
             &self.call_index,
@@ -100,9 +99,9 @@ impl ToolRows<'_> {
     /// The lists after the conversation's key.
     pub(crate) fn values<'v>(
         &'v self,
-        scope: &'v (dyn ToSql + Sync),
-        conversation: &'v (dyn ToSql + Sync),
-    ) -> [&'v (dyn ToSql + Sync); 14] {
+        scope: &'v dyn Parameter,
+        conversation: &'v dyn Parameter,
+    ) -> [&'v dyn Parameter; 14] {
         [
             scope,
             conversation,

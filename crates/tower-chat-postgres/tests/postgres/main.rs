@@ -11,6 +11,7 @@ mod metrics;
 mod migrations;
 mod opening;
 mod plain_appends;
+mod pooled_transactions;
 mod read_only;
 mod restarts;
 mod server_settings;

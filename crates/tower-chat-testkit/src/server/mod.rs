@@ -12,6 +12,7 @@
 mod end;
 mod os_user;
 mod outages;
+mod pgbouncer;
 mod postgres;
 mod programs;
 mod redis;
@@ -23,6 +24,7 @@ pub use self::{
     end::AtTheEnd,
     os_user::OsUser,
     outages::writes_through_outages,
+    pgbouncer::{PgBouncer, PoolMode},
     postgres::{PostgresServer, PostgresSetup},
     programs::Programs,
     redis::RedisServer,

@@ -1,0 +1,99 @@
+//! The values of a statement's parameters, with their types in the database.
+
+use std::fmt::Debug;
+
+use tokio_postgres::types::{ToSql, Type};
+
+/// The values of a statement's parameters.
+pub(crate) type Values<'a> = &'a [&'a dyn Parameter];
+
+/// A value of a parameter. A statement that is sent without being prepared names the types of its
+/// parameters itself.
+pub(crate) trait Parameter: Debug + Sync {
+    /// The value as the client library sends it.
+    fn value(&self) -> &(dyn ToSql + Sync);
+
+    /// Its type in the database.
+    fn kind(&self) -> Type;
+}
+
+impl<T: ToSql + Sync + HasType> Parameter for T {
+    fn value(&self) -> &(dyn ToSql + Sync) {
+        self
+    }
+
+    fn kind(&self) -> Type {
+        T::TYPE
+    }
+}
+
+/// A Rust type that has one type in the statements of this crate.
+pub(crate) trait HasType {
+    const TYPE: Type;
+}
+
+/// An element of a list.
+pub(crate) trait Element {
+    const LIST: Type;
+}
+
+macro_rules! types {
+    ($($rust:ty => $kind:ident, $list:ident;)*) => {$(
+        impl HasType for $rust {
+            const TYPE: Type = Type::$kind;
+        }
+        impl Element for $rust {
+            const LIST: Type = Type::$list;
+        }
+    )*};
+}
+
+types! {
+    bool => BOOL, BOOL_ARRAY;
+    i64 => INT8, INT8_ARRAY;
+    String => TEXT, TEXT_ARRAY;
+    str => TEXT, TEXT_ARRAY;
+    Vec<u8> => BYTEA, BYTEA_ARRAY;
+    [u8] => BYTEA, BYTEA_ARRAY;
+}
+
+impl<T: HasType + ?Sized> HasType for &T {
+    const TYPE: Type = T::TYPE;
+}
+
+impl<T: Element + ?Sized> Element for &T {
+    const LIST: Type = T::LIST;
+}
+
+impl<T: HasType> HasType for Option<T> {
+    const TYPE: Type = T::TYPE;
+}
+
+impl<T: Element> Element for Option<T> {
+    const LIST: Type = T::LIST;
+}
+
+impl<T: Element> HasType for Vec<T> {
+    const TYPE: Type = T::LIST;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Parameter, Type};
+
+    #[test]
+    fn each_value_names_the_type_that_the_statements_declare() {
+        let rows: [(&dyn Parameter, Type); 7] = [
+            (&7_i64, Type::INT8),
+            (&None::<Vec<u8>>, Type::BYTEA),
+            (&Some(b"key".as_slice()), Type::BYTEA),
+            (&"commit", Type::TEXT),
+            (&vec![Some("ok")], Type::TEXT_ARRAY),
+            (&vec![b"name".as_slice()], Type::BYTEA_ARRAY),
+            (&Some(vec![1_i64]), Type::INT8_ARRAY),
+        ];
+        for (value, kind) in rows {
+            assert_eq!(value.kind(), kind);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Behind a PgBouncer that pools transactions: each one may run on another connection to the server,
+//! which has none of the statements that the last one prepared.
+
+use std::sync::LazyLock;
+
+use crate::common::{append, key, options, server, texts, write};
+use tower_chat_core::store::{Revision, StoreError};
+use tower_chat_postgres::PostgresOptions;
+use tower_chat_testkit::server::{PgBouncer, PoolMode, required};
+
+/// Fewer connections than those of one store.
+const POOL_SIZE: usize = 2;
+
+static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| {
+    let pooler = PgBouncer::start(server(), PoolMode::Transaction, POOL_SIZE);
+    required(pooler, "the PostgreSQL store behind PgBouncer")
+});
+
+fn pooled() -> PostgresOptions {
+    options().with_prepared_statements(false)
+}
+
+mod contract {
+    use tower_chat_postgres::PostgresStore;
+
+    use super::{POOLER, pooled};
+    use crate::common::{rows, schema};
+
+    tower_chat_testkit::store_contract!(
+            let schema = schema();
+            {
+                let options = pooled().with_schema(&*schema);
+                options.connect(&POOLER.address("postgres")).await.unwrap()
+            };
+            residual_data: {
+                let schema = schema.clone();
+                move |_: &PostgresStore| rows(schema.clone())
+            };
+            heavy: "the plain tables show it"
+    );
+}
+
+/// Without the option the error names it, and nothing is stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_statements_that_are_not_found_name_the_option() {
+    let one = PgBouncer::start(server(), PoolMode::Transaction, 1);
+    let one = required(one, "the PostgreSQL store behind PgBouncer");
+    let address = one.address("postgres");
+    let key = key("found under another name");
+    let options = options().with_max_connections(1);
+    let prepared = options.clone().connect(&address).await.unwrap();
+    let revision = append(&prepared, write(&key, Revision::ABSENT, &["first"])).await.unwrap();
+
+    // As on another connection to the server: the pooler has one, and another client uses it too.
+    crate::common::raw(&address).await.batch_execute("DEALLOCATE ALL").await.unwrap();
+
+    let second = write(&key, revision, &["second"]);
+    let error = append(&prepared, second.clone()).await.unwrap_err().source;
+    let StoreError::Backend { source, .. } = &error else { panic!("{error:?}") };
+    assert!(source.to_string().contains("with_prepared_statements"), "{source}");
+    assert!(!error.is_retryable());
+
+    let whole = options.with_prepared_statements(false).connect(&address).await.unwrap();
+    append(&whole, second).await.unwrap();
+    assert_eq!(texts(&whole, &key).await, ["first", "second"]);
+}

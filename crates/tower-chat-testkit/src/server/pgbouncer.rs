@@ -1,0 +1,150 @@
+//! A pooler in front of a PostgreSQL server.
+
+use std::{
+    fs,
+    net::TcpStream,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::{AtTheEnd, Missing, OsUser, PostgresServer, Programs, free_port};
+
+const PROGRAMS: Programs = Programs {
+    what: "PgBouncer",
+    package: "pgbouncer",
+    folders: &["/usr/sbin", "/usr/bin", "/usr/local/bin"],
+    names: &["pgbouncer"],
+};
+
+/// How often another port is tried when another process takes the one that was free.
+const ATTEMPTS: usize = 5;
+
+/// How long the pooler may take until it accepts connections.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// For how long a connection to the server belongs to one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolMode {
+    /// Until the client disconnects.
+    Session,
+    /// For one transaction.
+    Transaction,
+}
+
+/// A PgBouncer of this process alone, in front of a [`PostgresServer`].
+///
+/// It ignores the startup parameter `options`, and keeps no statements prepared
+/// (`max_prepared_statements` is 0, which versions before 1.21 cannot change).
+///
+/// ```no_run
+/// use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer, required};
+///
+/// let server = required(PostgresServer::start(), "my store");
+/// let pooler = required(PgBouncer::start(&server, PoolMode::Transaction, 2), "my store");
+/// println!("{}", pooler.address("postgres"));
+/// ```
+#[derive(Debug)]
+pub struct PgBouncer {
+    process: Option<Child>,
+    // Dropped after the pooler was ended.
+    _end: AtTheEnd,
+    folder: TempDir,
+    port: u16,
+}
+
+impl PgBouncer {
+    /// Starts a pooler that has at most `pool_size` connections to the server for each user and
+    /// database.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`], if PgBouncer is not installed and cannot be.
+    ///
+    /// # Panics
+    ///
+    /// If it is there and does not start.
+    pub fn start(
+        server: &PostgresServer,
+        mode: PoolMode,
+        pool_size: usize,
+    ) -> Result<Self, Missing> {
+        let program = PROGRAMS.find()?.join("pgbouncer");
+        let user = OsUser::not_root(&["postgres"]);
+        let folder = tempfile::Builder::new().prefix("pgbouncer-").tempdir().expect("a folder");
+        user.own(folder.path());
+        let end = AtTheEnd::run(
+            "if [ -f \"$1/pid\" ]; then kill -KILL $(cat \"$1/pid\"); sleep 0.1; fi; rm -rf \"$1\"",
+            &[&folder.path().to_string_lossy()],
+        );
+        let mut pooler = Self { process: None, _end: end, folder, port: 0 };
+        let path = pooler.folder.path().to_owned();
+        let settings = path.join("pgbouncer.ini");
+        for _ in 0..ATTEMPTS {
+            pooler.port = free_port();
+            fs::write(path.join("users"), "\"postgres\" \"\"\n").expect("a list of users");
+            fs::write(&settings, pooler.settings(server, mode, pool_size)).expect("its settings");
+            let mut command = user.command(&program);
+            command.arg("--quiet").arg(&settings).current_dir(&path);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            if pooler.is_running(command.spawn().expect("PgBouncer is run")) {
+                return Ok(pooler);
+            }
+        }
+        let log = fs::read_to_string(path.join("log")).unwrap_or_default();
+        panic!("PgBouncer does not start: {log}");
+    }
+
+    /// The address of a database of the server, for its superuser, through the pooler.
+    pub fn address(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+
+    fn settings(&self, server: &PostgresServer, mode: PoolMode, pool_size: usize) -> String {
+        let mode = match mode {
+            PoolMode::Session => "session",
+            PoolMode::Transaction => "transaction",
+        };
+        let folder = self.folder.path().display();
+        format!(
+            "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {}\nunix_socket_dir =\nauth_type = trust\nauth_file = {folder}/users\n\
+             pool_mode = {mode}\ndefault_pool_size = {pool_size}\nmax_client_conn = 500\n\
+             ignore_startup_parameters = options,extra_float_digits\npidfile = {folder}/pid\n\
+             logfile = {folder}/log\n",
+            server.port(),
+            self.port,
+        )
+    }
+
+    /// Waits until it accepts connections; says whether it does.
+    fn is_running(&mut self, mut process: Child) -> bool {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if process.try_wait().expect("the state of a process").is_some() {
+                return false;
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                self.process = Some(process);
+                return true;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(process.kill());
+        drop(process.wait());
+        false
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            drop(process.kill());
+            drop(process.wait());
+            // Its number may soon be that of another process.
+            drop(fs::remove_file(self.folder.path().join("pid")));
+        }
+    }
+}
