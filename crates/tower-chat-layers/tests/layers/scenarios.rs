@@ -1,4 +1,4 @@
-//! The list of scenarios, and the table of the contract, name tests that exist.
+//! The list of scenarios, the table of the contract and the threat model name tests that exist.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -31,6 +31,19 @@ fn every_cell_of_the_contract_names_tests_that_exist() {
         for cell in row.iter().skip(1) {
             assert!(names(cell).next().is_some(), "no test shows: {cell}");
         }
+    }
+}
+
+#[test]
+fn every_promise_against_a_threat_names_tests_that_exist() {
+    let model = document("../SECURITY.md");
+    let threats = model.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
+    let threats: Vec<&str> = threats.filter(|row| !row.ends_with("| shown by |")).collect();
+    assert!(threats.len() > 25, "only {} threats", threats.len());
+    for threat in threats {
+        let tests = threat.trim_matches('|').split('|').nth(2).expect("a third cell");
+        assert!(names(tests).next().is_some(), "no test shows: {threat}");
+        names(tests).for_each(assert_exists);
     }
 }
 
@@ -109,7 +122,10 @@ fn assert_exists(name: &str) {
         ["http", ..] => "tower-chat-http/tests/http",
         ["providers", ..] => "tower-chat-providers/tests/providers",
         ["core", ..] => "tower-chat-core/tests/core",
-        ["sqlite", "src", ..] => "tower-chat-sqlite",
+        ["import", ..] => "tower-chat-import/tests/import",
+        ["inspector", ..] => "tower-chat-inspector/tests/inspector",
+        ["mcp", ..] => "tower-chat-mcp/tests/mcp",
+        ["sqlite", "src" | "tests", ..] => "tower-chat-sqlite",
         ["sqlite", ..] => "tower-chat-sqlite/tests/sqlite",
         ["redis", ..] => "tower-chat-redis/tests/redis",
         ["postgres", ..] => "tower-chat-postgres/tests/postgres",
@@ -119,8 +135,8 @@ fn assert_exists(name: &str) {
     let (test, modules) = path.split_last().expect("a name");
     let modules = match path.first() {
         Some(
-            &("cli" | "core" | "encrypted" | "http" | "postgres" | "providers" | "redis"
-            | "sqlite" | "store_contract" | "wire"),
+            &("cli" | "core" | "encrypted" | "http" | "import" | "inspector" | "mcp" | "postgres"
+            | "providers" | "redis" | "sqlite" | "store_contract" | "wire"),
         ) => modules.get(1..).unwrap_or_default(),
         _ => modules,
     };
