@@ -24,6 +24,7 @@ mod files;
 mod group_commit;
 mod growth;
 pub mod held;
+mod inspector;
 mod memory;
 mod pairing;
 pub mod peers;
@@ -80,6 +81,7 @@ const CASES: &[Case] = &[
     Case { name: "telemetry", measure: telemetry::measure },
     Case { name: "directory", measure: directory::measure },
     Case { name: "growth", measure: growth::measure },
+    Case { name: "inspector", measure: inspector::measure },
 ];
 
 impl Effort {
