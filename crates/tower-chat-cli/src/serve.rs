@@ -1,9 +1,10 @@
 //! `tower-chat serve`.
 
-use std::{env, net::SocketAddr, process::ExitCode};
+use std::{env, error::Error as _, net::SocketAddr, process::ExitCode, str::FromStr};
 
 use clap::Args;
 use tokio::net::TcpListener;
+use tower_chat::replay::{ReplayPolicy, ReplaySettingsError};
 use tower_chat_inspector::Inspector;
 
 use crate::{arguments::STORE_VARIABLE, error::CliError, output::Lines, store::StoreLocation};
@@ -29,9 +30,43 @@ pub(crate) struct ServeArguments {
     /// A name under which readers reach the pages, as agents.example:8081; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Vec<String>,
+    /// Show what a model is sent next under this replay policy: a name and its settings, as
+    /// recent={"window":{"turns":20}}; may be repeated
+    #[arg(long, value_name = "NAME=JSON")]
+    pub(crate) policy: Vec<NamedPolicy>,
     /// Let readers end open runs
     #[arg(long)]
     pub(crate) allow_writes: bool,
+}
+
+/// A replay policy and its name.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedPolicy {
+    name: String,
+    policy: ReplayPolicy,
+}
+
+/// A text names no replay policy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoPolicy {
+    #[error("it is no name with settings, such as recent={{\"window\":{{\"turns\":20}}}}")]
+    Form,
+    #[error("its settings are not JSON: {0}")]
+    Json(serde_json::Error),
+    #[error("{0}: {cause}", cause = .0.source().map(ToString::to_string).unwrap_or_default())]
+    Settings(ReplaySettingsError),
+}
+
+impl FromStr for NamedPolicy {
+    type Err = NoPolicy;
+
+    fn from_str(text: &str) -> Result<Self, NoPolicy> {
+        let named = text.split_once('=').filter(|(name, _)| !name.trim().is_empty());
+        let (name, settings) = named.ok_or(NoPolicy::Form)?;
+        let settings = serde_json::from_str(settings).map_err(NoPolicy::Json)?;
+        let policy = ReplayPolicy::from_settings(&settings).map_err(NoPolicy::Settings)?;
+        Ok(Self { name: name.to_owned(), policy })
+    }
 }
 
 /// Serves pages over a store until it is interrupted.
@@ -48,6 +83,9 @@ pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliErro
     }
     if arguments.all_scopes {
         inspector = inspector.with_all_scopes();
+    }
+    for NamedPolicy { name, policy } in arguments.policy {
+        inspector = inspector.with_policy(name, policy);
     }
     let token = env::var_os(TOKEN_VARIABLE).filter(|token| !token.is_empty());
     if let Some(token) = &token {

@@ -48,9 +48,23 @@ impl Served {
     }
 }
 
+impl Drop for Served {
+    /// A test that fails leaves no server behind.
+    fn drop(&mut self) {
+        // It has ended already in a test that has not.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 fn fill(store: &TestStore) {
     let key = ConversationKey::new("alice", "errands");
-    let messages = [Message::user("Where are my keys?"), Message::assistant("On the table.")];
+    let messages = [
+        Message::user("Where are my keys?"),
+        Message::assistant("On the table."),
+        Message::user("And my hat?"),
+        Message::assistant("On your head."),
+    ];
     let id = MessageId { run: RunId::new(), index: 0 };
     let write = Write::new(key, id, Revision::ABSENT, messages.map(Into::into));
     store.with(async |history| {
@@ -85,4 +99,27 @@ fn an_address_that_others_reach_needs_a_token() {
     assert!(printed.contains("TOWER_CHAT_INSPECTOR_TOKEN"), "{printed}");
     assert_eq!(store.run(&["serve", "--listen", "nowhere"]).status.code(), Some(2));
     assert_eq!(store.run(&["serve", "--scope", "a", "--all-scopes"]).status.code(), Some(2));
+}
+
+#[test]
+fn what_is_sent_next_is_shown_for_each_policy() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill(&store);
+    let policies = ["--policy", "all={}", "--policy", r#"last={"window":{"turns":1}}"#];
+    let served = Served::start(&store, &policies, "");
+    let page = served.get("/next?scope=alice&id=errands");
+    assert!(page.contains("Of 4 messages 4 are sent as they are stored"), "{page}");
+    let page = served.get("/next?scope=alice&id=errands&policy=last");
+    assert!(page.contains("Of 4 messages 2 are sent as they are stored"), "{page}");
+    assert_eq!(served.interrupt(), Some(0));
+    for (policy, reason) in [
+        ("last", "no name with settings"),
+        ("={}", "no name with settings"),
+        ("last={", "not JSON"),
+        (r#"last={"windows":{}}"#, "unknown field `windows`"),
+    ] {
+        let output = store.run(&["serve", "--policy", policy]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    }
 }
