@@ -8,6 +8,7 @@
 
 mod failure;
 mod figures;
+pub mod histories;
 
 pub use failure::Failure;
 pub use figures::Figures;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tower_chat_campaigns::{Failure, Figures};
+use tower_chat_campaigns::{Failure, Figures, histories};
 
 /// Searches for lost, doubled or damaged messages
 #[derive(Parser)]
@@ -14,9 +14,12 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum Campaign {}
+enum Campaign {
+    Histories(histories::Arguments),
+    #[command(hide = true)]
+    HistoriesClient(histories::ClientArguments),
+}
 
-#[expect(unreachable_code, reason = "there is no campaign yet")]
 fn main() -> ExitCode {
     match run(Arguments::parse().campaign) {
         Ok(figures) => {
@@ -39,5 +42,10 @@ fn main() -> ExitCode {
 }
 
 fn run(campaign: Campaign) -> Result<Figures, Failure> {
-    match campaign {}
+    match campaign {
+        Campaign::Histories(arguments) => histories::run(arguments),
+        Campaign::HistoriesClient(arguments) => {
+            histories::serve(arguments).map(|()| Figures::default())
+        }
+    }
 }

@@ -191,7 +191,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// there is none, and in an incarnation of its own. Returns the copy's revision;
     /// [`Revision::ABSENT`], with nothing done, if there is nothing to copy. A service id is not
     /// copied: the service knows nothing of the copy. The copy of a conversation that was pruned is
-    /// numbered as that is, or from 1.
+    /// numbered as that is, or from 1. It has what readers saw at one moment of the call, and is seen
+    /// from a later one on: a store need not do both at once, and the original may change between them.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::HistoryStore};

@@ -1,0 +1,279 @@
+//! One client: what it does, by its numbers.
+
+use std::time::{Duration, SystemTime};
+
+use tower_chat_core::{
+    Message, MessageId, RunId,
+    store::{
+        Head, Lease, Revision,
+        author::{Close, OpenRunContent, Staged, Write},
+    },
+};
+use tower_chat_testkit::Rng;
+
+use super::{
+    event::Response,
+    operations::{Acknowledgement, Operations},
+};
+
+/// The conversation that most operations are on.
+const MAIN: &str = "main";
+/// Where it is copied to.
+const COPIES: [&str; 2] = ["copy-1", "copy-2"];
+
+/// A client, which does one operation after the other.
+#[derive(Debug)]
+pub(super) struct Client {
+    operations: Operations,
+    rng: Rng,
+    name: String,
+    holder: u64,
+    /// What its clock is ahead by, and behind.
+    ahead: Duration,
+    behind: Duration,
+    texts: u32,
+    /// The last revision that it knows of the main conversation.
+    known: Revision,
+    journal: Option<Journal>,
+    /// A write of which it does not know whether it is stored.
+    unsure: Option<Write>,
+}
+
+/// An open run as its writer knows it.
+#[derive(Debug, Clone, Copy)]
+struct Journal {
+    run: RunId,
+    attempt: u32,
+    index: u32,
+    visible: u64,
+    at: Revision,
+}
+
+impl Client {
+    pub(super) fn new(operations: Operations, mut rng: Rng, name: String) -> Self {
+        let holder = rng.next();
+        Self {
+            operations,
+            rng,
+            name,
+            holder,
+            ahead: Duration::ZERO,
+            behind: Duration::ZERO,
+            texts: 0,
+            known: Revision::ABSENT,
+            journal: None,
+            unsure: None,
+        }
+    }
+
+    /// Does so many operations, and waits for those whose acknowledgement it did not wait for.
+    pub(super) async fn run(mut self, operations: usize) {
+        for _ in 0..operations {
+            if self.rng.one_in(4) {
+                self.step_clock();
+            }
+            self.act().await;
+        }
+        self.operations.settle().await;
+    }
+
+    async fn act(&mut self) {
+        if let Some(write) = self.unsure.take() {
+            match self.rng.below(4) {
+                0 => self.journal = None,
+                _ => return self.submit(write).await,
+            }
+        }
+        match self.journal {
+            Some(journal) if !self.rng.one_in(5) => self.go_on(journal).await,
+            Some(_) | None => self.begin_something().await,
+        }
+    }
+
+    async fn begin_something(&mut self) {
+        match self.rng.below(20) {
+            0..6 => self.append().await,
+            6..9 => self.open().await,
+            9..12 => self.take_over().await,
+            12..14 => {
+                let key = self.any_key();
+                let head = self.operations.load(key).await;
+                self.learn(key, head);
+            }
+            14..16 => {
+                let key = self.any_key();
+                let head = self.operations.head(key).await;
+                self.learn(key, head);
+            }
+            16 | 17 => self.fork().await,
+            18 => {
+                let (keep, lost) = (self.rng.below(4) as u64, self.acknowledgement());
+                self.operations.prune(MAIN, keep, lost).await;
+            }
+            _ => {
+                let key = self.any_key();
+                let lost = self.acknowledgement();
+                self.operations.delete(key, lost).await;
+            }
+        }
+    }
+
+    /// Appends a run of one write.
+    async fn append(&mut self) {
+        let (id, count) = (MessageId { run: RunId::new(), index: 0 }, 1 + self.rng.below(2));
+        let write = self.write(id, self.known, count);
+        self.submit(write).await;
+    }
+
+    /// Opens a run that is journaled.
+    async fn open(&mut self) {
+        let (run, at) = (RunId::new(), self.known);
+        let count = 1 + self.rng.below(2);
+        let write = self.write(MessageId { run, index: 0 }, at, count);
+        let write = write.staged(self.staged(1, None)).beginning_attempt();
+        self.journal = Some(Journal { run, attempt: 1, index: 0, visible: at.sequence, at });
+        self.submit(write).await;
+    }
+
+    /// Takes over the run that is open, if its lease has ended by the clock of this client.
+    async fn take_over(&mut self) {
+        let Some(content) = self.operations.open_run(MAIN).await else { return };
+        self.known = content.head.revision;
+        if content.open.is_held_at(self.now()) {
+            return;
+        }
+        let OpenRunContent { head, open, messages, .. } = content;
+        let attempt = open.lease.attempt + 1;
+        let journal = Journal {
+            run: open.run,
+            attempt,
+            index: u32::try_from(messages.len()).unwrap_or(u32::MAX),
+            visible: open.visible,
+            at: head.revision,
+        };
+        let (id, count) = (MessageId { run: journal.run, index: journal.index }, self.rng.below(2));
+        let write = self.write(id, journal.at, count);
+        let close = self.rng.one_in(6).then_some(Close::Discard { visible: journal.visible });
+        let write = write.staged(self.staged(attempt, close)).beginning_attempt();
+        self.journal = Some(journal);
+        self.submit(write).await;
+    }
+
+    /// Stages more of a run, renews its lease, or ends it.
+    async fn go_on(&mut self, journal: Journal) {
+        let (count, close) = match self.rng.below(8) {
+            0..3 => (1, None),
+            3 => (0, None),
+            4 => (0, Some(Close::Commit)),
+            5 | 6 => (1, Some(Close::Commit)),
+            _ => (0, Some(Close::Discard { visible: journal.visible })),
+        };
+        let id = MessageId { run: journal.run, index: journal.index };
+        let write = self.write(id, journal.at, count);
+        let write = write.staged(self.staged(journal.attempt, close));
+        self.submit(write).await;
+    }
+
+    async fn fork(&mut self) {
+        let [one, other] = match self.rng.below(3) {
+            0 => [MAIN, COPIES[0]],
+            1 => [MAIN, COPIES[1]],
+            _ => COPIES,
+        };
+        // Of a fork the history always has the end: which numbers the copy has is its choice.
+        let lost = match self.acknowledgement() {
+            Acknowledgement::Lost { .. } => Acknowledgement::Late,
+            other => other,
+        };
+        self.operations.fork(one, other, lost).await;
+    }
+
+    /// Submits a write, and learns from what becomes of it.
+    async fn submit(&mut self, write: Write) {
+        let lost = self.acknowledgement();
+        match self.operations.append(&write, lost).await {
+            Some(Response::Stored(_)) => {
+                self.known = write.result();
+                let is_mine = self.journal.is_some_and(|journal| journal.run == write.run());
+                if let Some(journal) = self.journal.as_mut().filter(|_| is_mine) {
+                    journal.at = write.result();
+                    journal.index += u32::try_from(write.messages().len()).unwrap_or_default();
+                }
+                if write.close().is_some() {
+                    self.journal = None;
+                }
+            }
+            Some(Response::Conflict { found, .. }) => {
+                self.known = Revision { incarnation: found.incarnation, sequence: found.sequence };
+                self.journal = None;
+            }
+            Some(_) | None => self.unsure = Some(write),
+        }
+    }
+
+    fn write(&mut self, id: MessageId, expected: Revision, count: usize) -> Write {
+        let messages: Vec<_> = (0..count)
+            .map(|_| {
+                self.texts += 1;
+                Message::user(format!("{} {}", self.name, self.texts)).into()
+            })
+            .collect();
+        Write::new(self.operations.key(MAIN), id, expected, messages)
+    }
+
+    fn staged(&mut self, attempt: u32, close: Option<Close>) -> Staged {
+        let now = self.now();
+        let until = match self.rng.below(8) {
+            0 => None,
+            1 => Some(Lease::ABANDONED),
+            milliseconds => Some(now + Duration::from_millis(milliseconds as u64 * 2)),
+        };
+        let lease = Lease { attempt, holder: self.holder, renewed_at: now, until };
+        Staged { lease, close, service_id: None, partial_text: None }
+    }
+
+    fn learn(&mut self, key: &str, head: Option<Head>) {
+        if let Some(head) = head.filter(|_| key == MAIN) {
+            self.known = head.revision;
+        }
+    }
+
+    fn acknowledgement(&mut self) -> Acknowledgement {
+        match self.rng.below(10) {
+            0 => Acknowledgement::Late,
+            1 => Acknowledgement::Lost { polls: self.rng.below(3) },
+            _ => Acknowledgement::Received,
+        }
+    }
+
+    fn any_key(&mut self) -> &'static str {
+        match self.rng.below(5) {
+            0 => COPIES[0],
+            1 => COPIES[1],
+            _ => MAIN,
+        }
+    }
+
+    /// Puts the clock ahead, behind, or right.
+    fn step_clock(&mut self) {
+        let step = Duration::from_millis(1 + self.rng.below(30_000) as u64);
+        (self.ahead, self.behind) = match self.rng.below(3) {
+            0 => (step, Duration::ZERO),
+            1 => (Duration::ZERO, step),
+            _ => (Duration::ZERO, Duration::ZERO),
+        };
+    }
+
+    /// The time by the clock of this client.
+    fn now(&self) -> SystemTime {
+        SystemTime::now() + self.ahead - self.behind
+    }
+}
+
+/// Reads all that there is, after everything was done.
+pub(super) async fn read_all(operations: &Operations) {
+    for key in [MAIN, COPIES[0], COPIES[1]] {
+        operations.load(key).await;
+        operations.open_run(key).await;
+    }
+}

@@ -1,0 +1,141 @@
+//! One conversation of the specification.
+
+use super::event::{
+    AppendRequest, CloseSeen, HeadSeen, LeaseSeen, MessageSeen, OpenSeen, RevisionSeen,
+};
+
+/// A conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Conversation {
+    pub(super) incarnation: Incarnation,
+    /// The number of the last message, staged ones included.
+    pub(super) sequence: u64,
+    pub(super) pruned: u64,
+    /// What readers see.
+    pub(super) messages: Vec<MessageSeen>,
+    pub(super) open: Option<Open>,
+}
+
+/// The incarnation; after a prune any other than the one before, until somebody sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Incarnation {
+    Known(u64),
+    Unknown { not: u64 },
+}
+
+/// The run that owns the end of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Open {
+    pub(super) run: String,
+    pub(super) lease: LeaseSeen,
+    pub(super) visible: u64,
+    pub(super) staged: Vec<MessageSeen>,
+}
+
+impl Incarnation {
+    /// The number, or the one that it is not.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Self::Known(number) | Self::Unknown { not: number } => number,
+        }
+    }
+}
+
+impl Open {
+    pub(super) fn is(&self, seen: &OpenSeen) -> bool {
+        self.run == seen.run && self.lease == seen.lease && self.visible == seen.visible
+    }
+}
+
+impl Conversation {
+    /// One that was never written.
+    pub(super) fn absent() -> Self {
+        let (messages, incarnation) = (Vec::new(), Incarnation::Known(0));
+        Self { incarnation, sequence: 0, pruned: 0, messages, open: None }
+    }
+
+    /// Whether nothing is in it, such as after the discard of its only run.
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.open.is_none()
+    }
+
+    pub(super) fn is_at(&self, revision: RevisionSeen) -> bool {
+        self.incarnation == Incarnation::Known(revision.incarnation)
+            && self.sequence == revision.sequence
+    }
+
+    /// Whether this revision may be read now. An incarnation that was not known is this one then.
+    pub(super) fn binds(&mut self, seen: RevisionSeen) -> bool {
+        if let Incarnation::Unknown { not } = self.incarnation
+            && seen.incarnation != not
+            && seen.incarnation != 0
+        {
+            self.incarnation = Incarnation::Known(seen.incarnation);
+        }
+        self.is_at(seen)
+    }
+
+    /// Whether this head may be read now.
+    pub(super) fn shows_head(&mut self, head: &HeadSeen) -> bool {
+        let is_same_run = match (&self.open, &head.open) {
+            (None, None) => true,
+            (Some(open), Some(seen)) => open.is(seen),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        is_same_run && self.pruned == head.pruned && self.binds(head.revision)
+    }
+
+    /// The message with a number, staged ones included.
+    pub(super) fn message(&self, number: u64) -> Option<&MessageSeen> {
+        let index = usize::try_from(number.checked_sub(self.pruned + 1)?).ok()?;
+        let staged = self.open.iter().flat_map(|open| &open.staged);
+        self.messages.iter().chain(staged).nth(index)
+    }
+
+    /// Whether the end of the conversation is the writer's: the present holder of the lease or a later
+    /// attempt where a run is open, else everybody who has something to write.
+    pub(super) fn admits(&self, write: &AppendRequest) -> bool {
+        match (&self.open, &write.staged) {
+            (None, None) => true,
+            (None, Some(staged)) => !matches!(staged.close, Some(CloseSeen::Discard { .. })),
+            (Some(_), None) => false,
+            (Some(open), Some(staged)) => {
+                let (held, asked) = (open.lease, staged.lease);
+                let is_holder = asked.attempt > held.attempt
+                    || (asked.attempt == held.attempt && asked.holder == held.holder);
+                let is_in_position = match staged.close {
+                    Some(CloseSeen::Discard { visible }) => visible == open.visible,
+                    Some(CloseSeen::Commit) | None => true,
+                };
+                open.run == write.run && is_holder && is_in_position
+            }
+        }
+    }
+
+    /// Stores a write that is admitted.
+    pub(super) fn store(&mut self, write: &AppendRequest) {
+        let visible = self.pruned + self.messages.len() as u64;
+        match write.staged {
+            None => self.messages.extend(write.messages()),
+            Some(staged) => {
+                let open = self.open.get_or_insert_with(|| Open {
+                    run: write.run.clone(),
+                    lease: staged.lease,
+                    visible,
+                    staged: Vec::new(),
+                });
+                open.lease = staged.lease;
+                open.staged.extend(write.messages());
+            }
+        }
+        match write.close() {
+            None => {}
+            Some(CloseSeen::Commit) => {
+                self.messages.extend(self.open.take().into_iter().flat_map(|open| open.staged));
+            }
+            Some(CloseSeen::Discard { .. }) => self.open = None,
+        }
+        self.incarnation = Incarnation::Known(write.result.incarnation);
+        self.sequence = write.result.sequence;
+    }
+}

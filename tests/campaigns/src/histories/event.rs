@@ -1,0 +1,266 @@
+//! What a history consists of: one JSON object a line.
+//!
+//! The first line is a [`Heading`]; each other one an [`Event`]. An operation has a line with what was
+//! asked, and one with the answer; without the second its outcome is unknown. `at` is the machine's
+//! monotonic clock in nanoseconds, which is the same clock in every process.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tower_chat_core::store::{
+    Conflict, Head, Lease, OpenRun, Revision, StoreError,
+    author::{Close, OpenRunContent, Write},
+};
+use tower_chat_core::{Message, RunId};
+
+/// Which history it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Heading {
+    pub(super) store: String,
+    pub(super) seed: u64,
+    pub(super) case: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Event {
+    Invoke { at: u64, operation: u64, client: String, request: Request },
+    Return { at: u64, operation: u64, response: Response },
+}
+
+/// What a client asks of the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Request {
+    Head {
+        key: String,
+    },
+    Load {
+        key: String,
+    },
+    OpenRun {
+        key: String,
+    },
+    Append(AppendRequest),
+    Fork {
+        from: String,
+        to: String,
+    },
+    /// Keeps the newest messages, so many of them.
+    Prune {
+        key: String,
+        keep: u64,
+    },
+    Delete {
+        key: String,
+    },
+}
+
+/// What the store answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Response {
+    Head(HeadSeen),
+    Loaded {
+        head: HeadSeen,
+        messages: Vec<MessageSeen>,
+    },
+    OpenRun(Option<OpenRunSeen>),
+    Stored(RevisionSeen),
+    Conflict {
+        found: RevisionSeen,
+        open_run: Option<String>,
+    },
+    Forked(RevisionSeen),
+    Exists,
+    Pruned {
+        runs: u64,
+        messages: u64,
+    },
+    UnderWay {
+        run: String,
+    },
+    Deleted(bool),
+    /// An error that says nothing about whether the operation took effect.
+    Failed(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AppendRequest {
+    pub(super) key: String,
+    pub(super) run: String,
+    pub(super) index: u32,
+    pub(super) expected: RevisionSeen,
+    pub(super) result: RevisionSeen,
+    pub(super) texts: Vec<String>,
+    pub(super) staged: Option<StagedSeen>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StagedSeen {
+    pub(super) lease: LeaseSeen,
+    pub(super) begins_attempt: bool,
+    pub(super) close: Option<CloseSeen>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CloseSeen {
+    Commit,
+    Discard { visible: u64 },
+}
+
+/// A lease; times are in milliseconds since 1970, by the clock of the client that wrote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct LeaseSeen {
+    pub(super) attempt: u32,
+    pub(super) holder: u64,
+    pub(super) renewed_at: u64,
+    pub(super) until: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct RevisionSeen {
+    pub(super) incarnation: u64,
+    pub(super) sequence: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HeadSeen {
+    pub(super) revision: RevisionSeen,
+    pub(super) pruned: u64,
+    pub(super) open: Option<OpenSeen>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct OpenSeen {
+    pub(super) run: String,
+    pub(super) lease: LeaseSeen,
+    pub(super) visible: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct OpenRunSeen {
+    pub(super) head: HeadSeen,
+    pub(super) open: OpenSeen,
+    pub(super) messages: Vec<MessageSeen>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct MessageSeen {
+    pub(super) run: String,
+    pub(super) index: u32,
+    pub(super) text: String,
+}
+
+impl Event {
+    /// By time; of the same time, what was asked comes before what was answered.
+    pub(super) fn order(&self) -> (u64, bool) {
+        match self {
+            Self::Invoke { at, .. } => (*at, false),
+            Self::Return { at, .. } => (*at, true),
+        }
+    }
+}
+
+impl Response {
+    /// Of an operation that did not succeed.
+    pub(super) fn of_error(error: &StoreError) -> Self {
+        match error {
+            StoreError::Conflict(conflict) => {
+                let Conflict { found, open_run, .. } = &**conflict;
+                Self::Conflict { found: (*found).into(), open_run: open_run.map(name) }
+            }
+            StoreError::Exists { .. } => Self::Exists,
+            StoreError::UnderWay { run, .. } => Self::UnderWay { run: name(*run) },
+            other => {
+                let mut text = other.to_string();
+                let mut source = std::error::Error::source(other);
+                while let Some(cause) = source {
+                    text.push_str(&format!(": {cause}"));
+                    source = cause.source();
+                }
+                Self::Failed(text)
+            }
+        }
+    }
+}
+
+impl From<Revision> for RevisionSeen {
+    fn from(revision: Revision) -> Self {
+        Self { incarnation: revision.incarnation, sequence: revision.sequence }
+    }
+}
+
+impl From<Lease> for LeaseSeen {
+    fn from(lease: Lease) -> Self {
+        let Lease { attempt, holder, renewed_at, until } = lease;
+        let (renewed_at, until) = (milliseconds(renewed_at), until.map(milliseconds));
+        Self { attempt, holder, renewed_at, until }
+    }
+}
+
+impl From<&OpenRun> for OpenSeen {
+    fn from(open: &OpenRun) -> Self {
+        Self { run: name(open.run), lease: open.lease.into(), visible: open.visible }
+    }
+}
+
+impl From<&Head> for HeadSeen {
+    fn from(head: &Head) -> Self {
+        let open = head.open_run.as_ref().map(OpenSeen::from);
+        Self { revision: head.revision.into(), pruned: head.pruned, open }
+    }
+}
+
+impl From<&OpenRunContent> for OpenRunSeen {
+    fn from(content: &OpenRunContent) -> Self {
+        let messages = content.messages.iter().map(|message| MessageSeen::from(&**message));
+        Self {
+            head: (&content.head).into(),
+            open: (&content.open).into(),
+            messages: messages.collect(),
+        }
+    }
+}
+
+impl From<&Message> for MessageSeen {
+    fn from(message: &Message) -> Self {
+        let (run, index) = match message.id {
+            Some(id) => (name(id.run), id.index),
+            None => (String::new(), 0),
+        };
+        Self { run, index, text: message.text() }
+    }
+}
+
+impl From<&Write> for AppendRequest {
+    fn from(write: &Write) -> Self {
+        let staged = write.as_staged().map(|staged| StagedSeen {
+            lease: staged.lease.into(),
+            begins_attempt: write.begins_attempt(),
+            close: staged.close.map(|close| match close {
+                Close::Commit => CloseSeen::Commit,
+                Close::Discard { visible } => CloseSeen::Discard { visible },
+            }),
+        });
+        Self {
+            key: write.key().id().to_owned(),
+            run: name(write.id().run),
+            index: write.id().index,
+            expected: write.expected().into(),
+            result: write.result().into(),
+            texts: write.messages().iter().map(|message| message.text()).collect(),
+            staged,
+        }
+    }
+}
+
+fn name(run: RunId) -> String {
+    run.to_string()
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

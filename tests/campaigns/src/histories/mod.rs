@@ -1,0 +1,218 @@
+//! Histories of concurrent clients, and an order of their operations that explains every answer.
+//!
+//! Clients in two processes append, journal runs, take them over, discard, fork, prune, delete and read
+//! on a few conversations of one store. Each has a clock of its own, which is put ahead and behind, and
+//! by which it judges whether a lease has ended. Acknowledgements come late or never; the client then
+//! goes on without, or sends the same write again. Every operation is recorded with its begin and its
+//! end, and the [history](event) is linearizable if there is an order of the operations, in which each
+//! takes effect between the two, such that a [store that does one at a time](specification) would have
+//! given the same answers.
+//!
+//! # The checker
+//!
+//! The order is looked for by `todc-utils`: the algorithm of Wing and Gong with Lowe's cache of the
+//! states that were tried, as in Porcupine and Knossos, tested by its authors against histories of etcd
+//! recorded by Jepsen. It depends on no other crate. The others that could be had:
+//!
+//! - Elle and Knossos are Clojure's, and their registry cannot be reached from where this is tested.
+//!   Elle infers dependencies between transactions of reads, writes and appends; most of what a store
+//!   promises here is neither: conflicts, leases, discards, prunes.
+//! - Porcupine is Go's. Its port `porcupine-rs` brings a benchmark harness along as a dependency.
+//! - `stateright` tries the same state again by every way that leads to it, which takes exponential time
+//!   where many clients overlap, and brings a web server along.
+//!
+//! The checker answers yes or no. Of a history that has no order, [`check`] finds the shortest beginning
+//! that has none. A seed decides what the clients do, not how their operations interleave, so what was
+//! found is kept as a file, and `--check FILE` looks at it again.
+
+mod check;
+mod client;
+mod conversation;
+mod event;
+mod operations;
+mod plant;
+mod process;
+mod recorder;
+mod specification;
+mod stores;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use event::{Event, Heading};
+use operations::Counts;
+pub use plant::Plant;
+pub use process::{ClientArguments, serve};
+use process::{Clients, OtherProcess};
+pub use stores::StoreKind;
+
+use crate::{Failure, Figures};
+
+/// Records histories of concurrent clients in two processes, and checks that they are linearizable
+#[derive(Debug, Clone, clap::Args)]
+pub struct Arguments {
+    /// How many histories to record of each store
+    #[arg(long, default_value_t = 40)]
+    pub cases: u64,
+    /// What the clients do
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The first history
+    #[arg(long, default_value_t = 0)]
+    pub first: u64,
+    /// The stores
+    #[arg(long = "store", value_enum, default_values_t = [StoreKind::Sqlite])]
+    pub stores: Vec<StoreKind>,
+    /// How many clients each of the two processes has
+    #[arg(long, default_value_t = 3)]
+    pub clients: u64,
+    /// How many operations each client begins
+    #[arg(long, default_value_t = 8)]
+    pub operations: usize,
+    /// Plants a fault into the store
+    #[arg(long, value_enum)]
+    pub plant: Option<Plant>,
+    /// Where a history that has no order is kept; a folder for temporary files if it is not given
+    #[arg(long)]
+    pub folder: Option<PathBuf>,
+    /// Checks a history that was kept, and records none
+    #[arg(long)]
+    pub check: Option<PathBuf>,
+    /// The program whose `histories-client` is the second process; this one if it is not given
+    #[arg(long, hide = true)]
+    pub program: Option<PathBuf>,
+}
+
+/// Runs the campaign.
+///
+/// # Errors
+///
+/// [`Failure::Found`], if a history has no order; [`Failure::CannotRun`], if a server is missing, or
+/// the second process has ended.
+pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
+    if let Some(file) = &arguments.check {
+        return check_file(file);
+    }
+    let mut figures = Figures::default();
+    for store in &arguments.stores {
+        let began = Instant::now();
+        let totals = record(&arguments, *store)?;
+        totals.show(&mut figures, store.name(), began.elapsed());
+    }
+    Ok(figures)
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    histories: u64,
+    counts: Counts,
+    checking: Duration,
+    longest_check: Duration,
+}
+
+/// Records and checks the histories of one store.
+fn record(arguments: &Arguments, store: StoreKind) -> Result<Totals, Failure> {
+    let backend = store.start()?;
+    let settings = ClientArguments {
+        store,
+        address: backend.address.clone(),
+        seed: arguments.seed,
+        clients: arguments.clients,
+        operations: arguments.operations,
+        plant: arguments.plant,
+    };
+    let here = Clients::open(&settings, 0)?;
+    let mut there = OtherProcess::start(arguments.program.as_deref(), &settings)?;
+    let mut totals = Totals::default();
+    for case in (arguments.first..).take(usize::try_from(arguments.cases).unwrap_or(usize::MAX)) {
+        there.order("play", case)?;
+        let mut events = here.play(case)?;
+        events.extend(there.events()?);
+        events.extend(here.read(case)?);
+        there.order("read", case)?;
+        events.extend(there.events()?);
+        events.sort_by_key(Event::order);
+        totals.histories += 1;
+        totals.counts.add(&events);
+        let began = Instant::now();
+        let checked = check::check(&events);
+        let took = began.elapsed();
+        totals.checking += took;
+        totals.longest_check = totals.longest_check.max(took);
+        if let Err(unexplained) = checked {
+            let heading = Heading { store: store.name().to_owned(), seed: arguments.seed, case };
+            let file = keep(arguments.folder.as_deref(), &heading, &events)?;
+            let what = format!("{unexplained}; the history is in {}", file.display());
+            return Err(Failure::Found { seed: arguments.seed, case, what });
+        }
+    }
+    Ok(totals)
+}
+
+impl Totals {
+    fn show(&self, figures: &mut Figures, store: &str, took: Duration) {
+        let Counts { operations, unknown, failed, .. } = self.counts;
+        let Counts { conflicts, takeovers, discards, forks, prunes, .. } = self.counts;
+        for (name, count) in [
+            ("histories", self.histories),
+            ("operations", operations),
+            ("operations with unknown outcome", unknown),
+            ("operations that failed", failed),
+            ("conflicts", conflicts),
+            ("takeovers", takeovers),
+            ("discards", discards),
+            ("forks", forks),
+            ("prunes", prunes),
+        ] {
+            figures.add(format!("{store}: {name}"), count);
+        }
+        for (name, time) in
+            [("longest check", self.longest_check), ("checking", self.checking), ("time", took)]
+        {
+            figures.add(format!("{store}: {name}"), format!("{:.3} s", time.as_secs_f64()));
+        }
+    }
+}
+
+/// Writes a history to a file of its own.
+fn keep(folder: Option<&Path>, heading: &Heading, events: &[Event]) -> Result<PathBuf, Failure> {
+    let failed = |error: std::io::Error| Failure::cannot_run(format!("keep a history: {error}"));
+    let folder =
+        folder.map_or_else(|| std::env::temp_dir().join("tower-chat-histories"), Into::into);
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let Heading { store, seed, case } = heading;
+    let file = folder.join(format!("{store}-{seed}-{case}.jsonl"));
+    let mut lines = vec![serde_json::to_string(heading)];
+    lines.extend(events.iter().map(serde_json::to_string));
+    let lines: Result<Vec<String>, _> = lines.into_iter().collect();
+    let lines = lines.map_err(|error| Failure::cannot_run(format!("keep a history: {error}")))?;
+    fs::write(&file, lines.join("\n") + "\n").map_err(failed)?;
+    Ok(file)
+}
+
+/// Checks a history that was kept.
+fn check_file(file: &Path) -> Result<Figures, Failure> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Failure::cannot_run(format!("read the history {}: {error}", file.display()))
+    };
+    let text = fs::read_to_string(file).map_err(|error| unreadable(&error))?;
+    let mut lines = text.lines();
+    let heading = lines.next().unwrap_or_default();
+    let heading: Heading = serde_json::from_str(heading).map_err(|error| unreadable(&error))?;
+    let events: Result<Vec<Event>, _> = lines.map(serde_json::from_str).collect();
+    let events = events.map_err(|error| unreadable(&error))?;
+    match check::check(&events) {
+        Ok(()) => {
+            let mut figures = Figures::default();
+            figures.add("events", events.len());
+            Ok(figures)
+        }
+        Err(unexplained) => {
+            let Heading { seed, case, .. } = heading;
+            Err(Failure::Found { seed, case, what: unexplained.to_string() })
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Stores that are wrong on purpose.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use clap::ValueEnum;
+use tower_chat_core::{
+    ConversationKey, Messages,
+    store::{
+        self, History, HistoryStore, Revision, StoreError,
+        author::{AppendError, Slot, Ticket, Write, WriteId},
+    },
+};
+
+/// A fault that is planted into the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Plant {
+    /// A write that another one has overtaken is acknowledged, and not stored.
+    LostUpdate,
+    /// A write that is sent again is stored again.
+    Duplicate,
+    /// A load has the last two messages in the wrong order.
+    Reordering,
+    /// A load has what is staged.
+    DirtyRead,
+    /// Of two who take a run over at the same time both are told that they hold it.
+    TwoHolders,
+}
+
+impl Plant {
+    /// The name of it on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::LostUpdate => "lost-update",
+            Self::Duplicate => "duplicate",
+            Self::Reordering => "reordering",
+            Self::DirtyRead => "dirty-read",
+            Self::TwoHolders => "two-holders",
+        }
+    }
+}
+
+/// How often a fault happens where it can: once in so many times.
+const ONCE_IN: usize = 2;
+
+/// A store with a fault.
+pub(super) struct Planted {
+    inner: Arc<dyn HistoryStore>,
+    plant: Plant,
+    chances: AtomicUsize,
+    acknowledged: Arc<Mutex<HashSet<WriteId>>>,
+}
+
+impl Planted {
+    pub(super) fn new(inner: Arc<dyn HistoryStore>, plant: Plant) -> Self {
+        Self { inner, plant, chances: AtomicUsize::new(0), acknowledged: Arc::default() }
+    }
+
+    fn is_time(&self) -> bool {
+        self.chances.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONCE_IN)
+    }
+}
+
+#[async_trait]
+impl store::StoreWrapper for Planted {
+    type Inner = dyn HistoryStore;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        let history = self.inner().load(key).await?;
+        let mut messages: Vec<_> = history.messages.iter().cloned().collect();
+        match self.plant {
+            Plant::Reordering if messages.len() > 1 && self.is_time() => {
+                let last = messages.len() - 1;
+                messages.swap(last - 1, last);
+            }
+            Plant::DirtyRead if self.is_time() => {
+                let open = self.inner().open_run(key).await?;
+                messages.extend(open.into_iter().flat_map(|open| open.messages));
+            }
+            _ => return Ok(history),
+        }
+        Ok(History::new(history.head.clone(), messages.into_iter().collect::<Messages>()))
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let (inner, plant, is_time) = (self.inner.clone(), self.plant, self.is_time());
+        let acknowledged = self.acknowledged.clone();
+        let ticket = self.inner().append(slot, writes.clone());
+        let (sender, wrong) = Ticket::channel();
+        tokio::spawn(async move {
+            let outcome = ticket.await;
+            let Some(write) = writes.first() else { return sender.send(outcome) };
+            sender.send(match plant {
+                Plant::LostUpdate if is_time && write.as_staged().is_none() => {
+                    forgive(outcome, write)
+                }
+                Plant::TwoHolders if takes_over(write) => forgive(outcome, write),
+                Plant::Duplicate if write.as_staged().is_none() && outcome.is_ok() => {
+                    match is_first(&acknowledged, write.id()) {
+                        true => outcome,
+                        false => append_again(&*inner, write).await,
+                    }
+                }
+                _ => outcome,
+            });
+        });
+        wrong
+    }
+}
+
+fn is_first(acknowledged: &Mutex<HashSet<WriteId>>, id: WriteId) -> bool {
+    acknowledged.lock().unwrap_or_else(PoisonError::into_inner).insert(id)
+}
+
+fn takes_over(write: &Write) -> bool {
+    write.begins_attempt() && write.as_staged().is_some_and(|staged| staged.lease.attempt > 1)
+}
+
+/// Acknowledges a write that was refused.
+fn forgive(outcome: Result<Revision, AppendError>, write: &Write) -> Result<Revision, AppendError> {
+    match outcome {
+        Err(AppendError { source: StoreError::Conflict(_), .. }) => Ok(write.result()),
+        other => other,
+    }
+}
+
+/// Stores the messages of a write at the end of the conversation, whatever is there.
+async fn append_again(store: &dyn HistoryStore, write: &Write) -> Result<Revision, AppendError> {
+    let failed = |source| AppendError { completed: 0, source };
+    let head = store.head(write.key()).await.map_err(failed)?;
+    let messages = write.messages().iter().cloned();
+    let again = Write::new(write.key().clone(), write.id(), head.revision, messages);
+    let slot = store.reserve().await.map_err(failed)?;
+    // What is told of the write is what it would be without the fault.
+    drop(store.append(slot, vec![again]).await);
+    Ok(write.result())
+}

@@ -1,0 +1,281 @@
+//! What a store promises of its conversations, one operation after the other.
+//!
+//! It is written from the documentation of `HistoryStore` and `Write`, and shares no code with the
+//! stores. The state is that of all conversations of a history, since a fork reads one and makes another.
+//! It does so at two moments: the two may lie on different servers, which have no transaction in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use todc_utils::specifications::Specification;
+
+use super::conversation::{Conversation, Incarnation, Open};
+use super::event::{AppendRequest, CloseSeen, MessageSeen, Request, Response, RevisionSeen};
+
+const ABSENT: RevisionSeen = RevisionSeen { incarnation: 0, sequence: 0 };
+
+/// An operation with its answer; `None` if nobody knows it.
+#[derive(Debug, Clone)]
+pub(super) struct Operation {
+    pub(super) step: Step,
+    pub(super) request: Request,
+    pub(super) response: Option<Response>,
+}
+
+/// What of an operation happens at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Whole,
+    /// A fork with this number reads what it copies.
+    Reads(u64),
+    /// A fork that has read makes the copy.
+    Makes(u64),
+}
+
+/// The state of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    /// The conversations that there are, by their ids.
+    conversations: Conversations,
+    /// What forks have read, by their numbers.
+    forks: BTreeMap<u64, Option<Conversation>>,
+}
+
+type Conversations = BTreeMap<String, Conversation>;
+
+/// The specification, as the checker takes it.
+#[derive(Debug)]
+pub(super) struct Store;
+
+impl Specification for Store {
+    type State = State;
+    type Operation = std::sync::Arc<Operation>;
+
+    fn init() -> State {
+        State::default()
+    }
+
+    fn apply(operation: &Self::Operation, state: &State) -> (bool, State) {
+        let mut after = state.clone();
+        match allows(&mut after, operation) {
+            true => (true, after),
+            false => (false, state.clone()),
+        }
+    }
+}
+
+/// Whether the answer is one that the store may give in this state, which becomes the one afterwards.
+fn allows(state: &mut State, operation: &Operation) -> bool {
+    let (conversations, response) = (&mut state.conversations, operation.response.as_ref());
+    match (&operation.request, operation.step) {
+        (Request::Fork { from, .. }, Step::Reads(fork)) => {
+            let source = conversations.get(from).filter(|source| !source.messages.is_empty());
+            state.forks.insert(fork, source.cloned());
+            // That there is nothing to copy is seen where it is read.
+            *response.unwrap_or(&Response::Exists) != Response::Forked(ABSENT) || source.is_none()
+        }
+        (Request::Fork { to, .. }, Step::Makes(fork)) => {
+            let read = state.forks.remove(&fork);
+            read.is_some_and(|source| make_copy(conversations, source.as_ref(), to, response))
+        }
+        (request, _) => allows_whole(conversations, request, response),
+    }
+}
+
+fn allows_whole(state: &mut Conversations, request: &Request, response: Option<&Response>) -> bool {
+    match request {
+        Request::Head { key } => match response {
+            Some(Response::Head(head)) => seen(state, key, |it| it.shows_head(head)),
+            _ => false,
+        },
+        Request::Load { key } => match response {
+            Some(Response::Loaded { head, messages }) => {
+                seen(state, key, |it| it.shows_head(head) && it.messages == *messages)
+            }
+            _ => false,
+        },
+        Request::OpenRun { key } => match response {
+            Some(Response::OpenRun(content)) => seen(state, key, |it| match (content, &it.open) {
+                (None, open) => open.is_none(),
+                (Some(content), Some(open)) => {
+                    open.is(&content.open)
+                        && open.staged == content.messages
+                        && it.shows_head(&content.head)
+                }
+                (Some(_), None) => false,
+            }),
+            _ => false,
+        },
+        Request::Append(write) => append(state, write, response),
+        Request::Prune { key, keep } => prune(state, key, *keep, response),
+        Request::Delete { key } => delete(state, key, response),
+        // It has two steps.
+        Request::Fork { .. } => false,
+    }
+}
+
+fn delete(state: &mut Conversations, key: &str, response: Option<&Response>) -> bool {
+    let deleted = state.remove(key);
+    // Whether one of which nothing is left is one, the contract does not say.
+    let is_certain = deleted.as_ref().is_none_or(|it| !it.is_empty());
+    match response {
+        Some(Response::Deleted(was_there)) => !is_certain || *was_there == deleted.is_some(),
+        None => true,
+        Some(_) => false,
+    }
+}
+
+/// Looks at a conversation, which may be one that there is not.
+fn seen(
+    state: &mut Conversations,
+    key: &str,
+    look: impl FnOnce(&mut Conversation) -> bool,
+) -> bool {
+    match state.get_mut(key) {
+        Some(conversation) => look(conversation),
+        None => look(&mut Conversation::absent()),
+    }
+}
+
+/// A write is stored whole if the conversation has the revision that it expects and its end is the
+/// writer's; acknowledged if it is stored already; refused otherwise.
+fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Response>) -> bool {
+    let mut conversation = state.get(&write.key).cloned().unwrap_or_else(Conversation::absent);
+    let is_expected = conversation.is_at(write.expected);
+    if is_expected && conversation.admits(write) {
+        conversation.store(write);
+        state.insert(write.key.clone(), conversation);
+        return response.is_none_or(|it| *it == Response::Stored(write.result));
+    }
+    let repetition = repetition(&conversation, write);
+    match response {
+        None => true,
+        Some(Response::Stored(revision)) => {
+            repetition != Repetition::No && *revision == write.result
+        }
+        Some(Response::Conflict { found, open_run }) => {
+            let allowed = repetition != Repetition::Yes
+                && conversation.binds(*found)
+                && conversation.open.as_ref().map(|open| &open.run) == open_run.as_ref();
+            if let Some(stored) = state.get_mut(&write.key).filter(|_| allowed) {
+                *stored = conversation;
+            }
+            allowed
+        }
+        Some(_) => false,
+    }
+}
+
+/// Whether a write is stored already.
+#[derive(PartialEq, Eq)]
+enum Repetition {
+    Yes,
+    /// It stands at its position in another incarnation: the contract allows both answers.
+    InAnotherIncarnation,
+    No,
+}
+
+fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition {
+    let is_same = conversation.incarnation == Incarnation::Known(write.result.incarnation);
+    if write.texts.is_empty() {
+        // It has no id in the store: its repetition is known while nothing came after it.
+        let is_stored = is_same && conversation.sequence == write.result.sequence;
+        return if is_stored { Repetition::Yes } else { Repetition::No };
+    }
+    let messages = write.messages();
+    let stands = messages.iter().zip(write.expected.sequence + 1..);
+    let mut stands = stands.map(|(message, number)| conversation.message(number) == Some(message));
+    match stands.all(|stands| stands) {
+        true if is_same => Repetition::Yes,
+        true => Repetition::InAnotherIncarnation,
+        false => Repetition::No,
+    }
+}
+
+/// A copy is what was read, in an incarnation of its own; one that would replace something is refused.
+fn make_copy(
+    state: &mut Conversations,
+    source: Option<&Conversation>,
+    to: &str,
+    response: Option<&Response>,
+) -> bool {
+    let target = state.get(to);
+    let (is_there, may_be_there) = (target.is_some_and(|it| !it.is_empty()), target.is_some());
+    let (incarnation, pruned) = match (response, source) {
+        (Some(Response::Exists), _) => return may_be_there,
+        (None, Some(source)) if !may_be_there => {
+            (Incarnation::Unknown { not: source.incarnation.number() }, source.pruned)
+        }
+        (None, _) => return true,
+        (Some(Response::Forked(revision)), None) => return *revision == ABSENT,
+        (Some(Response::Forked(revision)), Some(source)) => {
+            let incarnation = Incarnation::Known(revision.incarnation);
+            let is_own = revision.incarnation != 0 && source.incarnation != incarnation;
+            // The copy of a conversation that was pruned is numbered as that is, or from 1.
+            let pruned = revision.sequence.checked_sub(source.messages.len() as u64);
+            let pruned = pruned.filter(|it| [0, source.pruned].contains(it));
+            match pruned {
+                Some(pruned) if is_own && !is_there => (incarnation, pruned),
+                Some(_) | None => return false,
+            }
+        }
+        (Some(_), _) => return false,
+    };
+    let messages = source.map(|source| source.messages.clone()).unwrap_or_default();
+    let sequence = pruned + messages.len() as u64;
+    let copy = Conversation { incarnation, sequence, pruned, messages, open: None };
+    state.insert(to.to_owned(), copy);
+    true
+}
+
+/// A prune takes the oldest runs away whole, and leaves the last.
+fn prune(state: &mut Conversations, key: &str, keep: u64, response: Option<&Response>) -> bool {
+    let nothing = Response::Pruned { runs: 0, messages: 0 };
+    let Some(conversation) = state.get_mut(key) else {
+        return response.is_none_or(|it| *it == nothing);
+    };
+    if let Some(Open { run, .. }) = &conversation.open {
+        let under_way = Response::UnderWay { run: run.clone() };
+        return response.is_none_or(|it| *it == under_way);
+    }
+    let gone = how_many_go(&conversation.messages, keep);
+    let messages = gone.len() as u64;
+    let runs = gone.iter().map(|message| &message.run).collect::<BTreeSet<_>>().len() as u64;
+    if messages > 0 {
+        conversation.messages.drain(..gone.len());
+        conversation.pruned += messages;
+        conversation.incarnation = Incarnation::Unknown { not: conversation.incarnation.number() };
+    }
+    response.is_none_or(|it| *it == Response::Pruned { runs, messages })
+}
+
+/// The messages before the last cut that leaves so many, divides no run, and takes not the last one.
+fn how_many_go(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    let Some(last) = messages.last() else { return Vec::new() };
+    let divides = |cut: usize| {
+        let (before, after) = messages.split_at(cut);
+        before.iter().any(|one| after.iter().any(|other| one.run == other.run))
+    };
+    let most = messages.len().saturating_sub(keep);
+    let cut = (0..=most).rev().find(|cut| {
+        !divides(*cut) && messages.split_at(*cut).0.iter().all(|message| message.run != last.run)
+    });
+    messages.iter().take(cut.unwrap_or(0)).cloned().collect()
+}
+
+impl AppendRequest {
+    /// What it appends.
+    pub(super) fn messages(&self) -> Vec<MessageSeen> {
+        let message = |(text, index): (&String, u32)| MessageSeen {
+            run: self.run.clone(),
+            index,
+            text: text.clone(),
+        };
+        self.texts.iter().zip(self.index..).map(message).collect()
+    }
+
+    /// Whether it ends a run that is open.
+    pub(super) fn close(&self) -> Option<CloseSeen> {
+        self.staged.and_then(|staged| staged.close)
+    }
+}

@@ -1,0 +1,115 @@
+//! The stores, and the servers of those that need one.
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::ValueEnum;
+use tempfile::TempDir;
+use tower_chat_core::store::HistoryStore;
+use tower_chat_postgres::PostgresStore;
+use tower_chat_redis::RedisStore;
+use tower_chat_sqlite::SqliteStore;
+use tower_chat_testkit::server::{Missing, PostgresServer, RedisServer};
+
+use super::plant::{Plant, Planted};
+use crate::Failure;
+
+/// A store of any kind.
+#[derive(Clone)]
+pub(super) struct DynStore(Arc<dyn HistoryStore>);
+
+/// Which store the clients work on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StoreKind {
+    /// One file, which both processes have open.
+    Sqlite,
+    /// A throwaway server.
+    Postgres,
+    /// A throwaway server.
+    Redis,
+}
+
+/// Where the store is, for as long as this lives.
+pub(super) struct Backend {
+    pub(super) address: String,
+    _running: Running,
+}
+
+#[expect(dead_code, reason = "what is held ends when it is dropped")]
+enum Running {
+    Folder(TempDir),
+    Postgres(PostgresServer),
+    Redis(RedisServer),
+}
+
+impl StoreKind {
+    /// The name of it on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
+        }
+    }
+
+    /// Makes a folder or starts a server.
+    pub(super) fn start(self) -> Result<Backend, Failure> {
+        let missing = |missing: Missing| Failure::cannot_run(missing);
+        Ok(match self {
+            Self::Sqlite => {
+                let folder = tempfile::tempdir().map_err(Failure::cannot_run)?;
+                let address = folder.path().join("store.db").to_string_lossy().into_owned();
+                Backend { address, _running: Running::Folder(folder) }
+            }
+            Self::Postgres => {
+                let server = PostgresServer::start().map_err(missing)?;
+                let address = server.address("postgres");
+                Backend { address, _running: Running::Postgres(server) }
+            }
+            Self::Redis => {
+                let server = RedisServer::start().map_err(missing)?;
+                let address = server.address(0);
+                Backend { address, _running: Running::Redis(server) }
+            }
+        })
+    }
+
+    /// Opens the store, with the fault that is planted.
+    pub(super) async fn open(
+        self,
+        address: &str,
+        plant: Option<Plant>,
+    ) -> Result<DynStore, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::cannot_run(format!("open: {error}"));
+        let store: Arc<dyn HistoryStore> = match self {
+            Self::Sqlite => {
+                let path = PathBuf::from(address);
+                Arc::new(SqliteStore::open(path).await.map_err(|error| failed(&error))?)
+            }
+            Self::Postgres => {
+                let options = PostgresStore::options().with_max_connections(6);
+                Arc::new(options.connect(address).await.map_err(|error| failed(&error))?)
+            }
+            Self::Redis => {
+                Arc::new(RedisStore::connect(address).await.map_err(|error| failed(&error))?)
+            }
+        };
+        Ok(DynStore(match plant {
+            None => store,
+            Some(plant) => Arc::new(Planted::new(store, plant)),
+        }))
+    }
+}
+
+impl std::ops::Deref for DynStore {
+    type Target = dyn HistoryStore;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl std::fmt::Debug for DynStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DynStore")
+    }
+}

@@ -1,0 +1,99 @@
+//! Histories of concurrent clients.
+
+use std::path::PathBuf;
+
+use tempfile::tempdir;
+use tower_chat_campaigns::{
+    Failure, Figures,
+    histories::{Arguments, Plant, StoreKind, run},
+};
+
+fn arguments(store: StoreKind, cases: u64) -> Arguments {
+    Arguments {
+        cases,
+        seed: 1,
+        first: 0,
+        stores: vec![store],
+        clients: 3,
+        operations: 8,
+        plant: None,
+        folder: None,
+        check: None,
+        program: Some(PathBuf::from(env!("CARGO_BIN_EXE_tower-chat-campaigns"))),
+    }
+}
+
+fn count(figures: &Figures, name: &str) -> u64 {
+    figures.get(name).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}"))
+}
+
+/// Runs the campaign in small, and sees that everything happened of which it has a figure.
+fn is_linearizable(store: StoreKind, name: &str) {
+    let figures = match run(arguments(store, 40)) {
+        Err(Failure::CannotRun { what, .. }) if what.contains("is not installed") => {
+            return tower_chat_testkit::skip(&format!("histories of {name}"), what);
+        }
+        other => other.unwrap_or_else(|failure| panic!("{failure}")),
+    };
+    assert_eq!(count(&figures, &format!("{name}: histories")), 40);
+    assert_eq!(count(&figures, &format!("{name}: operations that failed")), 0);
+    for happened in
+        ["operations with unknown outcome", "conflicts", "takeovers", "discards", "forks", "prunes"]
+    {
+        assert_ne!(count(&figures, &format!("{name}: {happened}")), 0, "{happened}: {figures}");
+    }
+}
+
+#[test]
+fn histories_of_sqlite_are_linearizable() {
+    is_linearizable(StoreKind::Sqlite, "sqlite");
+}
+
+#[test]
+fn histories_of_postgres_are_linearizable() {
+    is_linearizable(StoreKind::Postgres, "postgres");
+}
+
+#[test]
+fn histories_of_redis_are_linearizable() {
+    is_linearizable(StoreKind::Redis, "redis");
+}
+
+/// The fault is found, and found again in the history that is kept.
+fn is_found(plant: Plant) {
+    let folder = tempdir().expect("a folder");
+    let planted = Arguments {
+        plant: Some(plant),
+        folder: Some(folder.path().to_owned()),
+        ..arguments(StoreKind::Sqlite, 200)
+    };
+    let Err(Failure::Found { case, .. }) = run(planted.clone()) else { panic!("it is found") };
+    let file = folder.path().join(format!("sqlite-1-{case}.jsonl"));
+    let again = run(Arguments { check: Some(file), ..planted });
+    assert!(matches!(again, Err(Failure::Found { .. })), "{again:?}");
+}
+
+#[test]
+fn a_lost_update_is_found() {
+    is_found(Plant::LostUpdate);
+}
+
+#[test]
+fn a_duplicate_is_found() {
+    is_found(Plant::Duplicate);
+}
+
+#[test]
+fn a_reordering_is_found() {
+    is_found(Plant::Reordering);
+}
+
+#[test]
+fn a_dirty_read_of_a_staged_run_is_found() {
+    is_found(Plant::DirtyRead);
+}
+
+#[test]
+fn two_holders_of_a_lease_are_found() {
+    is_found(Plant::TwoHolders);
+}

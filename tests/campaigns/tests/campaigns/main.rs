@@ -1,0 +1,3 @@
+//! Every campaign in small, and with each fault that can be planted.
+
+mod histories;
