@@ -1,5 +1,5 @@
 //! The pages in a browser: every page, light and dark, narrow and wide, with the keyboard alone, with
-//! 10,000 messages and hostile texts, while a run is under way, and with an approval.
+//! 10,000 messages, hostile and enormous texts, while a run is under way, and with an approval.
 
 mod install;
 
@@ -37,6 +37,20 @@ async fn add_many(store: &MemoryStore) {
     });
     let id = MessageId { run: RunId::new(), index: 0 };
     let write = Write::new(key("many"), id, Revision::ABSENT, messages.map(Arc::new));
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+}
+
+/// Texts of megabytes without a space in them: a question, a call, its result and an answer.
+async fn add_enormous(store: &MemoryStore) {
+    let arguments = format!(r#"{{"what": "{}"}}"#, "y".repeat(2 << 20));
+    let messages = [
+        Message::user("x".repeat(4 << 20)),
+        Message::tool_calls([ToolCall::new("e1", "find", arguments)]),
+        Message::tool_results([ToolResult::new("e1", "<b>".repeat(1 << 20))]),
+        Message::assistant("\u{202e}".repeat(1 << 20)),
+    ];
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let write = Write::new(key("enormous"), id, Revision::ABSENT, messages.map(Arc::new));
     store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
 }
 
@@ -119,6 +133,7 @@ async fn a_person_finds_their_way_through_every_page() {
     };
     let (store, gate) = (filled().await, Gate::closed());
     add_many(&store).await;
+    add_enormous(&store).await;
     add_trip(&store).await;
     let agent = add_runs(&store, &gate).await;
     let inspector = Inspector::new(store).with_writes(true).with_agent(agent).at_path("/inspector");
