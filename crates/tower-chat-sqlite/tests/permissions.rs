@@ -176,3 +176,15 @@ async fn a_new_file_is_its_owner_s_alone_and_one_that_is_there_keeps_its_permiss
     left.sort();
     assert_eq!(left, ["a b%?#.db", "chat.db", "empty.db"]);
 }
+
+#[tokio::test]
+async fn what_a_killed_process_of_the_same_id_has_left_opens_no_file_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..1000 {
+        let name = format!(".new.db.{}-{number}.mode", std::process::id());
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    let path = folder.path().join("new.db");
+    make(&path).await.0.close().await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::ErrorKind,
+    io::{ErrorKind, Read},
     thread,
     time::{Duration, Instant},
 };
@@ -42,6 +42,11 @@ impl StoreFile {
             // As far as the file itself says; its write-ahead log may say more.
             Ok(Content::Empty) => look()?,
             Ok(content) => content,
+            // A loss of power while it was made has left part of it. Whoever opens it to write finds
+            // in the journal what it was before.
+            Err(error) if is_half_written(&error) && !options.read_only && self.has_journal() => {
+                return Ok(());
+            }
             // Another process may have been writing to it.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => look()?,
             Err(error) => return Err(failed(error)),
@@ -53,6 +58,17 @@ impl StoreFile {
             Content::Empty | Content::Store { .. } => Ok(()),
             Content::Foreign => Err(OpenError::NotOurs { path: self.path_buf() }),
         }
+    }
+
+    /// Whether a transaction from before the change to WAL mode was begun, and neither finished nor
+    /// undone. Unlike the file itself, its journal can be read without SQLite: there are no locks on it.
+    fn has_journal(&self) -> bool {
+        const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+        let mut path = self.path.as_os_str().to_owned();
+        path.push("-journal");
+        let mut first = [0; MAGIC.len()];
+        let read = fs::File::open(path).and_then(|mut journal| journal.read_exact(&mut first));
+        read.is_ok() && first == MAGIC
     }
 
     /// A connection that sees what the file itself says, without its write-ahead log. It takes no
@@ -153,6 +169,11 @@ impl StoreFile {
             }
         })
     }
+}
+
+fn is_half_written(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
 }
 
 /// Tries again while another process holds the file, up to a time.

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, OpenOptions},
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -18,12 +19,19 @@ impl PrivateFile {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let mut name = OsString::from(".");
-        name.push(path.file_name()?);
-        name.push(format!(".{}-{number}.mode", std::process::id()));
-        let path = path.with_file_name(name);
-        options.open(&path).ok().map(|_| Self(path))
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let mut name = OsString::from(".");
+            name.push(path.file_name()?);
+            name.push(format!(".{}-{number}.mode", std::process::id()));
+            let path = path.with_file_name(name);
+            match options.open(&path) {
+                Ok(_) => return Some(Self(path)),
+                // A process with the same id ended without removing it.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(_) => return None,
+            }
+        }
     }
 }
 

@@ -107,6 +107,38 @@ async fn a_file_that_is_no_database_is_unchanged() {
     assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
 }
 
+/// The first sector of a rollback journal, from before the file had any pages.
+fn journal_of_an_empty_file() -> Vec<u8> {
+    let mut journal = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    for number in [0, 0x5eed_u32, 0, 512, 4096] {
+        journal.extend(number.to_be_bytes());
+    }
+    journal.resize(512, 0);
+    journal
+}
+
+#[tokio::test]
+async fn a_file_whose_making_was_cut_short_by_a_loss_of_power_is_made() {
+    for page in [0, 0xa5] {
+        let (_folder, path) = folder();
+        fs::write(&path, vec![page; 4 * 4096]).unwrap();
+        fs::write(path.with_file_name("chat.db-journal"), journal_of_an_empty_file()).unwrap();
+        make(&path).await;
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_eq!(texts(&store, &key("c")).await, ["one"]);
+        assert!(store.check_integrity().await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_unchanged_whatever_lies_beside_it() {
+    let (folder, path) = folder();
+    fs::write(&path, "a diary ".repeat(1000)).unwrap();
+    fs::write(path.with_file_name("chat.db-journal"), "a journey ".repeat(1000)).unwrap();
+    let error = refused(&folder, &path).await;
+    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
+}
+
 #[tokio::test]
 async fn a_database_of_somebody_else_is_left_alone() {
     for made in [
