@@ -9,6 +9,7 @@
 mod failure;
 mod figures;
 pub mod histories;
+pub mod power_cuts;
 
 pub use failure::Failure;
 pub use figures::Figures;

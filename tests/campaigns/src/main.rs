@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tower_chat_campaigns::{Failure, Figures, histories};
+use tower_chat_campaigns::{Failure, Figures, histories, power_cuts};
 
 /// Searches for lost, doubled or damaged messages
 #[derive(Parser)]
@@ -18,6 +18,10 @@ enum Campaign {
     Histories(histories::Arguments),
     #[command(hide = true)]
     HistoriesClient(histories::ClientArguments),
+    /// Cuts the power at random moments, and looks what a SQLite store holds
+    PowerCuts(power_cuts::Arguments),
+    #[command(hide = true)]
+    PowerCutsWorkload(power_cuts::WorkloadArguments),
 }
 
 fn main() -> ExitCode {
@@ -47,5 +51,7 @@ fn run(campaign: Campaign) -> Result<Figures, Failure> {
         Campaign::HistoriesClient(arguments) => {
             histories::serve(arguments).map(|()| Figures::default())
         }
+        Campaign::PowerCuts(arguments) => power_cuts::run(arguments),
+        Campaign::PowerCutsWorkload(arguments) => power_cuts::run_workload(&arguments),
     }
 }

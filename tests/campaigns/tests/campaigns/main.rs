@@ -1,3 +1,4 @@
 //! Every campaign in small, and with each fault that can be planted.
 
 mod histories;
+mod power_cuts;

@@ -1,0 +1,292 @@
+//! Power cuts: what a disk may hold of a store when the power goes.
+//!
+//! A workload runs in a process of its own under strace, which records every change of a file with its
+//! data, every sync, and the lines in which the workload notes what it begins and what was acknowledged:
+//! one order of all of it. A cut is a place in that order, and a choice of what was not synced by then
+//! reached the disk all the same ([`disk`] says what the model of a disk is). The files are made as such a
+//! disk would have them; then the store is opened and held against what was noted.
+
+mod check;
+mod disk;
+mod expected;
+mod notes;
+mod recording;
+mod trace;
+mod verify;
+mod workload;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use tower_chat_testkit::Rng;
+
+pub use self::workload::WorkloadArguments;
+use self::{
+    check::Outcome, disk::Disk, expected::History, notes::Note, recording::Recording,
+    workload::Plan,
+};
+use crate::{Failure, Figures};
+
+/// How long power cuts are looked for.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Arguments {
+    /// How many workloads are recorded
+    #[arg(long, default_value_t = 6)]
+    pub cases: u64,
+    /// How often the power is cut in each
+    #[arg(long, default_value_t = 20)]
+    pub cuts: u64,
+    /// Of all random choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The first workload
+    #[arg(long, default_value_t = 0)]
+    pub first: u64,
+    /// A fault to be found
+    #[arg(long, value_enum)]
+    pub plant: Option<Plant>,
+    /// Cuts the recordings of an earlier search that are here, or records into this folder
+    #[arg(long)]
+    pub recordings: Option<PathBuf>,
+    /// This program, which runs the workloads
+    #[arg(long, hide = true)]
+    pub program: Option<PathBuf>,
+}
+
+/// A fault that a search has to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Plant {
+    /// No sync reaches the disk
+    NoSyncs,
+    /// Syncs of folders do not reach the disk
+    NoFolderSyncs,
+    /// Writes are acknowledged before they are stored
+    EarlyAcknowledgement,
+}
+
+impl Plant {
+    /// Whether a sync of a folder reaches the disk all the same.
+    fn syncs_folders(self) -> bool {
+        match self {
+            Self::NoSyncs | Self::NoFolderSyncs => false,
+            Self::EarlyAcknowledgement => true,
+        }
+    }
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Counts {
+    full: u64,
+    large: u64,
+    cuts: u64,
+    cuts_full: u64,
+    writes: u64,
+    acknowledged: u64,
+    unsynced: u64,
+    lost: u64,
+    torn: u64,
+    changes_lost: u64,
+    open_runs: u64,
+    backups: u64,
+    absent: u64,
+}
+
+/// Cuts the power at random moments of random workloads.
+///
+/// # Errors
+///
+/// [`Failure::Found`] with the first cut after which a promise is broken; [`Failure::CannotRun`], if
+/// strace is missing or a workload cannot be recorded.
+pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
+    let began = Instant::now();
+    let mut counts = Counts::default();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(cannot("start tokio"))?;
+    for case in arguments.first..arguments.first + arguments.cases {
+        let folder = tempfile::tempdir().map_err(cannot("make a folder"))?;
+        let recorded = match &arguments.recordings {
+            Some(recordings) => recordings.join(format!("{}-{case}", arguments.seed)),
+            None => folder.path().join("recorded"),
+        };
+        let (recording, history) = record(&arguments, case, &recorded)?;
+        let plan = Plan::of(arguments.seed, case);
+        counts.full += u64::from(plan.is_full);
+        counts.large += u64::from(plan.is_large);
+        counts.writes += history.writes.len() as u64;
+        runtime
+            .block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts))
+            .map_err(|what| Failure::Found { seed: arguments.seed, case, what })?;
+    }
+    Ok(counts.figures(&arguments, began))
+}
+
+/// Cuts a workload at random moments.
+async fn cut(
+    arguments: &Arguments,
+    case: u64,
+    (recording, history): (&Recording, &History),
+    plan: &Plan,
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let mut rng = Rng::of(arguments.seed ^ 0xc07, case);
+    let mut steps: Vec<usize> = (0..arguments.cuts).map(|_| moment(recording, &mut rng)).collect();
+    steps.sort_unstable();
+    let mut disk = Disk::new(recording, arguments.plant);
+    for (number, step) in steps.into_iter().enumerate() {
+        disk.advance(step);
+        let mut rng = Rng::of(rng.next(), number as u64);
+        let left = disk.cut(&mut rng);
+        let line = recording.line(step);
+        let bounds = history.bounds(line, plan.is_full);
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        check::lay(&left, folder.path(), &mut rng).map_err(|error| error.to_string())?;
+        let checked = check::check(folder.path(), history, bounds, &mut rng).await;
+        let outcome = checked.map_err(|what| {
+            let mode = if plan.is_full { "Full" } else { "Normal" };
+            let files: Vec<_> = left.files.iter().map(|(name, it)| (name, it.len())).collect();
+            format!(
+                "cut {number} of workload {case} ({mode}), before line {line} of its trace, with \
+                 {files:?}: {what}"
+            )
+        })?;
+        counts.add(plan, &outcome, &left);
+        counts.acknowledged += history.writes.iter().filter(|done| **done < line).count() as u64;
+    }
+    Ok(())
+}
+
+/// A step at which the power goes: any, or just after something was acknowledged.
+fn moment(recording: &Recording, rng: &mut Rng) -> usize {
+    match rng.one_in(3) {
+        false => rng.below(recording.len() + 1),
+        true => match rng.one_of(&recording.notes) {
+            Some((line, _)) => recording.step_after(*line),
+            None => recording.len(),
+        },
+    }
+}
+
+/// Records a workload, unless it is recorded already.
+fn record(
+    arguments: &Arguments,
+    case: u64,
+    recorded: &Path,
+) -> Result<(Recording, History), Failure> {
+    // Names in the trace are as the system has them.
+    let [folder, trace, notes] = ["folder", "trace", "notes"].map(|name| recorded.join(name));
+    if !trace.exists() {
+        std::fs::create_dir_all(&folder).map_err(cannot("make a folder"))?;
+        trace_workload(arguments, case, (&folder, &trace, &notes))?;
+    }
+    let traced = trace::read(&trace).map_err(cannot("read a trace"))?;
+    let recording = Recording::of(traced, &folder, &notes).map_err(cannot("follow a trace"))?;
+    let lines = recording
+        .notes
+        .iter()
+        .map(|(line, text)| serde_json::from_str::<Note>(text).map(|note| (*line, note)));
+    let lines = lines.collect::<Result<Vec<_>, _>>().map_err(cannot("read the notes"))?;
+    let history = History::of(&lines);
+    let found = |what| Failure::Found { seed: arguments.seed, case, what };
+    Ok((recording, history.map_err(found)?))
+}
+
+fn trace_workload(
+    arguments: &Arguments,
+    case: u64,
+    (folder, trace, notes): (&Path, &Path, &Path),
+) -> Result<(), Failure> {
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().map_err(cannot("find this program"))?,
+    };
+    let mut command = Command::new("strace");
+    command.args(["-f", "--seccomp-bpf", "-xx", "-s", "100000000", "-e", trace::TRACED, "-o"]);
+    command.arg(trace).arg(program).arg("power-cuts-workload");
+    command.args(["--seed", &arguments.seed.to_string(), "--workload", &case.to_string()]);
+    command.arg("--folder").arg(folder).arg("--notes").arg(notes);
+    if arguments.plant == Some(Plant::EarlyAcknowledgement) {
+        command.arg("--early");
+    }
+    let output = command.stdin(Stdio::null()).output().map_err(cannot("start strace"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let what = format!("workload {case} fails on a disk without faults: {printed}");
+    Err(Failure::Found { seed: arguments.seed, case, what })
+}
+
+/// Runs a workload in this process: what `strace` starts.
+///
+/// # Errors
+///
+/// [`Failure::CannotRun`], with what failed.
+pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
+    match workload::run(arguments) {
+        Ok(()) => Ok(Figures::default()),
+        Err(error) => Err(Failure::CannotRun { what: "work".to_owned(), source: Some(error) }),
+    }
+}
+
+/// Whether workloads can be recorded on this machine.
+///
+/// # Errors
+///
+/// Why not.
+pub fn can_record() -> io::Result<()> {
+    let status = Command::new("strace")
+        .args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync", "true"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other("strace may not trace here")),
+    }
+}
+
+fn cannot<E: std::error::Error + Send + Sync + 'static>(what: &str) -> impl Fn(E) -> Failure {
+    let what = what.to_owned();
+    move |source| Failure::CannotRun { what: what.clone(), source: Some(Box::new(source)) }
+}
+
+impl Counts {
+    fn add(&mut self, plan: &Plan, outcome: &Outcome, left: &disk::Left) {
+        self.cuts += 1;
+        self.cuts_full += u64::from(plan.is_full);
+        self.unsynced += u64::from(left.unsynced > 0);
+        self.lost += u64::from(left.lost > 0);
+        self.torn += u64::from(left.torn > 0);
+        self.changes_lost += u64::from(outcome.lost_changes > 0);
+        self.open_runs += u64::from(outcome.open_runs > 0);
+        self.backups += u64::from(outcome.backups > 0);
+        self.absent += u64::from(!left.files.contains_key(Path::new(workload::FILE)));
+    }
+
+    fn figures(&self, arguments: &Arguments, began: Instant) -> Figures {
+        let mut figures = Figures::default();
+        let Self { full, large, cuts, cuts_full, .. } = self;
+        let normal = arguments.cases - full;
+        figures.add("workloads", format!("{} ({full} Full, {normal} Normal)", arguments.cases));
+        figures.add("workloads that outgrow the log", large);
+        figures.add("writes acknowledged in them", self.writes);
+        figures.add("cuts", cuts);
+        figures.add("cuts under Full", cuts_full);
+        figures.add("writes acknowledged before the cuts", self.acknowledged);
+        figures.add("cuts with something unsynced", self.unsynced);
+        figures.add("cuts that lost some of it", self.lost);
+        figures.add("cuts with a torn write", self.torn);
+        figures.add("cuts after which a change that had begun was gone", self.changes_lost);
+        figures.add("cuts with an open run, which was ended", self.open_runs);
+        figures.add("cuts with a backup", self.backups);
+        figures.add("cuts before the file was there", self.absent);
+        figures.add("seconds", began.elapsed().as_secs());
+        figures
+    }
+}

@@ -1,0 +1,234 @@
+//! What a workload notes of what it does, outside of the folder whose power is cut.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tower_chat_core::{
+    ConversationKey, format,
+    store::{
+        self, HistoryStore, Keep, Pruned, Revision, StoreError,
+        author::{Close, Slot, Ticket, ToolRecord, Write, milliseconds},
+    },
+};
+
+/// One line of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Note {
+    /// It is about to be done: noted before anything of it can reach the disk.
+    Began { number: u64, action: Action },
+    /// It was acknowledged: noted afterwards. A pruning took this many messages away.
+    Done { number: u64, pruned: u64 },
+    /// It was not done, and the store said so.
+    Refused { number: u64, reason: String },
+    /// A caller has these answers of a run, and was told that all of it is stored.
+    Answered { key: Key, run: String, texts: Vec<String> },
+}
+
+/// A scope and an id.
+pub(super) type Key = (String, String);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Action {
+    Write(Box<WriteNote>),
+    Prune {
+        key: Key,
+    },
+    Delete {
+        key: Key,
+    },
+    Fork {
+        from: Key,
+        to: Key,
+    },
+    /// Everything before is durable when it is done: a checkpoint, a vacuum, a close.
+    MakeDurable {
+        how: String,
+    },
+    Backup {
+        name: String,
+    },
+}
+
+/// A write to a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WriteNote {
+    pub(super) key: Key,
+    /// The number of the last message before it.
+    pub(super) after: u64,
+    /// The ids of its messages and their stored forms.
+    pub(super) messages: Vec<(String, String)>,
+    /// Where calls stand, and what the record says of them.
+    pub(super) record: Vec<((u64, u32), String)>,
+    pub(super) staged: Staging,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Staging {
+    No,
+    Yes,
+    /// With the messages that it changes.
+    Commit(Vec<(u64, String)>),
+    Discard {
+        visible: u64,
+    },
+}
+
+pub(super) fn key(key: &ConversationKey) -> Key {
+    (key.scope().to_owned(), key.id().to_owned())
+}
+
+/// What the record says of a call, with times as they are stored.
+pub(super) fn described(record: &ToolRecord) -> String {
+    let mut record = record.clone();
+    let at = [record.started_at.take(), record.finished_at.take()];
+    format!("{record:?} {:?}", at.map(|time| time.map(milliseconds::of)))
+}
+
+impl WriteNote {
+    fn of(write: &Write) -> Self {
+        let messages = write
+            .messages()
+            .iter()
+            .map(|message| (format!("{:?}", message.id), format::encode(message)));
+        let staged = match (write.as_staged(), write.close()) {
+            (None, _) => Staging::No,
+            (Some(_), None) => Staging::Yes,
+            (Some(_), Some(Close::Commit)) => Staging::Commit(
+                write
+                    .replaced()
+                    .iter()
+                    .map(|(at, message)| (*at, format::encode(message)))
+                    .collect(),
+            ),
+            (Some(_), Some(Close::Discard { visible })) => Staging::Discard { visible },
+        };
+        Self {
+            key: key(write.key()),
+            after: write.expected().sequence,
+            messages: messages.collect(),
+            record: write
+                .tools()
+                .iter()
+                .map(|record| ((record.call.sequence, record.call.index), described(record)))
+                .collect(),
+            staged,
+        }
+    }
+}
+
+/// The file, open.
+#[derive(Debug, Clone)]
+pub(super) struct Notes(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    file: Mutex<File>,
+    next: AtomicU64,
+}
+
+impl Notes {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create_new(true).append(true).open(path)?;
+        Ok(Self(Arc::new(Open { file: Mutex::new(file), next: AtomicU64::new(0) })))
+    }
+
+    /// Writes a line with one system call.
+    pub(super) fn write(&self, note: &Note) {
+        #[expect(clippy::expect_used, reason = "a workload without its notes is of no use")]
+        {
+            let mut line = serde_json::to_vec(note).expect("a note has a JSON form");
+            line.push(b'\n');
+            let mut file = self.0.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_all(&line).expect("the notes can be written");
+        }
+    }
+
+    pub(super) fn begin(&self, action: Action) -> u64 {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.write(&Note::Began { number, action });
+        number
+    }
+
+    /// Notes the outcome of something, where that is not a number of messages.
+    pub(super) fn end<E: std::fmt::Display>(&self, number: u64, outcome: &Result<u64, E>) {
+        self.write(&match outcome {
+            Ok(pruned) => Note::Done { number, pruned: *pruned },
+            Err(error) => Note::Refused { number, reason: error.to_string() },
+        });
+    }
+}
+
+/// A store whose writes are noted, and when they were acknowledged.
+#[derive(Clone)]
+pub(super) struct Noted {
+    pub(super) inner: Arc<dyn HistoryStore>,
+    pub(super) notes: Notes,
+}
+
+#[async_trait]
+impl store::StoreWrapper for Noted {
+    type Inner = dyn HistoryStore;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let begin = |write| self.notes.begin(Action::Write(Box::new(WriteNote::of(write))));
+        let numbers: Vec<u64> = writes.iter().map(begin).collect();
+        let ticket = HistoryStore::append(&*self.inner, slot, writes);
+        let notes = self.notes.clone();
+        if ticket.is_durable() {
+            numbers.iter().for_each(|number| notes.end::<StoreError>(*number, &Ok(0)));
+            return ticket;
+        }
+        Ticket::watching(async move {
+            let outcome = ticket.await;
+            let completed =
+                outcome.as_ref().map_or_else(|error| error.completed, |_| numbers.len());
+            for (index, number) in numbers.iter().enumerate() {
+                match &outcome {
+                    Err(error) if index >= completed => {
+                        notes.end(*number, &Err::<u64, _>(&error.source));
+                    }
+                    Ok(_) | Err(_) => notes.end::<StoreError>(*number, &Ok(0)),
+                }
+            }
+            outcome
+        })
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let number = self.notes.begin(Action::Fork { from: key(from), to: key(to) });
+        let outcome = HistoryStore::fork(&*self.inner, from, to).await;
+        self.notes.end(number, &outcome.as_ref().map(|_| 0));
+        outcome
+    }
+
+    async fn prune(&self, of: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        let number = self.notes.begin(Action::Prune { key: key(of) });
+        let outcome = HistoryStore::prune(&*self.inner, of, keep).await;
+        self.notes.end(number, &outcome.as_ref().map(|pruned| pruned.messages));
+        outcome
+    }
+
+    async fn delete(&self, of: &ConversationKey) -> Result<bool, StoreError> {
+        let number = self.notes.begin(Action::Delete { key: key(of) });
+        let outcome = HistoryStore::delete(&*self.inner, of).await;
+        self.notes.end(number, &outcome.as_ref().map(|_| 0));
+        outcome
+    }
+}

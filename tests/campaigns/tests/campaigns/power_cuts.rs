@@ -1,0 +1,41 @@
+use tower_chat_campaigns::{
+    Failure,
+    power_cuts::{Arguments, Plant, can_record, run},
+};
+use tower_chat_testkit::skip;
+
+fn arguments(cases: u64, cuts: u64, plant: Option<Plant>) -> Arguments {
+    let program = env!("CARGO_BIN_EXE_tower-chat-campaigns");
+    Arguments {
+        cases,
+        cuts,
+        seed: 1,
+        first: 0,
+        plant,
+        recordings: None,
+        program: Some(program.into()),
+    }
+}
+
+#[test]
+fn a_store_is_whole_after_the_power_was_cut() {
+    if let Err(reason) = can_record() {
+        return skip("power cuts", reason);
+    }
+    let figures = run(arguments(6, 20, None)).unwrap();
+    assert_eq!(figures.get("cuts"), Some("120"));
+    for counted in ["cuts that lost some of it", "cuts with a torn write"] {
+        assert_ne!(figures.get(counted), Some("0"), "{counted}");
+    }
+}
+
+#[test]
+fn what_is_planted_is_found() {
+    if let Err(reason) = can_record() {
+        return skip("planted faults of power cuts", reason);
+    }
+    for plant in [Plant::NoSyncs, Plant::NoFolderSyncs, Plant::EarlyAcknowledgement] {
+        let found = run(arguments(6, 20, Some(plant)));
+        assert!(matches!(found, Err(Failure::Found { .. })), "{plant:?}: {found:?}");
+    }
+}
