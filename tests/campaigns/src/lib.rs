@@ -6,10 +6,12 @@
 //! defaults are small enough for the tests in `tests/campaigns`, which run every campaign and every
 //! planted fault. `docs/testing.md` has the commands of the long searches and their last figures.
 
+mod conversations;
 mod failure;
 mod figures;
 pub mod histories;
 pub mod power_cuts;
+pub mod soak;
 
 pub use failure::Failure;
 pub use figures::Figures;

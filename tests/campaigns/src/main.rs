@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tower_chat_campaigns::{Failure, Figures, histories, power_cuts};
+use tower_chat_campaigns::{Failure, Figures, histories, power_cuts, soak};
 
 /// Searches for lost, doubled or damaged messages
 #[derive(Parser)]
@@ -22,6 +22,9 @@ enum Campaign {
     PowerCuts(power_cuts::Arguments),
     #[command(hide = true)]
     PowerCutsWorkload(power_cuts::WorkloadArguments),
+    Soak(soak::Arguments),
+    #[command(hide = true)]
+    SoakWorker(soak::WorkerArguments),
 }
 
 fn main() -> ExitCode {
@@ -53,5 +56,7 @@ fn run(campaign: Campaign) -> Result<Figures, Failure> {
         }
         Campaign::PowerCuts(arguments) => power_cuts::run(arguments),
         Campaign::PowerCutsWorkload(arguments) => power_cuts::run_workload(&arguments),
+        Campaign::Soak(arguments) => soak::run(arguments),
+        Campaign::SoakWorker(arguments) => soak::work(arguments),
     }
 }

@@ -2,3 +2,4 @@
 
 mod histories;
 mod power_cuts;
+mod soak;

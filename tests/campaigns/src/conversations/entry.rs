@@ -1,0 +1,73 @@
+//! A stored message as the model of a conversation knows it.
+
+use tower_chat::{Message, Part, Role, ToolResult};
+
+use super::plan::{Turn, token_of};
+
+/// What one message holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Input(Turn),
+    Answer {
+        token: String,
+        calls: Vec<String>,
+    },
+    /// The calls that are answered, each with what came of it.
+    Results(Vec<(String, CallResult)>),
+    /// Nothing that was ever sent.
+    Foreign(String),
+}
+
+/// What a stored result says of its call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CallResult {
+    /// The execution with this token.
+    Of(String),
+    /// It may or may not have run.
+    Unknown,
+    /// It was not run.
+    NeverRun,
+}
+
+impl Entry {
+    pub(crate) fn of(message: &Message) -> Self {
+        Self::read(message).unwrap_or_else(|| Self::Foreign(shortened(message)))
+    }
+
+    fn read(message: &Message) -> Option<Self> {
+        match message.role {
+            Role::User => Turn::of_text(&message.text()).map(Self::Input),
+            Role::Assistant => {
+                let token = token_of(&message.text())?.to_owned();
+                let calls = message.calls().map(|call| call.id.clone());
+                Some(Self::Answer { token, calls: calls.collect::<Option<_>>()? })
+            }
+            Role::Tool => {
+                let results: Option<Vec<_>> = message.results().map(result).collect();
+                let is_whole = message.parts.iter().all(|part| matches!(part, Part::ToolResult(_)));
+                results.filter(|results| is_whole && !results.is_empty()).map(Self::Results)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn result(result: &ToolResult) -> Option<(String, CallResult)> {
+    let text = result.text();
+    let what = if let Some(token) = token_of(&text) {
+        CallResult::Of(token.to_owned())
+    } else if text.contains("may or may not have taken effect") {
+        CallResult::Unknown
+    } else if text.contains("was not run") {
+        CallResult::NeverRun
+    } else {
+        // The text of a failed tool stands in what the model is told of the failure.
+        let (_, after) = text.split_once('<')?;
+        CallResult::Of(token_of(after.split_once('>')?.0)?.to_owned())
+    };
+    Some((result.call_id.clone()?, what))
+}
+
+fn shortened(message: &Message) -> String {
+    format!("{message:?}").chars().take(300).collect()
+}

@@ -1,0 +1,208 @@
+//! One run of a conversation, as those have told who took part in it.
+
+use serde::{Deserialize, Serialize};
+use tower_chat::{PersistenceMode, RunId};
+
+use super::{
+    entry::{CallResult, Entry},
+    plan::Turn,
+};
+
+/// What happens in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum TurnEvent {
+    /// The model is called, and shown these inputs and answers.
+    Asked { shown: Vec<String> },
+    /// It answers, with a text of this token and these calls.
+    Answered { token: String, calls: Vec<String> },
+    /// A tool comes to its end.
+    Ran { call: String, token: String },
+}
+
+/// Everything that may be stored of a run, and what must be.
+#[derive(Debug, Clone)]
+pub(crate) struct TurnModel {
+    pub(crate) turn: Turn,
+    pub(crate) run: RunId,
+    pub(crate) mode: PersistenceMode,
+    /// How often its request was sent.
+    pub(crate) attempts: u32,
+    /// Answers with their calls, in the order in which they were given.
+    answers: Vec<(String, Vec<String>)>,
+    /// Executions of tools: call and token.
+    executions: Vec<(String, String)>,
+    /// Answers that must be durable.
+    durable: Vec<String>,
+    /// Answers of the present attempt after which nothing has come.
+    last_answers: Vec<String>,
+    /// The final answer, if the caller received it.
+    pub(crate) acknowledged: Option<String>,
+}
+
+impl TurnModel {
+    pub(crate) fn new(turn: Turn, run: RunId, mode: PersistenceMode) -> Self {
+        Self {
+            turn,
+            run,
+            mode,
+            attempts: 0,
+            answers: Vec::new(),
+            executions: Vec::new(),
+            durable: Vec::new(),
+            last_answers: Vec::new(),
+            acknowledged: None,
+        }
+    }
+
+    pub(crate) fn begin_attempt(&mut self) {
+        self.attempts += 1;
+        self.last_answers.clear();
+    }
+
+    pub(crate) fn end_attempt(&mut self) {
+        self.last_answers.clear();
+    }
+
+    pub(crate) fn add(&mut self, event: TurnEvent) {
+        match event {
+            // Both modes store an answer before the loop goes on with it.
+            TurnEvent::Asked { .. } => self.answers_are_durable(),
+            TurnEvent::Answered { token, calls } => {
+                self.last_answers.push(token.clone());
+                self.answers.push((token, calls));
+            }
+            TurnEvent::Ran { call, token } => {
+                if self.mode == PersistenceMode::Journaled {
+                    self.answers_are_durable();
+                }
+                self.executions.push((call, token));
+            }
+        }
+    }
+
+    fn answers_are_durable(&mut self) {
+        match self.mode {
+            PersistenceMode::PerRun => self.last_answers.clear(),
+            PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
+                self.durable.append(&mut self.last_answers);
+            }
+        }
+    }
+
+    /// Whether something other than its one caller has decided what is stored of it.
+    fn was_interrupted(&self) -> bool {
+        self.attempts != 1 || self.acknowledged.is_none()
+    }
+
+    /// Checks what is visible of the run, which is something.
+    pub(crate) fn check_visible(&self, entries: &[Entry]) -> Result<(), String> {
+        let unanswered = self.check_entries(entries)?;
+        let last = match entries.last() {
+            Some(Entry::Answer { token, .. }) if unanswered.is_empty() => Some(token),
+            _ => None,
+        };
+        match &self.acknowledged {
+            Some(token) if last != Some(token) => {
+                return Err(format!(
+                    "its caller received the answer {token}, the last is {last:?}"
+                ));
+            }
+            None if last.is_none() && self.mode == PersistenceMode::PerRun => {
+                return Err("part of a run that is stored at its end is visible".to_owned());
+            }
+            None if !unanswered.is_empty() && self.mode == PersistenceMode::Journaled => {
+                return Err(format!("it was committed and lacks results of {unanswered:?}"));
+            }
+            Some(_) | None => {}
+        }
+        self.check_durable(entries)
+    }
+
+    /// Checks what is staged of the run.
+    pub(crate) fn check_staged(&self, entries: &[Entry]) -> Result<(), String> {
+        if self.mode != PersistenceMode::Journaled || self.acknowledged.is_some() {
+            return Err("it is open and cannot be".to_owned());
+        }
+        self.check_entries(entries)?;
+        self.check_durable(entries)
+    }
+
+    /// Whether nothing of it may be missing, so that it must be there.
+    pub(crate) fn check_absent(&self, is_over: bool) -> Result<(), String> {
+        if let Some(token) = &self.acknowledged {
+            return Err(format!("its caller received the answer {token}, and it is not stored"));
+        }
+        let is_due = self.mode == PersistenceMode::PerServiceCall || is_over;
+        match self.durable.first().filter(|_| is_due) {
+            Some(token) => Err(format!("the answer {token} was durable, and is not stored")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_durable(&self, entries: &[Entry]) -> Result<(), String> {
+        let is_stored = |durable: &&String| {
+            let is_it =
+                |entry: &Entry| matches!(entry, Entry::Answer { token, .. } if token == *durable);
+            entries.iter().any(is_it)
+        };
+        match self.durable.iter().find(|durable| !is_stored(durable)) {
+            Some(token) => Err(format!("the answer {token} was durable, and is not stored")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the order of the entries and that each of them happened; returns the last calls without
+    /// a result.
+    fn check_entries(&self, entries: &[Entry]) -> Result<Vec<String>, String> {
+        let mut unanswered: Vec<String> = Vec::new();
+        let mut answers = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            match entry {
+                Entry::Input(turn) if *turn == self.turn && index == 0 => {}
+                Entry::Answer { token, calls } if index > 0 => {
+                    if !unanswered.is_empty() && !self.was_interrupted() {
+                        return Err(format!("the calls {unanswered:?} have no result"));
+                    }
+                    if answers.contains(token)
+                        || !self.answers.contains(&(token.clone(), calls.clone()))
+                    {
+                        return Err(format!("the model did not give this answer once: {entry:?}"));
+                    }
+                    answers.push(token.clone());
+                    unanswered.clone_from(calls);
+                }
+                Entry::Results(results) if index > 0 => {
+                    for (call, result) in results {
+                        let Some(position) = unanswered.iter().position(|it| it == call) else {
+                            return Err(format!("no call waits for the result of {call}"));
+                        };
+                        unanswered.remove(position);
+                        self.check_result(call, result)?;
+                    }
+                }
+                Entry::Input(_) | Entry::Answer { .. } | Entry::Results(_) | Entry::Foreign(_) => {
+                    return Err(format!("entry {index} is not of this run: {entry:?}"));
+                }
+            }
+        }
+        let given = self.answers.iter().map(|(token, _)| token);
+        if !self.was_interrupted() && !answers.iter().eq(given.clone()) {
+            let given: Vec<_> = given.collect();
+            return Err(format!("the model answered {given:?}, stored is {answers:?}"));
+        }
+        Ok(unanswered)
+    }
+
+    fn check_result(&self, call: &str, result: &CallResult) -> Result<(), String> {
+        let is_right = match result {
+            CallResult::Of(token) => {
+                self.executions.iter().any(|(of, execution)| of == call && execution == token)
+            }
+            CallResult::Unknown | CallResult::NeverRun => self.was_interrupted(),
+        };
+        match is_right {
+            true => Ok(()),
+            false => Err(format!("call {call} cannot have come to {result:?}")),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Backups that were made during the work, opened and compared with the models.
+
+use std::{collections::HashMap, fs, path::PathBuf};
+
+use tower_chat::store::HistoryStore;
+use tower_chat_sqlite::SqliteStore;
+
+use crate::conversations::{Asked, ConversationModel, chain, key};
+
+/// A backup that was made while the processes went on.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) file: PathBuf,
+    /// The last acknowledged run of each conversation when it was begun.
+    pub(super) acknowledged: HashMap<u32, Option<u32>>,
+    /// Once both processes have answered this measuring, everything that can be in it was told.
+    pub(super) after: Option<u64>,
+}
+
+impl Pending {
+    pub(super) fn new(file: PathBuf, models: &[ConversationModel]) -> Self {
+        let acknowledged =
+            models.iter().map(|model| (model.number, model.last_acknowledged())).collect();
+        Self { file, acknowledged, after: None }
+    }
+
+    /// Opens it and compares it with the models; what is wrong is an error. Returns its messages.
+    pub(super) async fn check(&self, models: &[ConversationModel]) -> Result<usize, String> {
+        let store = SqliteStore::options().with_read_only(true).with_create(false);
+        let store = store.open(&self.file).await.map_err(|error| chain(&error))?;
+        let found = store.check_integrity().await.map_err(|error| chain(&error))?;
+        if !found.is_empty() {
+            return Err(format!("SQLite finds {found:?}"));
+        }
+        let mut messages = 0;
+        for model in models {
+            let key = key(model.number);
+            let history = store.load(&key).await.map_err(|error| chain(&error))?;
+            let bound = self.acknowledged.get(&model.number).copied().flatten();
+            model
+                .inspect(&history, None, Asked::Since(bound))
+                .map_err(|what| format!("conversation {key}: {what}"))?;
+            messages += history.messages.len();
+        }
+        store.close().await.map_err(|error| chain(&error))?;
+        fs::remove_file(&self.file).map_err(|error| chain(&error))?;
+        Ok(messages)
+    }
+}

@@ -1,0 +1,65 @@
+//! Whether something grows.
+
+/// By how much the last third of a series may be above the first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    what: &'static str,
+    percent: u64,
+    and: u64,
+}
+
+impl Bound {
+    /// Bytes of memory of a process: a quarter and 16 MiB, since an allocator keeps what it had once.
+    pub(super) fn memory() -> Self {
+        Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
+    }
+
+    /// Open files: a quarter and 16, which is less than two stores have.
+    pub(super) fn files() -> Self {
+        Self { what: "open files", percent: 25, and: 16 }
+    }
+
+    /// Bytes of the log: a half and 8 MiB, since it is carried over at 4 MB and grows while it is read.
+    pub(super) fn log() -> Self {
+        Self { what: "bytes of the log", percent: 50, and: 8 << 20 }
+    }
+
+    /// What has grown, if the median of the last third exceeds that of the first by more.
+    pub(super) fn exceeded_by(self, series: &[u64]) -> Option<String> {
+        let third = series.len() / 3;
+        let first = median(series.get(..third)?)?;
+        let last = median(series.get(series.len() - third..)?)?;
+        let most = first + first * self.percent / 100 + self.and;
+        let Self { what, .. } = self;
+        (last > most).then(|| {
+            format!("{what} grow: {first} in the first third, {last} in the last, more than {most}")
+        })
+    }
+}
+
+fn median(values: &[u64]) -> Option<u64> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bound;
+
+    #[test]
+    fn a_series_grows_by_more_than_its_bound_or_does_not() {
+        let flat: Vec<u64> = (0..30).map(|at| 20 + at % 7).collect();
+        assert_eq!(Bound::files().exceeded_by(&flat), None);
+        let leaking: Vec<u64> = (0..30).map(|at| 20 + at * 2).collect();
+        let found = Bound::files().exceeded_by(&leaking);
+        let expected =
+            "open files grow: 30 in the first third, 70 in the last, more than 53".to_owned();
+        assert_eq!(found, Some(expected));
+    }
+
+    #[test]
+    fn too_few_samples_say_nothing() {
+        assert_eq!(Bound::log().exceeded_by(&[1, 1 << 40]), None);
+    }
+}

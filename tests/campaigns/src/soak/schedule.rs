@@ -1,0 +1,50 @@
+//! What happens when, besides the runs.
+
+use std::time::{Duration, Instant};
+
+/// Something that is done again and again.
+#[derive(Debug)]
+pub(super) struct Chore {
+    every: Duration,
+    next: Instant,
+}
+
+/// All of it, as often as the length of the campaign allows.
+#[derive(Debug)]
+pub(super) struct Chores {
+    pub(super) measure: Chore,
+    pub(super) restart: Chore,
+    pub(super) kill: Chore,
+    pub(super) backup: Chore,
+    pub(super) verify: Chore,
+}
+
+impl Chore {
+    /// So many times in the whole time, but not more or less often than the bounds say, in seconds.
+    fn new(whole: Duration, times: f64, least: f64, most: f64) -> Self {
+        let every = Duration::from_secs_f64((whole.as_secs_f64() / times).clamp(least, most));
+        Self { every, next: Instant::now() + every }
+    }
+
+    /// Whether it is to be done now, which it then is.
+    pub(super) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + self.every;
+        }
+        is_due
+    }
+}
+
+impl Chores {
+    pub(super) fn new(whole: Duration) -> Self {
+        Self {
+            measure: Chore::new(whole, 100.0, 0.1, 5.0),
+            restart: Chore::new(whole, 50.0, 0.15, 4.0),
+            kill: Chore::new(whole, 12.0, 0.7, 20.0),
+            backup: Chore::new(whole, 6.0, 1.0, 60.0),
+            verify: Chore::new(whole, 6.0, 1.3, 45.0),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `soak`, as long as `TOWER_CHAT_SECONDS` says, and its planted faults.
+
+use std::{env, path::PathBuf};
+
+use tower_chat_campaigns::{
+    Failure, Figures,
+    soak::{self, Arguments, Plant, StoreKind},
+};
+
+const SECONDS: u64 = 8;
+
+fn run(seconds: u64, plant: Option<Plant>) -> Result<Figures, Failure> {
+    soak::run(Arguments {
+        seconds,
+        conversations: 500,
+        seed: 1,
+        store: StoreKind::Sqlite,
+        plant,
+        program: Some(PathBuf::from(env!("CARGO_BIN_EXE_tower-chat-campaigns"))),
+    })
+}
+
+fn found(plant: Plant) -> String {
+    match run(SECONDS, Some(plant)) {
+        Err(Failure::Found { what, .. }) => what,
+        other => panic!("{plant:?} was not found: {other:?}"),
+    }
+}
+
+#[test]
+fn two_processes_stay_as_they_are_and_lose_nothing() {
+    let seconds = env::var("TOWER_CHAT_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
+    let figures = run(seconds.unwrap_or(SECONDS), None).unwrap();
+    println!("{figures}");
+    for what in ["answers", "killed processes", "restarts of a store", "backups compared"] {
+        assert!(figures.get(what).is_some(), "no {what}: {figures}");
+    }
+}
+
+#[test]
+fn stores_that_are_not_closed_are_found_by_their_files() {
+    let what = found(Plant::Leak);
+    assert!(what.contains("open files grow"), "{what}");
+}
+
+#[test]
+fn a_run_that_was_never_stored_is_missed() {
+    let what = found(Plant::LostWrite);
+    assert!(what.contains("its caller received the answer"), "{what}");
+}
+
+#[test]
+fn a_call_without_a_result_is_found() {
+    let what = found(Plant::DanglingCall);
+    assert!(what.contains("its caller received the answer"), "{what}");
+}
