@@ -59,7 +59,7 @@ fn rows(runs: &[RunSummary]) -> Vec<Vec<String>> {
         let mut of_run = [
             run.run.to_string(),
             mode(run).unwrap_or("-").to_owned(),
-            readable(run.began_at),
+            readable(run.started_at()),
             wall_time(run)
                 .map_or_else(|| "-".to_owned(), |wall| format!("{:.3}", wall.as_secs_f64())),
             if run.is_open { "yes" } else { "no" }.to_owned(),
@@ -83,9 +83,9 @@ fn mode(run: &RunSummary) -> Option<&'static str> {
     run.mode.map(|mode| mode.as_str())
 }
 
-/// How long it took from its first write to its last.
+/// How long it took from its start to its last write.
 fn wall_time(run: &RunSummary) -> Option<std::time::Duration> {
-    between(Some(run.began_at), Some(run.last_written_at))
+    between(Some(run.started_at()), Some(run.last_written_at))
 }
 
 #[derive(Serialize)]
@@ -118,7 +118,7 @@ impl<'a> RunLine<'a> {
             id: key.id(),
             run: run.run.to_string(),
             mode: mode(run),
-            began_at: exact(run.began_at),
+            began_at: exact(run.started_at()),
             last_written_at: exact(run.last_written_at),
             wall_ms: wall_time(run).and_then(|wall| u64::try_from(wall.as_millis()).ok()),
             is_open: run.is_open,

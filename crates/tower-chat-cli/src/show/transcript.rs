@@ -84,9 +84,9 @@ impl<'a> Transcript<'a> {
             return self.add(format!("run {run}, of which the directory knows nothing"));
         };
         let mode = of_run.mode.map(|mode| format!(", {mode}")).unwrap_or_default();
-        let wall = between(Some(of_run.began_at), Some(of_run.last_written_at));
+        let wall = between(Some(of_run.started_at()), Some(of_run.last_written_at));
         let wall = wall.map(|wall| format!(", {}", seconds(wall))).unwrap_or_default();
-        let mut lines = vec![format!("run {run}{mode}, {}{wall}", readable(of_run.began_at))];
+        let mut lines = vec![format!("run {run}{mode}, {}{wall}", readable(of_run.started_at()))];
         for used in &of_run.usage {
             let model = used.model.as_deref().unwrap_or("a model that is not known");
             lines.push(format!("  {model}: {}", in_words(&used.sum)));

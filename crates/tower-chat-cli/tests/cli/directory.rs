@@ -115,7 +115,7 @@ fn all_runs_of_a_conversation_are_listed_with_what_they_used_of_each_model() {
         let runs = store.prints(&["runs", "alice", "wardrobe"]);
         let expected = "\
 run                                   mode              began                seconds  open  model       calls  tool calls  input  cached  output  reasoning      cost
-01a2076c-2e60-7000-8000-000000000000  per_service_call  2026-11-23 08:01:01    0.000  no    gpt-5-mini      1           1   1400    1250      38          0  0.000195
+01a2076c-2e60-7000-8000-000000000000  per_service_call  2026-11-23 08:01:00    1.300  no    gpt-5-mini      1           1   1400    1250      38          0  0.000195
 01a2076b-4400-7000-8000-000000000000  per_service_call  2026-11-23 08:00:00    2.104  no    gpt-5-mini      2           2   1250     400      61         24  0.000453
 ";
         assert_eq!(runs, expected);
@@ -125,15 +125,15 @@ run                                   mode              began                sec
             .map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect())
             .collect();
         let trimmed: Vec<&str> = cells[1][1..6].iter().map(|cell| cell.trim()).collect();
-        assert_eq!(trimmed, ["journaled", "2026-11-23 09:01:41", "0.000", "yes", "model a"]);
+        assert_eq!(trimmed, ["journaled", "2026-11-23 09:01:40", "1.000", "yes", "model a"]);
         assert_eq!(cells[2][0].trim(), "model b", "{odd}");
-        assert_eq!(cells[3][1..3], ["per_run", "2026-11-23 09:00:03"], "{odd}");
+        assert_eq!(cells[3][1..3], ["per_run", "2026-11-23 09:00:00"], "{odd}");
         let json = lines(&store.prints(&["runs", "bob", "漢字 \u{1b}[2J", "--json"]));
         assert_eq!((&json[0]["is_open"], &json[1]["is_open"]), (&json!(true), &json!(false)));
         assert_eq!(json[0]["models"][1]["model"], json!("model b"));
         assert_eq!(json[0]["models"][1]["usage"]["cost_nanos"], json!(3));
         assert_eq!(json[1]["models"][0]["model"], Value::Null);
-        assert_eq!(json[1]["began_at"], json!("2026-11-23T09:00:03.000Z"));
+        assert_eq!(json[1]["began_at"], json!("2026-11-23T09:00:00.000Z"));
         // Without a conversation it is the open runs that are listed.
         let open = lines(&store.prints(&["runs", "--json"]));
         assert_eq!((open.len(), &open[0]["attempt"]), (1, &json!(2)));

@@ -24,7 +24,11 @@ impl Unwritable {
         let unwritable = Self { store: Store::new(), program: Store::new() };
         fill(&unwritable.store);
         let program = unwritable.program();
-        fs::copy(env!("CARGO_BIN_EXE_tower-chat"), &program).unwrap();
+        // By another process: a child that this one starts while it writes the program would keep the
+        // file open for writing, and a program that is being written cannot run.
+        let copied =
+            Command::new("cp").arg(env!("CARGO_BIN_EXE_tower-chat")).arg(&program).status();
+        assert!(copied.unwrap().success());
         permit(&program, 0o755);
         permit(unwritable.program.folder(), 0o755);
         for file in fs::read_dir(unwritable.store.folder()).unwrap() {

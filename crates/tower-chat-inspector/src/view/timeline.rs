@@ -112,11 +112,12 @@ pub(crate) fn timeline(
 
 impl Band {
     fn new(run: Option<RunId>, is_staged: bool, summary: Option<&RunSummary>) -> Self {
-        let took = summary.and_then(|run| run.last_written_at.duration_since(run.began_at).ok());
+        let took =
+            summary.and_then(|run| run.last_written_at.duration_since(run.started_at()).ok());
         Self {
             run: run.map(|run| run.to_string()),
             mode: summary.and_then(|run| run.mode).map(|mode| mode.as_str()),
-            began: summary.map(|run| moment(run.began_at)),
+            began: summary.map(|run| moment(run.started_at())),
             took: took.map(duration),
             usage: summary
                 .map(|run| run.usage.iter().map(UsageLine::of).collect())
@@ -162,7 +163,7 @@ pub(crate) fn figures(sum: &UsageSum) -> String {
         }
     }
     if let Some(nanos) = sum.cost_nanos {
-        figures.push(format!("{}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1000));
+        figures.push(format!("cost {}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1000));
     }
     figures.join(", ")
 }

@@ -136,4 +136,19 @@ impl RunSummary {
             is_open: false,
         }
     }
+
+    /// When it started: when its id was made, which is before the model is asked; or when it was first
+    /// written, if the id does not say or says a later time, since clocks differ.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tower_chat_core::{RunId, store::RunSummary};
+    /// let asked = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    /// let answered = asked + Duration::from_secs(4);
+    /// let run = RunSummary::new(RunId::at(asked), answered);
+    /// assert_eq!((run.started_at(), run.began_at), (asked, answered));
+    /// ```
+    pub fn started_at(&self) -> SystemTime {
+        self.run.made_at().map_or(self.began_at, |made| made.min(self.began_at))
+    }
 }
