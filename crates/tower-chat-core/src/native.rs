@@ -33,11 +33,19 @@ impl Native {
 
 /// One JSON value kept as the text it arrived in: number forms, key order and white space included.
 ///
+/// Half a surrogate pair, such as `\ud800` alone, is the only exception: it is no character, so a service
+/// that is sent it back refuses the whole request. It is replaced with U+FFFD, as `\ufffd`.
+///
 /// Equality is equality of bytes.
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
+    fn of_raw(raw: Box<RawValue>) -> Self {
+        let whole = without_half_surrogates(raw.get()).map(RawValue::from_string);
+        Self(whole.and_then(Result::ok).unwrap_or(raw).into())
+    }
+
     /// The value's text.
     pub fn get(&self) -> &str {
         self.0.get()
@@ -66,7 +74,7 @@ impl std::str::FromStr for RawJson {
     type Err = serde_json::Error;
 
     fn from_str(text: &str) -> Result<Self, serde_json::Error> {
-        RawValue::from_string(text.to_owned()).map(|raw| Self(raw.into()))
+        RawValue::from_string(text.to_owned()).map(Self::of_raw)
     }
 }
 
@@ -92,6 +100,36 @@ impl Serialize for RawJson {
 
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+        Box::<RawValue>::deserialize(deserializer).map(Self::of_raw)
     }
+}
+
+/// The text of a JSON value with every escape of half a surrogate pair replaced; `None` if there is none.
+fn without_half_surrogates(json: &str) -> Option<String> {
+    let mut replaced: Option<String> = None;
+    let mut from = 0;
+    while let Some(found) = json.get(from..).and_then(|rest| rest.find('\\')) {
+        let at = from + found;
+        from = at
+            + match (unit(json, at), unit(json, at + ESCAPE)) {
+                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 2 * ESCAPE,
+                (Some(0xd800..=0xdfff), _) => {
+                    let text = replaced.get_or_insert_with(|| json.to_owned());
+                    text.replace_range(at..at + ESCAPE, "\\ufffd");
+                    ESCAPE
+                }
+                // Whatever stands behind another backslash is escaped by it.
+                _ => 2,
+            };
+    }
+    replaced
+}
+
+/// The length of `\uXXXX`.
+const ESCAPE: usize = 6;
+
+/// The code unit that is escaped at a position, if one is.
+fn unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.get(at..at.checked_add(ESCAPE)?)?.strip_prefix("\\u")?;
+    u16::from_str_radix(digits, 16).ok()
 }

@@ -174,6 +174,26 @@ fn native_items_keep_their_bytes() {
     }
 }
 
+/// Services refuse a request with half a surrogate pair in it, and an item is sent back with each one.
+#[test]
+fn half_a_surrogate_pair_in_a_native_item_is_replaced() {
+    for (item, expected) in [
+        (r#"{"a":"\ud800"}"#, r#"{"a":"\ufffd"}"#),
+        (r#"["\udc00\ud800"]"#, r#"["\ufffd\ufffd"]"#),
+        (r#""\uD83D\u0041\ud83d\ude00""#, r#""\ufffd\u0041\ud83d\ude00""#),
+        (r#""\ud83d\n\\ud83d\\\udfff""#, r#""\ufffd\n\\ud83d\\\ufffd""#),
+    ] {
+        assert_eq!(RawJson::from_str(item).expect("an item").get(), expected);
+        let stored = format!(
+            r#"{{"v":1,"role":"assistant","parts":[{{"native":{{"wire":"w","item":{item}}}}}]}}"#
+        );
+        let loaded = decode(&stored).expect("a stored message");
+        let Part::Native(native) = &loaded.parts[0] else { panic!("a native part") };
+        assert_eq!(native.item.get(), expected);
+        native.item.parse::<serde_json::Value>().expect("characters");
+    }
+}
+
 #[test]
 fn arguments_keep_their_bytes_however_broken_they_are() {
     for arguments in [

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tower_chat_core::{
-    ChatOptions, ChatRequest, FinishReason, HistoryOwner, Message, ToolCall, ToolChoice,
+    ChatOptions, ChatRequest, FinishReason, HistoryOwner, Message, Messages, ToolCall, ToolChoice,
     ToolDefinition, Usage,
 };
 use tower_chat_testkit::recordings::Recordings;
@@ -242,5 +242,50 @@ fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
         let answer = json!({"id": "resp_2", "previous_response_id": "resp_1", "output": []});
         let id = wire.parse_answer(&answer.to_string()).unwrap().finish.history_owner;
         assert_eq!(id, Some(HistoryOwner::Service("resp_2".into())), "{name}");
+    }
+}
+
+/// A model can write half of an emoji, and every later request holds what it wrote. Services refuse a body
+/// with half a surrogate pair in it.
+#[test]
+fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
+    let answers = [
+        (
+            BodyWire::OpenAiChat,
+            r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"A \ud83d.","note":{"mood":"\udc00"}}}]}"#,
+        ),
+        (
+            BodyWire::OpenAiResponses,
+            r#"{"id":"r","output":[{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"B \ud83d"}]},
+                {"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"A \ud83d."}]}]}"#,
+        ),
+        (
+            BodyWire::Anthropic,
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"C \ud83d","signature":"s"},{"type":"text","text":"A \ud83d."}]}"#,
+        ),
+        (
+            BodyWire::Gemini,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"A \ud83d."}]}}]}"#,
+        ),
+        (
+            BodyWire::BedrockConverse,
+            r#"{"output":{"message":{"role":"assistant","content":[{"text":"A \ud83d."}]}},"stopReason":"end_turn"}"#,
+        ),
+        (
+            BodyWire::Cohere,
+            r#"{"message":{"role":"assistant","content":[{"type":"text","text":"A \ud83d."}]},"finish_reason":"COMPLETE"}"#,
+        ),
+        (BodyWire::Ollama, r#"{"message":{"role":"assistant","content":"A \ud83d."},"done":true}"#),
+    ];
+    for (wire, body) in answers {
+        let answer = wire.parse_answer(body).unwrap();
+        assert_eq!(answer.text(), "A \u{fffd}.", "{wire:?}");
+        let mut messages: Messages = answer.messages.into_iter().collect();
+        messages.push(Message::user("Go on."));
+        let mut request = ChatRequest::new(messages);
+        request.options = ChatOptions::default().with_model("m").into();
+        let sent = wire.render_request_json(&request).unwrap();
+        let sent: Value = sent.parse().unwrap();
+        assert!(sent.to_string().contains("A \u{fffd}."), "{wire:?}: {sent}");
     }
 }
