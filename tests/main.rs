@@ -11,7 +11,6 @@
 mod continuation;
 mod contract_model;
 mod faults;
-mod fuzz;
 mod replay_properties;
 mod search;
 mod wires;

@@ -8,30 +8,41 @@ use http::{Request, Response, header::CONTENT_TYPE};
 use tower::{Service, ServiceExt, service_fn};
 use tower_chat::{Answer, BoxError, ChatRequest, ChatResponse};
 use tower_chat_providers::{
-    Anthropic, Bedrock, Cohere, Gemini, Ollama, OpenAiChat, OpenAiResponses, ProviderError,
+    Anthropic, Bedrock, Cohere, Gemini, Mistral, Ollama, OpenAiChat, OpenAiResponses, ProviderError,
 };
-use tower_chat_testkit::Rng;
 use tower_chat_wire::body::BodyWire;
 
+/// Which client is answered.
+#[derive(Clone, Copy)]
+pub(crate) enum Client {
+    Of(BodyWire),
+    Mistral,
+}
+
 /// A response of a provider, which arrives in pieces.
+#[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
-    pub(crate) wire: BodyWire,
+    pub(crate) client: Client,
     pub(crate) status: u16,
     pub(crate) is_streamed: bool,
     pub(crate) bytes: &'a [u8],
 }
 
-impl Input<'_> {
-    /// What the client of the wire makes of the response.
-    pub(crate) fn answer(&self, rng: &mut Rng) -> Result<Answer, BoxError> {
-        let content_type = match (self.is_streamed, self.wire) {
+impl<'a> Input<'a> {
+    /// A whole answer.
+    pub(crate) fn new(client: Client, bytes: &'a [u8]) -> Self {
+        Self { client, status: 200, is_streamed: false, bytes }
+    }
+
+    /// What the client makes of the response, in pieces of a size.
+    pub(crate) fn answer(&self, size: usize) -> Result<Answer, BoxError> {
+        let content_type = match (self.is_streamed, self.client) {
             (false, _) => "application/json",
-            (true, BodyWire::Ollama) => "application/x-ndjson",
-            (true, BodyWire::BedrockConverse) => "application/vnd.amazon.eventstream",
+            (true, Client::Of(BodyWire::Ollama)) => "application/x-ndjson",
+            (true, Client::Of(BodyWire::BedrockConverse)) => "application/vnd.amazon.eventstream",
             (true, _) => "text/event-stream",
         };
         let status = self.status;
-        let size = 1 + rng.below(4096);
         let pieces: Vec<Bytes> = self.bytes.chunks(size).map(Bytes::copy_from_slice).collect();
         let transport = service_fn(move |_: Request<Bytes>| {
             let pieces = pieces.clone().into_iter().map(Ok::<_, BoxError>);
@@ -43,7 +54,11 @@ impl Input<'_> {
         let mut options = (*request.options).clone();
         options.model = Some("m".to_owned());
         request.options = options.into();
-        match self.wire {
+        let wire = match self.client {
+            Client::Of(wire) => wire,
+            Client::Mistral => return asked(Mistral::new(transport), request),
+        };
+        match wire {
             BodyWire::OpenAiChat => asked(OpenAiChat::new(transport), request),
             BodyWire::OpenAiResponses => asked(OpenAiResponses::new(transport), request),
             BodyWire::Anthropic => asked(Anthropic::new(transport), request),

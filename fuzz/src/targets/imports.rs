@@ -1,16 +1,16 @@
 //! Files of other systems.
 
-use std::{fs, sync::Arc};
+use std::fs;
 
 use rusqlite::{Connection, params};
-use tempfile::TempDir;
 use tower_chat::{
     Messages,
     import::{Format, read},
     validate::validate_messages,
 };
+use tower_chat_testkit::Rng;
 
-use crate::fuzz::targets::{Target, replayed};
+use super::{Entry, Made, rules::replayed};
 
 /// A small file of each format of JSON.
 const FILES: [(Format, &str); 7] = [
@@ -60,58 +60,90 @@ const CHECKPOINTS: &str = "CREATE TABLE writes (thread_id TEXT, checkpoint_ns TE
     CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB);
     INSERT INTO checkpoints VALUES ('t', '', '1', NULL, 'msgpack', x'80')";
 
-pub(crate) fn targets() -> Vec<Target> {
-    let mut targets: Vec<Target> = FILES.into_iter().map(file).collect();
+pub(crate) fn targets() -> Vec<Entry> {
+    let mut targets: Vec<Entry> = FILES
+        .into_iter()
+        .map(|(format, text)| {
+            let name = format!("import-{format}");
+            Entry::new(name, "import::read of a file", move || file(format, text)).slow()
+        })
+        .collect();
     targets.push(row(
         Format::OpenAiAgents,
         AGENT_MESSAGES,
         "UPDATE agent_messages SET message_data = CAST(?1 AS TEXT)",
-        ITEM.into(),
+        || ITEM.into(),
     ));
-    let checkpoint = (0..CHECKPOINT.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&CHECKPOINT[at..at + 2], 16).expect("two hexadecimal digits"));
     targets.push(row(
         Format::LangGraph,
         CHECKPOINTS,
         "UPDATE checkpoints SET checkpoint = ?1",
-        checkpoint.collect(),
+        checkpoint,
     ));
+    targets.push(Entry::new("import-databases", "import::read of a SQLite file", databases).slow());
     targets
 }
 
+fn checkpoint() -> Vec<u8> {
+    let digits = |at| u8::from_str_radix(&CHECKPOINT[at..at + 2], 16).expect("hexadecimal digits");
+    (0..CHECKPOINT.len()).step_by(2).map(digits).collect()
+}
+
 /// A damaged file.
-fn file((format, text): (Format, &str)) -> Target {
+fn file(format: Format, text: &str) -> Made {
     let folder = tempfile::tempdir().expect("a folder");
-    let run = move |bytes: &[u8]| {
+    let run = move |bytes: &[u8], _: &mut Rng| {
         let path = folder.path().join("history");
         fs::write(&path, bytes).expect("the file is written");
         accepts(format, &path)
     };
-    target(format, text.into(), run)
+    (vec![text.into()], Box::new(run))
 }
 
 /// A file with a damaged value in its only row.
-fn row(format: Format, tables: &str, update: &'static str, seed: Vec<u8>) -> Target {
-    let folder: Arc<TempDir> = Arc::new(tempfile::tempdir().expect("a folder"));
-    let path = folder.path().join("history.db");
-    let connection = Connection::open(&path).expect("a database");
-    connection.execute_batch(tables).expect("its tables");
-    let run = move |bytes: &[u8]| {
-        let _of_this_target = &folder;
-        connection.execute(update, params![bytes]).expect("the row is written");
-        accepts(format, &path)
+fn row(
+    format: Format,
+    tables: &'static str,
+    update: &'static str,
+    seed: impl Fn() -> Vec<u8> + 'static,
+) -> Entry {
+    let make = move || -> Made {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.db");
+        let connection = Connection::open(&path).expect("a database");
+        connection.pragma_update(None, "synchronous", "OFF").expect("a setting");
+        connection.execute_batch(tables).expect("its tables");
+        let run = move |bytes: &[u8], _: &mut Rng| {
+            let _of_this_target = &folder;
+            connection.execute(update, params![bytes]).expect("the row is written");
+            accepts(format, &path)
+        };
+        (vec![seed()], Box::new(run))
     };
-    target(format, seed, run)
+    Entry::new(format!("import-{format}"), "import::read of a row", make).slow()
 }
 
-fn target(format: Format, seed: Vec<u8>, run: impl Fn(&[u8]) -> bool + 'static) -> Target {
-    Target {
-        name: format!("history of {format}"),
-        seeds: vec![seed],
-        is_slow: true,
-        run: Box::new(move |bytes, _| run(bytes)),
-    }
+/// Databases whose bytes are damaged.
+fn databases() -> Made {
+    let folder = tempfile::tempdir().expect("a folder");
+    let seeds = [AGENT_MESSAGES, CHECKPOINTS].map(|tables| {
+        let path = folder.path().join("whole.db");
+        let connection = Connection::open(&path).expect("a database");
+        // Small pages, so that damage meets something.
+        connection.pragma_update(None, "page_size", 512).expect("a setting");
+        connection.execute_batch(tables).expect("its tables");
+        drop(connection);
+        let bytes = fs::read(&path).expect("the database is read");
+        fs::remove_file(&path).expect("the database is removed");
+        bytes
+    });
+    let run = move |bytes: &[u8], rng: &mut Rng| {
+        let path = folder.path().join("history.db");
+        fs::write(&path, bytes).expect("the file is written");
+        let format = rng.one_of(&[Format::OpenAiAgents, Format::LangGraph]);
+        accepts(*format.expect("one of two"), &path)
+    };
+    (seeds.to_vec(), Box::new(run))
 }
 
 /// Whether the file is read; what models are sent of it is valid then.

@@ -1,10 +1,15 @@
 //! Recorded input, and some that is written here.
 
-use tower_chat_testkit::recordings::{Api, Framing, Recordings};
+use std::{fs, sync::LazyLock};
+
+use tower_chat_testkit::recordings::{Api, Exchange, Framing, Recordings};
 use tower_chat_wire::body::BodyWire;
 
 /// Longer ones would make the targets slow, and show nothing more.
 const LONGEST: usize = 12 * 1024;
+
+/// How many lines of a file of conversations are taken.
+const LINES_OF_FILE: usize = 32;
 
 /// The input of one wire.
 #[derive(Default)]
@@ -13,11 +18,17 @@ pub(crate) struct Seeds {
     pub(crate) answers: Vec<Vec<u8>>,
     pub(crate) errors: Vec<Vec<u8>>,
     pub(crate) streams: Vec<Vec<u8>>,
-    /// The events of AWS event streams, as [`event_stream`](crate::fuzz::clients::event_stream) reads them.
+    /// The events of AWS event streams, as [`event_stream`](crate::targets) reads them.
     pub(crate) events: Vec<Vec<u8>>,
 }
 
-pub(crate) fn of_wire(recordings: &Recordings, wire: BodyWire) -> Seeds {
+/// The recorded exchanges, read once.
+static EXCHANGES: LazyLock<Vec<Exchange>> = LazyLock::new(|| {
+    let cassettes = Recordings::all().cassettes().expect("the recorded exchanges can be read");
+    cassettes.into_iter().flat_map(|cassette| cassette.exchanges).collect()
+});
+
+pub(crate) fn of_wire(wire: BodyWire) -> Seeds {
     let mut seeds = Seeds::default();
     seeds.requests.push(OWN_REQUEST.into());
     if wire == BodyWire::Ollama {
@@ -25,34 +36,44 @@ pub(crate) fn of_wire(recordings: &Recordings, wire: BodyWire) -> Seeds {
         seeds.errors.extend(OLLAMA_ERRORS.map(Vec::from));
         seeds.streams.extend(OLLAMA_STREAMS.map(Vec::from));
     }
-    for cassette in recordings.cassettes().expect("the recorded exchanges can be read") {
-        for exchange in cassette.exchanges {
-            if exchange.api().ok().and_then(wire_of) != Some(wire) {
-                continue;
-            }
-            seeds.requests.push(exchange.request_body.clone());
-            let body = exchange.body.clone();
-            match exchange.framing() {
-                Framing::Whole if exchange.is_success() => seeds.answers.push(body),
-                Framing::Whole => seeds.errors.push(body),
-                framing => {
-                    if framing == Framing::AwsEventStream {
-                        let events = exchange.events().expect("recorded events can be read");
-                        let lines = events.into_iter().map(|event| {
-                            format!("{}\t{}\n", event.event.unwrap_or_default(), event.data)
-                        });
-                        seeds.events.push(lines.collect::<String>().into());
-                    }
-                    seeds.streams.push(body);
+    let of_wire = |exchange: &&Exchange| exchange.api().ok().and_then(wire_of) == Some(wire);
+    for exchange in EXCHANGES.iter().filter(of_wire) {
+        seeds.requests.push(exchange.request_body.clone());
+        let body = exchange.body.clone();
+        match exchange.framing() {
+            Framing::Whole if exchange.is_success() => seeds.answers.push(body),
+            Framing::Whole => seeds.errors.push(body),
+            framing => {
+                if framing == Framing::AwsEventStream {
+                    let events = exchange.events().expect("recorded events can be read");
+                    let lines = events.into_iter().map(|event| {
+                        format!("{}\t{}\n", event.event.unwrap_or_default(), event.data)
+                    });
+                    seeds.events.push(lines.collect::<String>().into());
                 }
+                seeds.streams.push(body);
             }
         }
     }
     let Seeds { requests, answers, errors, streams, events } = &mut seeds;
     for of_kind in [requests, answers, errors, streams, events] {
         of_kind.retain(|seed| seed.len() <= LONGEST);
+        if of_kind.is_empty() {
+            of_kind.push(b"{}".to_vec());
+        }
     }
     seeds
+}
+
+/// Lines of recorded conversations, some of each file.
+pub(crate) fn conversations() -> Vec<Vec<u8>> {
+    let files = Recordings::all().conversation_files().expect("the folders can be read");
+    let texts = files.iter().map(|file| fs::read_to_string(file).expect("the file can be read"));
+    let lines = texts.flat_map(|text| {
+        let lines = text.lines().filter(|line| line.len() <= LONGEST).take(LINES_OF_FILE);
+        lines.map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 fn wire_of(api: Api) -> Option<BodyWire> {

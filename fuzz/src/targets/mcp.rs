@@ -11,8 +11,9 @@ use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, Message, Tool, ToolCall, Tools,
 };
 use tower_chat_mcp::McpTools;
+use tower_chat_testkit::Rng;
 
-use crate::fuzz::targets::Target;
+use super::Entry;
 
 const INITIALIZED: &str = r#"{"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
     "serverInfo": {"name": "harbour", "version": "3"}}"#;
@@ -47,27 +48,26 @@ const RESULTS: [&str; 4] = [
 ];
 
 /// The pages of a server's list of tools, and the results of a call.
-pub(crate) fn targets() -> [Target; 2] {
-    let (lists, calls) = (runtime(), runtime());
+pub(crate) fn targets() -> [Entry; 2] {
     [
-        Target {
-            name: "MCP tools".into(),
-            seeds: PAGES.map(|page| page.as_bytes().to_vec()).to_vec(),
-            is_slow: true,
-            run: Box::new(move |bytes, _| {
+        Entry::new("mcp-tools", "the list of an MCP server: McpTools::list", || {
+            let runtime = runtime();
+            let run = move |bytes: &[u8], _: &mut Rng| {
                 let client = connection(bytes.to_vec(), RESULTS[0].into());
-                lists.block_on(async { lists_tools(client.await).await })
-            }),
-        },
-        Target {
-            name: "MCP results".into(),
-            seeds: RESULTS.map(|result| result.as_bytes().to_vec()).to_vec(),
-            is_slow: true,
-            run: Box::new(move |bytes, _| {
+                runtime.block_on(async { lists_tools(client.await).await })
+            };
+            (PAGES.map(Vec::from).to_vec(), Box::new(run))
+        })
+        .slow(),
+        Entry::new("mcp-results", "the result of an MCP server's tool", || {
+            let runtime = runtime();
+            let run = move |bytes: &[u8], _: &mut Rng| {
                 let client = connection(LAST_PAGE.into(), bytes.to_vec());
-                calls.block_on(async { calls_tool(client.await).await })
-            }),
-        },
+                runtime.block_on(async { calls_tool(client.await).await })
+            };
+            (RESULTS.map(Vec::from).to_vec(), Box::new(run))
+        })
+        .slow(),
     ]
 }
 

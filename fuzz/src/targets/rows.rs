@@ -8,35 +8,38 @@ use rusqlite::{
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tower_chat::{
-    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-    ToolStatus,
-    store::{
-        HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, ServiceIdChange,
-        author::{RecordedResult, Staged, ToolRecord, Write},
-    },
-};
+use tower_chat::store::{HistoryStore, InvocationQuery};
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::{Durability, SqliteStore};
-
 use tower_chat_testkit::Rng;
 
-use crate::fuzz::targets::{Target, replayed};
+use super::{
+    Entry, Made,
+    filled::{conversation, fill},
+    rules::replayed,
+};
 
 /// What no store writes into a column of numbers.
 const INTEGERS: [i64; 8] = [-1, 0, 1, 9, u32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];
 
 /// The rows of a store, in clear and sealed.
-pub(crate) fn targets() -> [Target; 2] {
-    let keys = MasterKeys::new("master", SecretKey::from_bytes([7; 32])).expect("a key");
-    let sealed = Rows::new(|store| Arc::new(EncryptedStore::new(store, keys)));
-    [target("SQLite rows", Rows::new(|store| Arc::new(store))), target("sealed rows", sealed)]
+pub(crate) fn targets() -> [Entry; 2] {
+    let sealed = || {
+        let keys = MasterKeys::new("master", SecretKey::from_bytes([7; 32])).expect("a key");
+        target(Rows::new(|store| Arc::new(EncryptedStore::new(store, keys))))
+    };
+    [
+        Entry::new("sqlite-rows", "the rows of a SqliteStore", || {
+            target(Rows::new(|store| Arc::new(store)))
+        })
+        .slow(),
+        Entry::new("sealed-rows", "the rows of an EncryptedStore", sealed).slow(),
+    ]
 }
 
-fn target(name: &str, rows: Rows) -> Target {
+fn target(rows: Rows) -> Made {
     let seeds = rows.cells.iter().filter_map(Cell::text).collect();
-    let run = Box::new(move |bytes: &[u8], rng: &mut Rng| rows.accepts(bytes, rng));
-    Target { name: name.into(), seeds, is_slow: true, run }
+    (seeds, Box::new(move |bytes: &[u8], rng: &mut Rng| rows.accepts(bytes, rng)))
 }
 
 struct Rows {
@@ -137,55 +140,6 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
         }
     }
     Ok(cells)
-}
-
-fn conversation() -> ConversationKey {
-    ConversationKey::new("fuzz", "rows")
-}
-
-async fn fill(store: &dyn HistoryStore) {
-    let run = RunId::from_bytes([1; 16]);
-    let asked = ["first", "second"].map(|id| ToolCall::new(id, "look", format!("[\"{id}\"]")));
-    let needed = ApprovalRequest::new("approve", ToolCall::new("third", "buy", "{}"), true);
-    let result = SequencePosition { sequence: 3, index: 0 };
-    let apart = ToolResult::new("second", "apart");
-    let records = [
-        (ToolStatus::Ok, RecordedResult::InMessage(result)),
-        (ToolStatus::Error, RecordedResult::Apart(Box::new(apart))),
-        (ToolStatus::PendingApproval, RecordedResult::None),
-    ];
-    let records = (0..).zip(records).map(|(index, (status, result))| {
-        let call = SequencePosition { sequence: 2, index };
-        let mut record = ToolRecord::pending(call, 0, format!("id {index}"), "look");
-        (record.status, record.result) = (status, result);
-        record.error = Some(format!("why {status:?}"));
-        record.started_at = Some(std::time::UNIX_EPOCH);
-        record
-    });
-    let records = records.collect();
-    let asking = asked.into_iter().map(Part::ToolCall).chain([needed.into()]).collect();
-    let messages = [
-        Message::user("Which ship?"),
-        Message::new(Role::Assistant, asking),
-        Message::tool_results([ToolResult::new("first", "the red one")]),
-        Message::assistant("The red one."),
-    ];
-    let id = MessageId { run, index: 0 };
-    let whole = Write::new(conversation(), id, Revision::ABSENT, messages.map(Arc::new))
-        .with_tools(records)
-        .with_service_id(ServiceIdChange::Set("kept-elsewhere".into()));
-    let at = whole.result();
-    let lease = Lease { attempt: 1, holder: 1, renewed_at: std::time::UNIX_EPOCH, until: None };
-    let text = Some("It is".into());
-    let staged = Staged { lease, close: None, service_id: None, partial_text: text };
-    let id = MessageId { run: RunId::from_bytes([2; 16]), index: 0 };
-    let staged =
-        Write::new(conversation(), id, at, [Arc::new(Message::user("When?"))]).staged(staged);
-    for write in [whole, staged] {
-        let slot = store.reserve().await.expect("a slot");
-        store.append(slot, vec![write]).await.expect("a write that is stored");
-    }
-    store.flush().await.expect("all is stored");
 }
 
 /// Whether all that is stored can be read.

@@ -41,11 +41,13 @@ const WORDS: [&str; 32] = [
     "{\"a\":{\"a\":{\"a\":{\"a\":",
 ];
 /// How deeply a value is nested where it is. Parsers recurse down to 120 or 128 levels.
-const LEVELS: [usize; 6] = [60, 119, 126, 130, 1000, 10_000];
+const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
+/// How many bytes of one item a list gets at most.
+const MANY_BYTES: usize = 64 * 1024;
 /// Stands where a nested value will be; no seed has it.
 const NESTED: &str = "<nested>";
 /// Inputs are no longer than this.
-const LONGEST: usize = 160 * 1024;
+const LONGEST: usize = 256 * 1024;
 
 /// One of the inputs, damaged in one place or in several.
 pub(crate) fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
@@ -159,10 +161,15 @@ fn replace_value(root: &mut Value, rng: &mut Rng) {
             }
             Value::Array(items) if !items.is_empty() => {
                 let item = items[rng.below(items.len())].clone();
-                match rng.below(3) {
+                match rng.below(4) {
                     0 => drop(items.remove(rng.below(items.len()))),
                     1 => items.insert(rng.below(items.len()), item),
-                    _ => items.extend(std::iter::repeat_n(item, 20)),
+                    2 => items.extend(std::iter::repeat_n(item, 20)),
+                    _ => {
+                        let most = if rng.one_in(16) { MANY_BYTES } else { MANY_BYTES / 64 };
+                        let many = most / item.to_string().len();
+                        items.extend(std::iter::repeat_n(item, many));
+                    }
                 }
             }
             Value::String(text) => *text = text.chars().rev().take(20).collect(),

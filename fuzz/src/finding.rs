@@ -1,0 +1,96 @@
+//! An input that breaks a rule.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// An input that breaks a rule.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Finding {
+    /// The target.
+    pub target: String,
+    /// The seed of the search.
+    pub seed: u64,
+    /// The case of the seed.
+    pub case: u64,
+    /// What is broken.
+    pub rule: Rule,
+    /// Where the input is.
+    pub input: PathBuf,
+}
+
+/// What an input breaks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Rule {
+    /// The parser panicked, or a rule of its target does not hold.
+    Panic(String),
+    /// It took too much memory.
+    Memory {
+        /// At the peak, in bytes.
+        bytes: usize,
+        /// Bytes of the input.
+        length: usize,
+    },
+    /// It took too long.
+    Time {
+        /// Milliseconds of processor time, the least of several executions.
+        milliseconds: u64,
+        /// Bytes of the input.
+        length: usize,
+    },
+    /// The process ended.
+    Ended(String),
+    /// It came to no end.
+    Hung,
+}
+
+impl Finding {
+    /// Saves the input in a folder.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub(crate) fn save(
+        target: &str,
+        seed: u64,
+        case: u64,
+        rule: Rule,
+        bytes: &[u8],
+        folder: &Path,
+    ) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let input = folder.join(format!("{target}-{seed}-{case}"));
+        fs::write(&input, bytes)?;
+        Ok(Self { target: target.to_owned(), seed, case, rule, input })
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, seed, case, rule, input } = self;
+        write!(
+            f,
+            "found in {target}: {rule}\n  input: {}\n  again: --seed {seed} --case {case} {target}",
+            input.display()
+        )
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panic(text) => write!(f, "it panicked: {text}"),
+            Self::Memory { bytes, length } => {
+                write!(f, "{bytes} bytes of memory for an input of {length} bytes")
+            }
+            Self::Time { milliseconds, length } => {
+                write!(f, "{milliseconds} ms for an input of {length} bytes")
+            }
+            Self::Ended(status) => write!(f, "the process ended with {status}"),
+            Self::Hung => f.write_str("it came to no end"),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! `tower-chat-fuzz`: gives damaged input to parsers, and prints what it did or what it found.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tower_chat_fuzz::{Arguments, run};
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Known faults, by which a search shows that it finds them.
+
+use std::{thread, time::Duration};
+
+use clap::ValueEnum;
+
+use crate::search::processor_time;
+
+/// A fault that is put between the inputs and the parsers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Plant {
+    /// Some inputs make the parser panic.
+    Panic,
+    /// Some inputs overflow the stack, which ends the process.
+    Overflow,
+    /// Some inputs are never read to their end.
+    Hang,
+    /// Long inputs take time by the square of their length.
+    Quadratic,
+    /// Some inputs take far more memory than they are long.
+    Memory,
+    /// What was read is stored without its last part.
+    Roundtrip,
+    /// A stream that arrives in small pieces loses its second half.
+    Pieces,
+}
+
+/// From this length on time grows with the square of the length.
+const LONG: usize = 32 * 1024;
+
+impl Plant {
+    /// What the fault does with an input before the parser has it.
+    pub(crate) fn meet(self, bytes: &[u8]) {
+        let is_met = bytes.len() % 61 == 7;
+        match self {
+            Self::Panic => assert!(!is_met, "the planted panic"),
+            Self::Overflow if is_met => drop(overflow(1)),
+            Self::Hang if is_met => thread::sleep(Duration::MAX),
+            Self::Memory if is_met => drop(Vec::<u8>::with_capacity(64 * 1024 * 1024)),
+            Self::Quadratic if bytes.len() >= LONG => {
+                let length = bytes.len() as u64;
+                let time = Duration::from_nanos(length.saturating_mul(length) / 2);
+                // Enough to be found, however long the input is.
+                let until = processor_time() + time.min(Duration::from_secs(4));
+                while processor_time() < until {}
+            }
+            Self::Overflow
+            | Self::Hang
+            | Self::Memory
+            | Self::Quadratic
+            | Self::Roundtrip
+            | Self::Pieces => {}
+        }
+    }
+}
+
+#[expect(unconditional_recursion, reason = "it is meant to overflow the stack")]
+fn overflow(depth: u64) -> u64 {
+    std::hint::black_box([depth; 64]).iter().sum::<u64>() + overflow(depth + 1)
+}

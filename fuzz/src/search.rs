@@ -1,0 +1,159 @@
+//! Gives damaged inputs to a target, and compares what happens with the rules.
+
+use std::{
+    ops::Range,
+    panic::{self, AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use tower_chat_testkit::Rng;
+
+use crate::{
+    Figures, Plant, Rule, damage,
+    figures::{LONG, approximate},
+    memory,
+    targets::Target,
+};
+
+/// What any input may take, and what each of its bytes may take more. The most that was measured in a
+/// million executions of each target is in README.md.
+const FIXED_BYTES: usize = 1024 * 1024;
+const BYTES_PER_BYTE: usize = 256;
+/// Work that grows with the square of the length takes a thousand times as long.
+const FIXED_TIME: Duration = Duration::from_millis(20);
+const TIME_PER_BYTE: Duration = Duration::from_micros(5);
+/// Code that is not optimised is that much slower.
+const SLOWDOWN: u32 = if cfg!(debug_assertions) { 2 } else { 1 };
+/// What is made once for the whole process, and a busy machine, make any input look slow once.
+const REPETITIONS: usize = 2;
+
+/// The text of the last panic, on whichever thread.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// A search in one target.
+pub(crate) struct Search<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) seed: u64,
+    pub(crate) plant: Option<Plant>,
+}
+
+/// An input that breaks a rule.
+pub(crate) struct Broken {
+    pub(crate) case: u64,
+    pub(crate) rule: Rule,
+    pub(crate) input: Vec<u8>,
+}
+
+/// What an execution did.
+struct Execution {
+    is_accepted: bool,
+    time: Duration,
+    bytes: usize,
+}
+
+impl Search<'_> {
+    /// Runs cases until one breaks a rule. `begins` is told of every case before it is run.
+    pub(crate) fn run(
+        &self,
+        cases: Range<u64>,
+        figures: &mut Figures,
+        mut begins: impl FnMut(u64, &[u8]),
+    ) -> Result<(), Broken> {
+        let start = Instant::now();
+        let before = figures.seconds;
+        for case in cases {
+            let mut rng = Rng::of(self.seed, case);
+            let input = damage::damaged(&self.target.seeds, &mut rng);
+            begins(case, &input);
+            let outcome = self.keeps_rules(&input, &rng);
+            figures.seconds = before + start.elapsed().as_secs_f64();
+            figures.executions += 1;
+            let execution = outcome.map_err(|rule| Broken { case, rule, input: input.clone() })?;
+            add(figures, &execution, input.len());
+        }
+        Ok(())
+    }
+
+    /// Gives one input to the target, with the random numbers of a case.
+    pub(crate) fn input(&self, input: &[u8], case: u64) -> Result<bool, Rule> {
+        let mut rng = Rng::of(self.seed, case);
+        drop(damage::damaged(&self.target.seeds, &mut rng));
+        self.keeps_rules(input, &rng).map(|execution| execution.is_accepted)
+    }
+
+    fn keeps_rules(&self, input: &[u8], rng: &Rng) -> Result<Execution, Rule> {
+        let execution = self.execute(input, rng)?;
+        let length = input.len();
+        let most_bytes = FIXED_BYTES + BYTES_PER_BYTE * length;
+        if execution.bytes > most_bytes {
+            // What is made once for the whole process is not made again.
+            let bytes = self.execute(input, rng)?.bytes;
+            if bytes > most_bytes {
+                return Err(Rule::Memory { bytes, length });
+            }
+        }
+        let most = FIXED_TIME + TIME_PER_BYTE * u32::try_from(length).unwrap_or(u32::MAX);
+        if execution.time > most * SLOWDOWN {
+            let mut least = execution.time;
+            for _ in 0..REPETITIONS {
+                least = least.min(self.execute(input, rng)?.time);
+                if least <= most * SLOWDOWN {
+                    return Ok(execution);
+                }
+            }
+            let milliseconds = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
+            return Err(Rule::Time { milliseconds, length });
+        }
+        Ok(execution)
+    }
+
+    fn execute(&self, input: &[u8], rng: &Rng) -> Result<Execution, Rule> {
+        let mut rng = rng.clone();
+        let run = || {
+            if let Some(plant) = self.plant {
+                plant.meet(input);
+            }
+            (self.target.run)(input, &mut rng)
+        };
+        let start = processor_time();
+        let (outcome, bytes) = memory::measured(|| catch_unwind(AssertUnwindSafe(run)));
+        let time = processor_time().saturating_sub(start);
+        let panicked = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (outcome, panicked) {
+            (Ok(is_accepted), None) => Ok(Execution { is_accepted, time, bytes }),
+            (_, Some(text)) => Err(Rule::Panic(text)),
+            (Err(_), None) => Err(Rule::Panic(String::new())),
+        }
+    }
+}
+
+/// The processor time of the process, all threads together.
+pub(crate) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = Duration::from_secs(time.tv_sec.try_into().unwrap_or_default());
+    seconds + Duration::from_nanos(time.tv_nsec.try_into().unwrap_or_default())
+}
+
+fn add(figures: &mut Figures, execution: &Execution, length: usize) {
+    figures.accepted += u64::from(execution.is_accepted);
+    if length >= LONG {
+        let bytes = approximate(execution.bytes as u64) / approximate(length as u64);
+        figures.bytes_per_byte = figures.bytes_per_byte.max(bytes);
+    }
+    let ms = execution.time.as_secs_f64() * 1e3;
+    if ms > figures.slowest_ms {
+        (figures.slowest_ms, figures.slowest_length) = (ms, length);
+    }
+}
+
+/// From now on the text of a panic is noted instead of printed.
+pub(crate) fn note_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let text = panic.to_string();
+        let mut noted = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first says most: others may follow from it.
+        noted.get_or_insert(text);
+    }));
+}
