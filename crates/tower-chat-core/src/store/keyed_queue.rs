@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -20,19 +21,23 @@ pub(super) struct KeyedQueue(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    last: HashMap<ConversationKey, watch::Receiver<()>>,
+    last: HashMap<ConversationKey, End>,
 }
 
 /// An entry in a [`KeyedQueue`]: the right to change some conversations once the guards before it
-/// are dropped. Dropping it releases the guards after it.
+/// are dropped. Dropping it releases the guards after it, once those before it are dropped too.
 #[derive(Debug)]
 pub(super) struct QueueGuard {
     queue: KeyedQueue,
     keys: Vec<ConversationKey>,
-    before: Vec<watch::Receiver<()>>,
-    finished: watch::Receiver<()>,
-    _unfinished: watch::Sender<()>,
+    before: Vec<End>,
+    finished: End,
+    unfinished: watch::Sender<Vec<End>>,
 }
+
+/// The end of a guard: its sender is dropped, after it was sent what the guard had not waited for.
+#[derive(Debug, Clone)]
+struct End(watch::Receiver<Vec<End>>);
 
 impl KeyedQueue {
     /// Adds an entry for these conversations at the end; `None` once the queue is closed.
@@ -41,14 +46,15 @@ impl KeyedQueue {
         if state.closed {
             return None;
         }
-        let (unfinished, finished) = watch::channel(());
+        let (unfinished, finished) = watch::channel(Vec::new());
+        let finished = End(finished);
         let before = keys
             .iter()
             .filter_map(|key| state.last.insert(key.clone(), finished.clone()))
-            .filter(|last| !last.same_channel(&finished))
+            .filter(|last| !last.is(&finished))
             .collect();
         drop(state);
-        Some(QueueGuard { queue: self.clone(), keys, before, finished, _unfinished: unfinished })
+        Some(QueueGuard { queue: self.clone(), keys, before, finished, unfinished })
     }
 
     /// Waits until everything submitted so far is finished, or everything for one conversation.
@@ -61,7 +67,7 @@ impl KeyedQueue {
             }
         };
         for last in unfinished {
-            end_of(last).await;
+            last.wait().await;
         }
     }
 
@@ -78,26 +84,42 @@ impl KeyedQueue {
 impl QueueGuard {
     /// Waits until the guards before this one on its conversations are dropped.
     pub(super) async fn wait(&mut self) {
-        for last in self.before.drain(..) {
-            end_of(last).await;
+        while let Some(last) = self.before.last().cloned() {
+            last.wait().await;
+            self.before.pop();
         }
     }
 }
 
 impl Drop for QueueGuard {
     fn drop(&mut self) {
+        if !self.before.is_empty() {
+            // Its task was cancelled: who comes after it, or asks later, waits for those before it.
+            self.unfinished.send_replace(mem::take(&mut self.before));
+            return;
+        }
         let mut state = self.queue.state();
         for key in &self.keys {
-            if state.last.get(key).is_some_and(|last| last.same_channel(&self.finished)) {
+            if state.last.get(key).is_some_and(|last| last.is(&self.finished)) {
                 state.last.remove(key);
             }
         }
     }
 }
 
-async fn end_of(mut last: watch::Receiver<()>) {
-    // Nothing is ever sent: it ends with an error when the sender is dropped.
-    while last.changed().await.is_ok() {}
+impl End {
+    fn is(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
+    async fn wait(self) {
+        let mut ends = vec![self];
+        while let Some(mut end) = ends.pop() {
+            // An error says that the sender is dropped.
+            while end.0.changed().await.is_ok() {}
+            ends.extend(end.0.borrow().iter().cloned());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -146,6 +168,28 @@ mod tests {
         assert_eq!(poll!(&mut one), Poll::Pending);
         drop(guard);
         one.await;
+        queue.settle(None).await;
+    }
+
+    #[tokio::test]
+    async fn a_guard_that_is_dropped_before_its_turn_lets_nobody_pass_those_before_it() {
+        let (queue, a) = (KeyedQueue::default(), key("a"));
+        let first = queue.enqueue(vec![a.clone()]).unwrap();
+        let mut second = queue.enqueue(vec![a.clone()]).unwrap();
+        let mut third = queue.enqueue(vec![a.clone()]).unwrap();
+        assert_eq!(poll!(pin!(second.wait())), Poll::Pending);
+        drop(second);
+        {
+            let mut waiting = pin!(third.wait());
+            assert_eq!(poll!(&mut waiting), Poll::Pending);
+            drop(queue.enqueue(vec![a.clone()]));
+            let mut settled = pin!(queue.settle(Some(&a)));
+            assert_eq!(poll!(&mut settled), Poll::Pending);
+            drop(first);
+            waiting.await;
+            assert_eq!(poll!(&mut settled), Poll::Pending);
+        }
+        drop(third);
         queue.settle(None).await;
     }
 
