@@ -1,10 +1,14 @@
 //! A conversation's entry in the cache.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{self, Arc, PoisonError};
 
 use tower_chat_core::telemetry::GaugeGuard;
 
-use crate::{cached::Cached, telemetry};
+use crate::{
+    cached::Cached,
+    sync::{Mutex, MutexGuard},
+    telemetry,
+};
 
 /// The entry of one conversation. It stays in the cache, empty, while a write is in flight, since
 /// removing and inserting it again costs more than the rest of the cache's work for a write.
@@ -13,8 +17,8 @@ pub(crate) struct CacheEntry {
     cached: Mutex<Option<Arc<Cached>>>,
     /// The weight that the cache counts for the entry.
     pub(crate) max_bytes: u64,
-    /// Counts the entry as cached.
-    counted: Mutex<Vec<GaugeGuard>>,
+    /// Counts the entry as cached. moka holds a lock of its own where this one is taken.
+    counted: sync::Mutex<Vec<GaugeGuard>>,
 }
 
 /// An entry may grow by an eighth of its conversation's bytes before it is weighed again, at least by
@@ -29,7 +33,7 @@ impl CacheEntry {
         let bytes = cached.bytes();
         let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);
         let max_bytes = bytes.saturating_add(more.min(bytes));
-        let counted = Mutex::new(telemetry::cached(max_bytes));
+        let counted = sync::Mutex::new(telemetry::cached(max_bytes));
         Self { cached: Mutex::new(Some(cached)), max_bytes, counted }
     }
 

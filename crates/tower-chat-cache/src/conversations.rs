@@ -2,10 +2,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError, Weak, atomic::Ordering},
 };
 
 use futures_util::future::{FutureExt, ready};
@@ -18,6 +15,7 @@ use crate::{
     in_flight::{InFlight, InFlightTable, LoadFuture, SharedLoad},
     load_guard::LoadGuard,
     submission::{Keys, Submission},
+    sync::{AtomicU64, Mutex, MutexGuard},
     telemetry,
 };
 

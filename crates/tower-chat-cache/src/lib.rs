@@ -64,6 +64,7 @@ mod options;
 mod statistics;
 mod store;
 mod submission;
+mod sync;
 mod telemetry;
 mod weight;
 mod write_behind;
@@ -75,5 +76,7 @@ pub use self::{
     write_behind::WriteBehindStore,
 };
 
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(test)]
 mod tests;

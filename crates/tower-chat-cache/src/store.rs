@@ -71,6 +71,11 @@ impl<S: HistoryStore> CachingStore<S> {
         CacheStatistics { conversations, bytes, ..self.0.counters.statistics() }
     }
 
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn conversations(&self) -> &Conversations {
+        &self.0.conversations
+    }
+
     fn now(&self) -> ReadAt {
         ReadAt { tick: self.0.conversations.tick(), time: self.0.options.now() }
     }

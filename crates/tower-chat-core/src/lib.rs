@@ -64,6 +64,7 @@ mod run_handle;
 mod run_order;
 mod shared_error;
 pub mod store;
+mod sync;
 pub mod telemetry;
 mod tool_invocation;
 mod well_formed;

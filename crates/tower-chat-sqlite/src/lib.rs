@@ -146,6 +146,7 @@ mod row_key;
 mod schema;
 mod store;
 mod submission;
+mod sync;
 mod telemetry;
 mod tool_row;
 mod tool_totals;

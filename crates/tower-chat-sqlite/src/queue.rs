@@ -1,16 +1,15 @@
 //! The queue of writes: which thread runs them, and in what order.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use std::{
     collections::VecDeque,
     mem,
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
     store::{
@@ -25,6 +24,7 @@ use crate::{
     file::{NotSynced, PATIENCE},
     group::{Due, Exclusive, Waiting, first},
     submission::{Append, Keys, Submission, Work},
+    sync::{AtomicU64, Condvar, Mutex, MutexGuard, oneshot},
     telemetry::TELEMETRY,
     write_panicked::catch,
     writer::{Busy, Writer},

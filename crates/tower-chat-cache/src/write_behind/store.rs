@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use super::{
     gathered::{Admission, Gathered, Unsettled},
     writer,
 };
+use crate::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 /// Gathers writes in memory and stores them a little later, many at a time: for per-service-call
 /// mode over a store that is slow to reach.

@@ -2,7 +2,6 @@
 
 use std::{
     sync::{Arc, PoisonError},
-    thread,
     time::Instant,
 };
 
@@ -13,7 +12,10 @@ use super::{
     gathered::{Due, InRow, Work},
     store::Shared,
 };
-use crate::telemetry;
+use crate::{
+    sync::{block_on, thread},
+    telemetry,
+};
 
 /// Starts the thread; says whether there is one.
 pub(super) fn start<S: HistoryStore>(shared: Arc<Shared<S>>) -> bool {
@@ -65,7 +67,7 @@ fn store<S: HistoryStore>(shared: &Shared<S>, due: Vec<Due>) {
         }
     });
     let tickets: Vec<_> = tickets.collect();
-    for (due, outcome) in futures_executor::block_on(join_all(tickets)) {
+    for (due, outcome) in block_on(join_all(tickets)) {
         shared.gathered().tried(due, outcome, shared.max_delay);
     }
 }
@@ -77,7 +79,7 @@ fn submit<S: HistoryStore>(shared: &Shared<S>, row: Vec<InRow>) {
         async { outcome.send(ticket.await) }
     });
     let submitted: Vec<_> = submitted.collect();
-    futures_executor::block_on(join_all(submitted));
+    block_on(join_all(submitted));
 }
 
 /// Tells everyone who waits when the thread has ended, be it by a panic of the store inside.

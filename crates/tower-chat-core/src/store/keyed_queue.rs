@@ -1,15 +1,21 @@
 //! A queue of writes for stores that run them in tasks: writes of one conversation run one after the
 //! other, those of different conversations concurrently.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
 };
 
 use tokio::sync::watch;
 
-use crate::ConversationKey;
+use crate::{
+    ConversationKey,
+    sync::{Mutex, MutexGuard},
+};
 
 /// Orders the tasks that change conversations.
 ///

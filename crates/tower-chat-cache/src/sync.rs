@@ -1,0 +1,113 @@
+//! What threads and tasks share in the cache and in what is written behind, and how a thread is made.
+//!
+//! It is the standard library's. In the tests under many schedules, which `.ci/schedules` builds with
+//! `--cfg shuttle`, it is shuttle's, which chooses at each use which thread or task goes on. What tokio,
+//! moka and shared futures have inside is no such point.
+
+#[cfg(not(all(test, shuttle)))]
+pub(crate) use self::standard::{
+    AtomicU64, Condvar, Mutex, MutexGuard, OnceLock, block_on, thread,
+};
+
+#[cfg(all(test, shuttle))]
+pub(crate) use self::schedules::{
+    AtomicU64, Condvar, Mutex, MutexGuard, OnceLock, block_on, lose_notifications, thread,
+    try_schedules,
+};
+
+#[cfg(not(all(test, shuttle)))]
+mod standard {
+    pub(crate) use std::{
+        sync::{Condvar, Mutex, MutexGuard, OnceLock, atomic::AtomicU64},
+        thread,
+    };
+
+    pub(crate) use futures_executor::block_on;
+}
+
+#[cfg(all(test, shuttle))]
+mod schedules {
+    use std::{cell::Cell, sync::LockResult, time::Duration};
+
+    use shuttle::{
+        Config, Runner,
+        scheduler::{PctScheduler, RandomScheduler},
+        sync::{Once, WaitTimeoutResult},
+    };
+    pub(crate) use shuttle::{
+        future::block_on,
+        sync::{Mutex, MutexGuard, atomic::AtomicU64},
+        thread,
+    };
+
+    /// How many schedules of each kind are tried, unless `TOWER_CHAT_SCHEDULES` says so.
+    const SCHEDULES: usize = 500;
+
+    thread_local! {
+        static LOSES_NOTIFICATIONS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// A fault that is planted: from now on no thread is woken in the tests of this thread.
+    pub(crate) fn lose_notifications() {
+        LOSES_NOTIFICATIONS.set(true);
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Condvar(shuttle::sync::Condvar);
+
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Self(shuttle::sync::Condvar::new())
+        }
+
+        pub(crate) fn notify_one(&self) {
+            if !LOSES_NOTIFICATIONS.get() {
+                self.0.notify_one();
+            }
+        }
+
+        pub(crate) fn wait<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+        ) -> LockResult<MutexGuard<'a, T>> {
+            self.0.wait(guard)
+        }
+
+        /// Never times out.
+        pub(crate) fn wait_timeout<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            time: Duration,
+        ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+            self.0.wait_timeout(guard, time)
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct OnceLock<T> {
+        once: Once,
+        value: std::sync::OnceLock<T>,
+    }
+
+    impl<T> OnceLock<T> {
+        pub(crate) fn new() -> Self {
+            Self { once: Once::new(), value: std::sync::OnceLock::new() }
+        }
+
+        pub(crate) fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
+            self.once.call_once(|| drop(self.value.set(init())));
+            self.value.get().expect("it was set")
+        }
+    }
+
+    /// Tries a test under schedules that are random at every point, and under some that take turns
+    /// at three points alone.
+    pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
+        let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
+        let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());
+        let mut config = Config::new();
+        config.stack_size = 1 << 20;
+        Runner::new(RandomScheduler::new_from_seed(1, count), config.clone()).run(test.clone());
+        Runner::new(PctScheduler::new_from_seed(2, 3, count), config).run(test);
+    }
+}
