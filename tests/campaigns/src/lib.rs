@@ -11,6 +11,7 @@ mod failure;
 mod figures;
 pub mod histories;
 pub mod power_cuts;
+pub mod scale_out;
 pub mod soak;
 
 pub use failure::Failure;

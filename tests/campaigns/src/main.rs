@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tower_chat_campaigns::{Failure, Figures, histories, power_cuts, soak};
+use tower_chat_campaigns::{Failure, Figures, histories, power_cuts, scale_out, soak};
 
 /// Searches for lost, doubled or damaged messages
 #[derive(Parser)]
@@ -25,6 +25,7 @@ enum Campaign {
     Soak(soak::Arguments),
     #[command(hide = true)]
     SoakWorker(soak::WorkerArguments),
+    ScaleOut(scale_out::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -58,5 +59,6 @@ fn run(campaign: Campaign) -> Result<Figures, Failure> {
         Campaign::PowerCutsWorkload(arguments) => power_cuts::run_workload(&arguments),
         Campaign::Soak(arguments) => soak::run(arguments),
         Campaign::SoakWorker(arguments) => soak::work(arguments),
+        Campaign::ScaleOut(arguments) => scale_out::run(arguments),
     }
 }

@@ -14,6 +14,7 @@ mod os_user;
 mod outages;
 mod pgbouncer;
 mod postgres;
+mod postgres_replica;
 mod programs;
 mod redis;
 mod redis_cluster;

@@ -17,7 +17,7 @@ const PROGRAMS: Programs = Programs {
     what: "PostgreSQL",
     package: "postgresql",
     folders: &["/usr/lib/postgresql/*/bin", "/usr/pgsql/*/bin"],
-    names: &["initdb", "pg_ctl", "postgres"],
+    names: &["initdb", "pg_basebackup", "pg_ctl", "postgres"],
 };
 
 /// How often another port is tried when somebody else takes the one that was free.
@@ -46,11 +46,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct PostgresServer {
     // Dropped first: it needs the folder.
     _end: AtTheEnd,
-    folder: TempDir,
-    programs: PathBuf,
-    user: OsUser,
+    pub(super) folder: TempDir,
+    pub(super) programs: PathBuf,
+    pub(super) user: OsUser,
     port: u16,
-    setup: PostgresSetup,
+    pub(super) setup: PostgresSetup,
 }
 
 /// How a [`PostgresServer`] is set up.
@@ -159,8 +159,33 @@ impl PostgresServer {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Runs a server on the data in a folder, on a free port.
+    pub(super) fn run(
+        folder: TempDir,
+        programs: PathBuf,
+        user: OsUser,
+        setup: PostgresSetup,
+    ) -> Self {
+        let end = AtTheEnd::run(
+            "pid=$(head -n 1 \"$1/data/postmaster.pid\") && kill -QUIT $pid
+             while [ -n \"$pid\" ] && kill -0 $pid; do sleep 0.05; done
+             rm -rf \"$1\"",
+            &[&folder.path().to_string_lossy()],
+        );
+        let mut server = PostgresServer { _end: end, folder, programs, user, port: 0, setup };
+        let mut failure = String::new();
+        for _ in 0..ATTEMPTS {
+            server.port = free_port();
+            match server.control(&["start"]) {
+                Ok(()) => return server,
+                Err(error) => failure = error,
+            }
+        }
+        panic!("PostgreSQL does not start: {failure}\n{}", server.log());
+    }
+
     /// Lets `pg_ctl` do something, and waits until it is done.
-    fn control(&self, arguments: &[&str]) -> Result<(), String> {
+    pub(super) fn control(&self, arguments: &[&str]) -> Result<(), String> {
         let mut command = self.user.command(&self.programs.join("pg_ctl"));
         command.args(arguments).args(["--wait", "--timeout=120", "--silent", "--pgdata"]);
         command.arg(self.folder.path().join("data"));
@@ -211,14 +236,7 @@ impl PostgresSetup {
     pub fn start(self) -> Result<PostgresServer, Missing> {
         let programs = PROGRAMS.find()?;
         let user = OsUser::not_root(&["postgres"]);
-        let mut temporary = tempfile::Builder::new();
-        temporary.prefix("postgres-");
-        let folder = match &self.durable_under {
-            Some(folder) => temporary.tempdir_in(folder),
-            None => temporary.tempdir(),
-        };
-        let folder = folder.expect("a folder");
-        user.own(folder.path());
+        let folder = self.folder(&user);
         let data = folder.path().join("data");
         let mut initdb = user.command(&programs.join("initdb"));
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
@@ -227,22 +245,20 @@ impl PostgresSetup {
         if let Some(tls) = &self.tls {
             tls.write(&data, &user);
         }
-        let end = AtTheEnd::run(
-            "pid=$(head -n 1 \"$1/data/postmaster.pid\") && kill -QUIT $pid
-             while [ -n \"$pid\" ] && kill -0 $pid; do sleep 0.05; done
-             rm -rf \"$1\"",
-            &[&folder.path().to_string_lossy()],
-        );
-        let mut server = PostgresServer { _end: end, folder, programs, user, port: 0, setup: self };
-        let mut failure = String::new();
-        for _ in 0..ATTEMPTS {
-            server.port = free_port();
-            match server.control(&["start"]) {
-                Ok(()) => return Ok(server),
-                Err(error) => failure = error,
-            }
-        }
-        panic!("PostgreSQL does not start: {failure}\n{}", server.log());
+        Ok(PostgresServer::run(folder, programs, user, self))
+    }
+
+    /// A folder for a server's data.
+    pub(super) fn folder(&self, user: &OsUser) -> TempDir {
+        let mut temporary = tempfile::Builder::new();
+        temporary.prefix("postgres-");
+        let folder = match &self.durable_under {
+            Some(folder) => temporary.tempdir_in(folder),
+            None => temporary.tempdir(),
+        };
+        let folder = folder.expect("a folder");
+        user.own(folder.path());
+        folder
     }
 }
 
@@ -265,7 +281,7 @@ impl TlsFiles {
 }
 
 /// Runs a command in a folder that its user may be in.
-fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
+pub(super) fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
     // A pipe would stay open for as long as the server that is started holds it.
     let printed = folder.join("printed");
     let file = fs::File::create(&printed).map_err(|error| error.to_string())?;

@@ -47,7 +47,7 @@ pub struct RedisServer {
     // Dropped after the server was ended.
     _end: AtTheEnd,
     folder: TempDir,
-    program: PathBuf,
+    pub(super) program: PathBuf,
     settings: Vec<String>,
     port: u16,
 }
@@ -129,6 +129,30 @@ impl RedisServer {
         process.wait().expect("Redis has ended");
         // Its number may soon be that of another process.
         drop(fs::remove_file(self.folder.path().join("pid")));
+    }
+
+    /// Stops the server's process from running, so that it answers nobody, until it goes on.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets a server that was paused go on: it knows nothing of the time between.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let process = self.process.as_ref().expect("a server that runs").id().to_string();
+        let status = Command::new("kill").args([signal, &process]).status().expect("`kill` runs");
+        assert!(status.success(), "the server's process takes {signal}");
     }
 
     /// Starts the server on the same data and port again.

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -15,14 +16,17 @@ const SLOTS: usize = 16_384;
 /// How long the servers may take until they know each other.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A cluster of Redis servers without replicas, each with its part of the keys.
+/// A cluster of Redis servers, each with its part of the keys.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
+/// How long a server of a cluster with replicas may be silent until a replica takes over.
+const NODE_TIMEOUT: &str = "2000";
+
 impl RedisCluster {
-    /// Starts a cluster of so many servers.
+    /// Starts a cluster of so many servers, without replicas.
     ///
     /// # Errors
     ///
@@ -32,28 +36,122 @@ impl RedisCluster {
     ///
     /// If it does not come about.
     pub fn start(servers: usize) -> Result<Self, Missing> {
+        Self::start_with(servers, servers, &[])
+    }
+
+    /// Starts a cluster of so many servers, each with a replica that takes over after two seconds: that
+    /// of server `n` is server `servers + n`.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`], as for [`RedisServer::start`].
+    ///
+    /// # Panics
+    ///
+    /// If it does not come about.
+    pub fn start_with_replicas(servers: usize) -> Result<Self, Missing> {
+        let settings =
+            ["--cluster-node-timeout", NODE_TIMEOUT, "--cluster-replica-validity-factor", "0"];
+        let cluster = Self::start_with(2 * servers, servers, &settings)?;
+        for number in 0..servers {
+            let primary = cluster.ask(number, "CLUSTER MYID");
+            let replica = servers + number;
+            cluster.until(|| cluster.ask(replica, "CLUSTER NODES").contains(&primary));
+            assert_eq!(cluster.ask(replica, &format!("CLUSTER REPLICATE {primary}")), "OK");
+        }
+        for replica in servers..2 * servers {
+            cluster.until(|| cluster.is_following(replica));
+        }
+        Ok(cluster)
+    }
+
+    fn start_with(servers: usize, primaries: usize, settings: &[&str]) -> Result<Self, Missing> {
         let mut started: Vec<(RedisServer, String)> = Vec::new();
         for _ in 0..servers {
             let bus = free_port().to_string();
-            let settings = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+            let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+            let settings = [&of_cluster, settings].concat();
             started.push((RedisServer::start_with(&settings)?, bus));
         }
         for (number, (server, _)) in started.iter().enumerate() {
-            let (first, next) = (SLOTS * number / servers, SLOTS * (number + 1) / servers);
-            let slots = format!("CLUSTER ADDSLOTSRANGE {first} {}", next - 1);
-            assert_eq!(ask(server.port(), &slots), "OK");
+            if number < primaries {
+                let first = SLOTS * number / primaries;
+                let next = SLOTS * (number + 1) / primaries;
+                let slots = format!("CLUSTER ADDSLOTSRANGE {first} {}", next - 1);
+                assert_eq!(ask(server.port(), &slots), "OK");
+            }
             for (other, bus) in &started {
                 let meet = format!("CLUSTER MEET 127.0.0.1 {} {bus}", other.port());
                 assert_eq!(ask(server.port(), &meet), "OK");
             }
         }
         let cluster = Self { servers: started.into_iter().map(|(server, _)| server).collect() };
-        let end = Instant::now() + PATIENCE;
-        while !cluster.servers.iter().all(|server| cluster.is_known_to(server)) {
-            assert!(Instant::now() < end, "the servers do not find each other");
-            thread::sleep(Duration::from_millis(50));
-        }
+        cluster.until(|| cluster.servers.iter().all(|server| cluster.is_known_to(server)));
         Ok(cluster)
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Panics
+    ///
+    /// If it is not so for two minutes.
+    pub fn until(&self, mut is_so: impl FnMut() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < end, "the servers do not find each other");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The answer of one of its servers to a command; that answer must be one text or number.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    pub fn ask(&self, server: usize, command: &str) -> String {
+        ask(self.server(server).port(), command)
+    }
+
+    fn server(&self, number: usize) -> &RedisServer {
+        self.servers.get(number).expect("a server of the cluster")
+    }
+
+    /// Whether a server is a replica that has all that its primary had.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    pub fn is_following(&self, server: usize) -> bool {
+        self.ask(server, "INFO replication").contains("master_link_status:up")
+    }
+
+    /// Whether a server takes changes, as far as it knows.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    pub fn is_primary(&self, server: usize) -> bool {
+        self.ask(server, "INFO replication").contains("role:master")
+    }
+
+    /// Moves so many slots of one server to another, with the keys in them, by `redis-cli --cluster
+    /// reshard`. A server that has no slot left may become a replica.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn move_slots(&self, from: usize, to: usize, slots: usize) {
+        let server = self.server(from);
+        let program = server.program.to_string_lossy().replace("-server", "-cli");
+        let moved = Command::new(program)
+            .args(["--cluster", "reshard", &format!("127.0.0.1:{}", server.port())])
+            .args(["--cluster-from", &self.ask(from, "CLUSTER MYID")])
+            .args(["--cluster-to", &self.ask(to, "CLUSTER MYID")])
+            .args(["--cluster-slots", &slots.to_string(), "--cluster-yes"])
+            .output()
+            .expect("`redis-cli` runs");
+        let printed = String::from_utf8_lossy(&moved.stdout);
+        assert!(moved.status.success(), "slots are not moved: {printed}");
     }
 
     /// The addresses of its servers.
@@ -86,7 +184,7 @@ fn ask(port: u16, command: &str) -> String {
     let mut line = String::new();
     answers.read_line(&mut line).expect("an answer");
     let line = line.trim_end();
-    if let Some(answer) = line.strip_prefix('+') {
+    if let Some(answer) = line.strip_prefix(['+', ':']) {
         return answer.to_owned();
     }
     let length = line.strip_prefix('$').and_then(|length| length.parse().ok());

@@ -2,4 +2,5 @@
 
 mod histories;
 mod power_cuts;
+mod scale_out;
 mod soak;

@@ -1,0 +1,58 @@
+//! Replicas of a PostgreSQL server, and what becomes of them and of it.
+
+use std::fs;
+
+use super::{PostgresServer, postgres::run};
+
+impl PostgresServer {
+    /// Starts a server that copies this one and follows it, as a streaming replica. It answers
+    /// questions, and refuses changes.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not run, or the replica does not start.
+    pub fn replica(&self) -> Self {
+        let setup = self.setup.clone();
+        let folder = setup.folder(&self.user);
+        let data = folder.path().join("data");
+        let mut copy = self.user.command(&self.programs.join("pg_basebackup"));
+        copy.args(["--host=127.0.0.1", "--username=postgres", "--checkpoint=fast", "--no-sync"]);
+        copy.args(["--wal-method=stream", "--write-recovery-conf", "--port"]);
+        copy.arg(self.port().to_string()).arg("--pgdata").arg(&data);
+        run(&mut copy, folder.path()).expect("the server is copied");
+        Self::run(folder, self.programs.clone(), self.user.clone(), setup)
+    }
+
+    /// Makes a replica a server of its own, which takes changes.
+    ///
+    /// # Panics
+    ///
+    /// If it is none, or does not run.
+    pub fn promote(&self) {
+        self.control(&["promote"]).expect("the replica is promoted");
+    }
+
+    /// Starts a server that has ended so that it follows another and takes no changes, whatever it
+    /// was before. Where their histories differ it does not follow, and still takes no changes.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn start_again_as_replica_of(&self, other: &Self) {
+        let data = self.folder.path().join("data");
+        let setting = format!(
+            "primary_conninfo = 'host=127.0.0.1 port={} user=postgres'\n\
+             recovery_target_timeline = 'latest'\n",
+            other.port()
+        );
+        let file = data.join("postgresql.auto.conf");
+        let before = fs::read_to_string(&file).expect("the server's settings");
+        for (path, text) in
+            [(file, before + &setting), (data.join("standby.signal"), String::new())]
+        {
+            fs::write(&path, text).expect("a file of the server");
+            self.user.own(&path);
+        }
+        self.start_again();
+    }
+}

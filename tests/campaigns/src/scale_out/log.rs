@@ -1,0 +1,151 @@
+//! What a writer was told, and whether the store agrees.
+
+use std::time::Duration;
+
+use tower_chat_core::{
+    ConversationKey, MessageId,
+    store::{History, HistoryStore},
+};
+
+use super::{Search, writers::until_answered};
+use crate::{Failure, Figures};
+
+/// A message as a writer knows it.
+pub(super) type Entry = (MessageId, String);
+
+/// What was acknowledged to one writer, and what it learned was lost.
+pub(super) struct WriterLog {
+    pub(super) key: ConversationKey,
+    /// The messages that must be stored, in their order.
+    messages: Vec<Entry>,
+    /// How many messages there were after each write.
+    ends: Vec<usize>,
+    writes: u64,
+    lost_writes: u64,
+    pub(super) conflicts: u64,
+    pub(super) retries: u64,
+    longest: Duration,
+}
+
+impl WriterLog {
+    pub(super) fn new(key: ConversationKey) -> Self {
+        Self {
+            key,
+            messages: Vec::new(),
+            ends: Vec::new(),
+            writes: 0,
+            lost_writes: 0,
+            conflicts: 0,
+            retries: 0,
+            longest: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, added: Vec<Entry>) {
+        self.messages.extend(added);
+        self.ends.push(self.messages.len());
+        self.writes += 1;
+    }
+
+    /// How long a write took, with all its attempts.
+    pub(super) fn waited(&mut self, time: Duration) {
+        self.longest = self.longest.max(time);
+    }
+
+    /// Takes away what is not stored. It must be the end of the conversation, and whole writes.
+    pub(super) fn lose_all_after(&mut self, stored: &[Entry]) -> Result<(), String> {
+        if !self.messages.starts_with(stored) {
+            return Err(difference(&self.messages, stored));
+        }
+        let remaining = self.ends.iter().take_while(|end| **end <= stored.len()).count();
+        let whole = remaining.checked_sub(1).and_then(|last| self.ends.get(last));
+        if whole.copied().unwrap_or_default() != stored.len() {
+            return Err(format!("{} messages are stored: a part of a write", stored.len()));
+        }
+        self.lost_writes += (self.ends.len() - remaining) as u64;
+        self.messages.truncate(stored.len());
+        self.ends.truncate(remaining);
+        Ok(())
+    }
+}
+
+/// The messages of a history, as writers know them. A message without an id has none that was given.
+pub(super) fn entries(history: &History) -> Vec<Entry> {
+    let id = |message: &tower_chat_core::Message| {
+        message.id.unwrap_or(MessageId {
+            run: tower_chat_core::RunId::from_bytes([0; 16]),
+            index: u32::MAX,
+        })
+    };
+    history.messages.iter().map(|message| (id(message), message.text())).collect()
+}
+
+/// Compares what was acknowledged with what is stored: each message once, and in order.
+pub(super) async fn check(
+    search: Search,
+    store: &impl HistoryStore,
+    logs: &[WriterLog],
+) -> Result<(), Failure> {
+    for log in logs {
+        let history = until_answered(|| store.load(&log.key)).await?;
+        let stored = entries(&history);
+        if stored != log.messages {
+            let what = difference(&log.messages, &stored);
+            return Err(search.found(format!("conversation {}: {what}", log.key)));
+        }
+    }
+    Ok(())
+}
+
+/// Where two lists of messages part.
+fn difference(acknowledged: &[Entry], stored: &[Entry]) -> String {
+    let same = acknowledged.iter().zip(stored).take_while(|(one, other)| one == other).count();
+    let name = |entry: Option<&Entry>| {
+        entry.map_or("nothing".to_owned(), |(id, text)| {
+            format!("{id:?} `{}`", text.chars().take(40).collect::<String>())
+        })
+    };
+    format!(
+        "{} messages were acknowledged and {} are stored; number {} was acknowledged as {} and is \
+         stored as {}",
+        acknowledged.len(),
+        stored.len(),
+        same + 1,
+        name(acknowledged.get(same)),
+        name(stored.get(same)),
+    )
+}
+
+/// What all writers have seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) writes: u64,
+    pub(super) lost_writes: u64,
+    pub(super) conversations_with_loss: u64,
+    pub(super) conflicts: u64,
+    pub(super) retries: u64,
+    pub(super) longest: Duration,
+}
+
+impl Seen {
+    pub(super) fn by(logs: &[WriterLog]) -> Self {
+        let mut seen = Self::default();
+        for log in logs {
+            seen.writes += log.writes;
+            seen.lost_writes += log.lost_writes;
+            seen.conversations_with_loss += u64::from(log.lost_writes > 0);
+            seen.conflicts += log.conflicts;
+            seen.retries += log.retries;
+            seen.longest = seen.longest.max(log.longest);
+        }
+        seen
+    }
+
+    pub(super) fn figures(&self, name: &str, figures: &mut Figures) {
+        figures.add(format!("{name}: writes acknowledged"), self.writes);
+        figures.add(format!("{name}: acknowledged and lost"), self.lost_writes);
+        figures.add(format!("{name}: conversations with a loss"), self.conversations_with_loss);
+        figures.add(format!("{name}: conflicts"), self.conflicts);
+        figures.add(format!("{name}: longest write"), format!("{} ms", self.longest.as_millis()));
+    }
+}

@@ -1,0 +1,160 @@
+//! Stores over several servers, while writers append: a pooler, two servers, replicas that take over,
+//! slots that are moved.
+//!
+//! Each writer has conversations of its own and expects the revision that its last write left. What was
+//! acknowledged is stored once and in order. What a replica lacks that takes over without having
+//! waited is the end of a conversation, and its writer learns of it from a conflict; it is counted.
+
+mod cluster_failover;
+mod log;
+mod pgbouncer;
+mod replica_promoted;
+mod slot_moved;
+mod stale;
+mod two_servers;
+mod writers;
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tower_chat_core::ConversationKey;
+use tower_chat_testkit::server::{Missing, RedisCluster};
+
+use self::{
+    log::{Seen, check},
+    writers::{Writers, append, text, until_answered},
+};
+use crate::{Failure, Figures};
+
+/// What the campaign does, and for how long.
+#[derive(Debug, Clone, Args)]
+pub struct Arguments {
+    /// What happens to the servers; one after the other everything, if none is named
+    #[arg(long, value_enum)]
+    pub scenario: Option<Scenario>,
+    /// How many writers there are, each with a conversation of its own
+    #[arg(long, default_value_t = 6)]
+    pub writers: usize,
+    /// For how long they write before and after each event
+    #[arg(long, default_value_t = 0.3)]
+    pub seconds: f64,
+    /// How many slots of a Redis cluster are moved, and moved back
+    #[arg(long, default_value_t = 40)]
+    pub slots: usize,
+    /// How often each scenario is run
+    #[arg(long, default_value_t = 1)]
+    pub cases: u64,
+    /// Decides what the writers write
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// A fault that must be found
+    #[arg(long, value_enum)]
+    pub plant: Option<Plant>,
+}
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self { scenario: None, writers: 6, seconds: 0.3, slots: 40, cases: 1, seed: 1, plant: None }
+    }
+}
+
+/// What happens to the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// PostgreSQL behind a PgBouncer that pools transactions; the server crashes.
+    Pgbouncer,
+    /// Two PostgreSQL servers, chosen by scope; a scope is moved from one to the other.
+    TwoServers,
+    /// The replica of a PostgreSQL server takes over after the server was killed.
+    ReplicaPromoted,
+    /// Slots of one server of a Redis cluster are moved to another, and back.
+    SlotMoved,
+    /// Replicas of a Redis cluster take over: when asked to, after a kill, while the primary hangs.
+    ClusterFailover,
+}
+
+/// A fault in what is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Plant {
+    /// A write is acknowledged that was never sent.
+    LostAppend,
+    /// A writer that meets a conflict goes on at the revision that was found, without looking.
+    IgnoreRevision,
+    /// Statements stay prepared behind the pooler.
+    PreparedStatements,
+    /// After the failover the revisions are not renewed.
+    NoRenewal,
+    /// The failed primary comes back as it was.
+    Unfenced,
+}
+
+/// One run of one scenario.
+#[derive(Debug, Clone, Copy)]
+struct Search {
+    seed: u64,
+    case: u64,
+    writers: usize,
+    /// For how long writers write before and after each event.
+    phase: Duration,
+    slots: usize,
+    plant: Option<Plant>,
+}
+
+impl Search {
+    fn found(&self, what: String) -> Failure {
+        Failure::Found { seed: self.seed, case: self.case, what }
+    }
+}
+
+/// Runs the scenarios.
+///
+/// # Errors
+///
+/// [`Failure::Found`] for a broken promise, [`Failure::CannotRun`] where a server is missing.
+pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
+    let phase = Duration::try_from_secs_f64(arguments.seconds).map_err(Failure::cannot_run)?;
+    let scenarios = match &arguments.scenario {
+        Some(scenario) => std::slice::from_ref(scenario),
+        None => Scenario::value_variants(),
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
+    let runtime = runtime.map_err(Failure::cannot_run)?;
+    let mut figures = Figures::default();
+    for scenario in scenarios {
+        for case in 0..arguments.cases {
+            let Arguments { writers, slots, seed, plant, .. } = arguments;
+            let search = Search { seed, case, writers, phase, slots, plant };
+            runtime.block_on(scenario.run(search, &mut figures))?;
+        }
+    }
+    Ok(figures)
+}
+
+impl Scenario {
+    async fn run(self, search: Search, figures: &mut Figures) -> Result<(), Failure> {
+        match self {
+            Self::Pgbouncer => pgbouncer::run(search, figures).await,
+            Self::TwoServers => two_servers::run(search, figures).await,
+            Self::ReplicaPromoted => replica_promoted::run(search, figures).await,
+            Self::SlotMoved => slot_moved::run(search, figures).await,
+            Self::ClusterFailover => cluster_failover::run(search, figures).await,
+        }
+    }
+}
+
+/// Whether a conversation lies among the first slots of a cluster.
+fn is_in_first_slots(cluster: &RedisCluster, key: &ConversationKey, slots: usize) -> bool {
+    let question = format!("CLUSTER KEYSLOT {{{}/{}}}", key.scope(), key.id());
+    cluster.ask(0, &question).parse::<usize>().is_ok_and(|slot| slot < slots)
+}
+
+/// A server of a scenario.
+fn started<Server>(server: Result<Server, Missing>) -> Result<Server, Failure> {
+    server.map_err(Failure::cannot_run)
+}
+
+/// What a scenario does besides writing.
+fn failed(what: &str, error: impl std::error::Error) -> Failure {
+    Failure::cannot_run(format!("{what}: {}", text(&error)))
+}

@@ -1,0 +1,155 @@
+//! The replica of a PostgreSQL server takes over under load.
+
+use tokio::task::block_in_place;
+use tower_chat_core::{ConversationKey, store::StoreError};
+use tower_chat_postgres::{PostgresOptions, PostgresStore};
+use tower_chat_testkit::server::PostgresServer;
+
+use super::{Plant, Search, Seen, Writers, append, check, failed, stale, started, until_answered};
+use crate::{Failure, Figures};
+
+/// Writes that are acknowledged while the replica gets nothing.
+const AHEAD: u64 = 40;
+
+/// How a commit is replicated, and what the way to the replica is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replication {
+    /// Commits do not wait, and the replica is as close as it can be.
+    Asynchronous,
+    /// The same, and the way to the replica is cut before the primary is killed.
+    AsynchronousCut,
+    /// Commits wait for the replica.
+    Synchronous,
+}
+
+pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {
+    use Replication::{Asynchronous, AsynchronousCut, Synchronous};
+    for replication in [Asynchronous, AsynchronousCut, Synchronous] {
+        fail_over(search, replication, figures).await?;
+    }
+    Ok(())
+}
+
+async fn fail_over(
+    search: Search,
+    replication: Replication,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
+    let primary = started(block_in_place(PostgresServer::start))?;
+    let replica = block_in_place(|| primary.replica());
+    if replication == Replication::Synchronous {
+        set(&primary, "synchronous_standby_names", "*").await?;
+    }
+    // The first server of the list that takes changes.
+    let address = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?sslmode=disable\
+         &target_session_attrs=read-write&connect_timeout=5",
+        primary.port(),
+        replica.port()
+    );
+    let store = open(&address, PostgresStore::options()).await?;
+    let writers = Writers::start(search, &store);
+    writers.go_on(search).await;
+    let mut stale =
+        stale::Stale::begin(&store, ConversationKey::new("stale", "conversation")).await?;
+    if replication == Replication::AsynchronousCut {
+        caught_up(&primary, &replica).await?;
+        set(&replica, "primary_conninfo", "").await?;
+        stale.write_ahead(&store).await?;
+        writers.progress(AHEAD).await;
+    }
+    block_in_place(|| {
+        primary.kill();
+        replica.promote();
+    });
+    if replication == Replication::AsynchronousCut {
+        let replica = open(&replica.address("postgres"), PostgresStore::options()).await?;
+        stale.go_on(search, &replica).await?;
+    }
+    writers.go_on(search).await;
+    let logs = writers.stop().await?;
+    check(search, &store, &logs).await?;
+    let seen = Seen::by(&logs);
+    let name = match replication {
+        Replication::Asynchronous => "asynchronous",
+        Replication::AsynchronousCut => "asynchronous, cut",
+        Replication::Synchronous => "synchronous",
+    };
+    match replication {
+        Replication::Synchronous if seen.lost_writes > 0 => {
+            return Err(search.found(format!("{} writes were lost", seen.lost_writes)));
+        }
+        Replication::AsynchronousCut if seen.lost_writes == 0 => {
+            return Err(search.found("no writer has learned of its loss".to_owned()));
+        }
+        _ => {}
+    }
+    seen.figures(&format!("replica promoted, {name}"), figures);
+    come_back(search, &primary, &replica).await
+}
+
+/// The failed primary comes back, and a writer goes on there that has not learned of the other.
+async fn come_back(
+    search: Search,
+    primary: &PostgresServer,
+    replica: &PostgresServer,
+) -> Result<(), Failure> {
+    block_in_place(|| {
+        if search.plant == Some(Plant::Unfenced) {
+            primary.start_again();
+        } else {
+            primary.start_again_as_replica_of(replica);
+        }
+    });
+    let options = PostgresStore::options().with_migration(false);
+    let store = open(&primary.address("postgres"), options).await?;
+    let key = ConversationKey::new("scale-out", "writer 0");
+    let head =
+        until_answered(|| async { tower_chat_core::store::HistoryStore::head(&store, &key).await })
+            .await?;
+    match append(&store, stale::write(&key, head.revision, "on the failed primary")).await {
+        Err(StoreError::ReadOnly) => Ok(()),
+        Err(error) => Err(failed("a writer goes on at the failed primary", error)),
+        Ok(_) => Err(search.found("the failed primary has accepted a write".to_owned())),
+    }
+}
+
+async fn open(address: &str, options: PostgresOptions) -> Result<PostgresStore, Failure> {
+    options.connect(address).await.map_err(|error| failed("the store is opened", error))
+}
+
+/// Changes a setting of a server that runs.
+async fn set(server: &PostgresServer, name: &str, value: &str) -> Result<(), Failure> {
+    let client = connect(server).await?;
+    for sql in [format!("ALTER SYSTEM SET {name} = '{value}'"), "SELECT pg_reload_conf()".into()] {
+        client.batch_execute(&sql).await.map_err(|error| failed(&sql, error))?;
+    }
+    Ok(())
+}
+
+/// Waits until the replica has all that was written before.
+async fn caught_up(primary: &PostgresServer, replica: &PostgresServer) -> Result<(), Failure> {
+    let position = "SELECT pg_current_wal_lsn()::text";
+    let row = connect(primary).await?.query_one(position, &[]).await;
+    let position: String = row.map_err(|error| failed("the log's end is asked for", error))?.get(0);
+    let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
+    let client = connect(replica).await?;
+    loop {
+        let row = client.query_one(&sql, &[]).await;
+        if row.map_err(|error| failed("the replica is asked", error))?.get(0) {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Failure> {
+    let connected =
+        tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;
+    let (client, connection) = connected.map_err(|error| failed("a server is connected", error))?;
+    tokio::spawn(async move {
+        // It ends with the client or the server.
+        drop(connection.await);
+    });
+    Ok(client)
+}
