@@ -10,6 +10,7 @@ use tower_chat_core::{
 };
 
 use crate::{
+    checksum,
     conversation::{self, Conversation},
     directory::{self, Activity},
     head_cache::HeadCache,
@@ -259,14 +260,16 @@ impl EncodedWrite {
     /// Their numbers are in range.
     fn insert_messages(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
-            "INSERT INTO messages (place, run, run_index, body) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO messages (place, run, run_index, body, checksum)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
         let run = self.write.run().to_bytes();
         let sequences = self.write.expected().sequence.saturating_add(1)..;
         let indexes = i64::from(self.write.id().index)..;
         for ((sequence, body), index) in sequences.zip(&self.bodies).zip(indexes) {
             let row_key = row_key::of_message(number, sequence);
-            statement.execute(params![row_key, run, index, body])?;
+            let checksum = checksum::of(sequence, &run, index, body.as_bytes());
+            statement.execute(params![row_key, run, index, body, checksum])?;
         }
         Ok(())
     }
@@ -281,10 +284,9 @@ impl EncodedWrite {
         let staged = visible + 1..=self.write.expected().sequence;
         let replaced = self.write.replaced().iter();
         for (sequence, message) in replaced.filter(|(sequence, _)| staged.contains(sequence)) {
-            let row_key = row_key::of_message(number, *sequence);
-            connection
-                .prepare_cached("UPDATE messages SET body = ?2 WHERE place = ?1")?
-                .execute(params![row_key, format::encode(message)])?;
+            if let Some(row_key) = row_key::of_message(number, *sequence) {
+                checksum::replace_body(connection, row_key, &format::encode(message))?;
+            }
         }
         Ok(())
     }

@@ -51,7 +51,8 @@ pub(crate) fn fork(
     let distance = first_of_copy.saturating_sub(first);
     connection
         .prepare_cached(
-            "INSERT INTO messages SELECT place + ?3, run, run_index, body FROM messages
+            "INSERT INTO messages (place, run, run_index, body, checksum)
+             SELECT place + ?3, run, run_index, body, checksum FROM messages
              WHERE place BETWEEN ?1 AND ?2",
         )?
         .execute(params![first, last, distance])?;

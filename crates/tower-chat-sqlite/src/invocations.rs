@@ -107,9 +107,9 @@ pub(crate) fn invocations(
              {sql}
              ORDER BY c.conversation, t.place, t.call_index LIMIT ?
          )
-         SELECT place, NULL, NULL, NULL, conversation, {columns} FROM asked
+         SELECT place, NULL, NULL, NULL, NULL, conversation, {columns} FROM asked
          UNION ALL
-         SELECT place, run, run_index, body, NULL, {nothing} FROM messages
+         SELECT place, run, run_index, body, checksum, NULL, {nothing} FROM messages
          WHERE place IN (SELECT place FROM asked UNION SELECT result_place FROM asked)",
         columns = tool_row::COLUMNS,
         nothing = ["NULL"; 11].join(", "),
@@ -147,7 +147,7 @@ pub(crate) fn invocations(
     Ok(invocations)
 }
 
-const CONVERSATION: usize = 4;
+const CONVERSATION: usize = 5;
 
 /// A row that is asked for.
 struct Asked {

@@ -90,6 +90,17 @@
 //! is open. A process of a release without open runs must not have the file open while it is migrated:
 //! it would show what is staged.
 //!
+//! # Damage
+//!
+//! Each message has a checksum, of its content and its position. One that was changed in the file, as by a
+//! disk that has flipped a bit, is not read as another: it is
+//! [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), and `tower-chat verify`
+//! names it. Messages that releases before version 6 of the file have stored have none. The record of
+//! tool calls, the directory and the pages of the file have none either; much of what is damaged there is
+//! found by [`SqliteStore::check_integrity`], and not all. Frames of the write-ahead log have checksums of
+//! SQLite's: it takes a damaged one for the end of the log, so what was written after it is missing, and
+//! nothing tells so. `tower-chat-encrypted` authenticates all content.
+//!
 //! # Who may read it
 //!
 //! On Unix a file that a store makes may be read and written by its owner alone (mode 0600), whatever the
@@ -122,6 +133,7 @@ mod backup_error;
 mod byte_budget;
 mod caller;
 mod checkpoints;
+mod checksum;
 mod conversation;
 mod directory;
 mod failure;

@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use crate::{
     append::NotStored,
-    conversation,
+    checksum, conversation,
     read::{self, NotRead},
     row_key, tool_row,
 };
@@ -47,10 +47,7 @@ pub(crate) fn rows(
     let snapshot = connection.unchecked_transaction()?;
     let Some(found) = conversation::find(&snapshot, key)? else { return Ok(None) };
     let (first, last) = row_key::range_to(found.number, found.visible());
-    let mut statement = snapshot.prepare(
-        "SELECT place, run, run_index, body FROM messages
-         WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
-    )?;
+    let mut statement = snapshot.prepare(read::MESSAGES)?;
     let messages = statement.query_map([first, last], |row| {
         Ok((row_key::sequence(row.get(0)?), read::message(row)?.map(Arc::new)))
     })?;
@@ -104,10 +101,10 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
             return Err(NotStored::Refused(rewrite.missing(*sequence)));
         }
     }
-    let mut update = connection.prepare_cached("UPDATE messages SET body = ?2 WHERE place = ?1")?;
     for (sequence, message) in &rewrite.messages {
-        let row_key = row_key::of_message(number, *sequence);
-        update.execute(params![row_key, format::encode(message)])?;
+        if let Some(row_key) = row_key::of_message(number, *sequence) {
+            checksum::replace_body(connection, row_key, &format::encode(message))?;
+        }
     }
     let rows: Vec<_> = rewrite.tools_of(&head).collect();
     let apart: Vec<_> = rows.iter().map(|row| tool_row::result_apart(row)).collect();

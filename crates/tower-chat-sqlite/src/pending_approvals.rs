@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(crate) const SQL: &str = "
-    SELECT m.place, m.run, m.run_index, m.body, t.call_index
+    SELECT m.place, m.run, m.run_index, m.body, m.checksum, t.call_index
     FROM tool_invocations t INDEXED BY pending_approvals
     CROSS JOIN messages m ON m.place = t.place
     WHERE t.status = 'pending_approval' AND t.place BETWEEN ?1 AND ?2
@@ -36,7 +36,7 @@ pub(crate) fn pending_approvals(
             })?;
             batches.push(Batch { sequence, message, requests: Vec::new() });
         }
-        let index: u32 = row.get(4)?;
+        let index: u32 = row.get(5)?;
         if let Some(batch) = batches.last_mut() {
             batch.requests.extend(batch.message.approval_request(index).cloned());
         }

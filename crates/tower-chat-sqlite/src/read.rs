@@ -9,7 +9,9 @@ use tower_chat_core::{
     store::{Head, History, Revision, StoreError},
 };
 
-use crate::{conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key};
+use crate::{
+    checksum, conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key,
+};
 
 /// How many messages of a conversation, as `c`, readers see, or may see, in a statement.
 pub(crate) const VISIBLE: &str =
@@ -64,7 +66,7 @@ pub(crate) fn history(
 }
 
 /// What is read of messages: the statement for [`messages`].
-pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body FROM messages
+pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body, checksum FROM messages
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
 /// The messages with these keys, which follow the first `before` of the conversation without a gap.
@@ -175,7 +177,7 @@ fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     Ok(statement.exists([])?)
 }
 
-/// The message of a row of row key, run, index in its run, and body.
+/// The message of a row of row key, run, index in its run, body, and checksum.
 pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
     let not_ours = |what| Ok(Err(FormatError::malformed(what)));
     let ValueRef::Blob(run) = row.get_ref(1)? else {
@@ -193,6 +195,9 @@ pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatE
     let Ok(body) = std::str::from_utf8(body) else {
         return not_ours("its text is not UTF-8");
     };
+    if !checksum::fits(row)? {
+        return not_ours("it was changed after it was stored, as its checksum says");
+    }
     Ok(format::decode(body).map(|mut message| {
         message.id = Some(MessageId { run: RunId::from_bytes(run), index });
         message

@@ -9,7 +9,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
 /// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY];
+const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY, CHECKSUMS];
 
 const MESSAGES: &str = "
     CREATE TABLE conversations (
@@ -130,6 +130,18 @@ const DIRECTORY: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE TRIGGER conversation_with_usage_deleted AFTER DELETE ON conversations BEGIN
         DELETE FROM run_usage WHERE number = old.id;
+    END;
+";
+
+/// The checksum of a message ([`crate::checksum`]); none of those that are there already.
+///
+/// A process of an older release that has the file open while it is migrated changes bodies without their
+/// checksums: the trigger takes those away. To copy a conversation fails in such a process.
+const CHECKSUMS: &str = "
+    ALTER TABLE messages ADD COLUMN checksum INTEGER;
+    CREATE TRIGGER body_changed AFTER UPDATE OF body ON messages
+    WHEN new.checksum IS old.checksum BEGIN
+        UPDATE messages SET checksum = NULL WHERE place = new.place;
     END;
 ";
 

@@ -92,13 +92,13 @@ fn a_file_that_is_well_needs_no_change_and_an_older_one_does() {
     assert_eq!(findings(&store).0, 0);
     let fixtures =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-sqlite/tests/fixtures");
-    for version in 1..5 {
+    for version in 1..6 {
         let store = TestStore::new(Kind::Sqlite);
         let path = store.folder().join("chat.db");
         fs::copy(fixtures.join(format!("v{version}.db")), &path).unwrap();
         let (code, found) = findings(&store);
         assert_eq!(code, 1);
-        assert_found(&found, "warning", "schema", &format!("version {version} of 5"));
+        assert_found(&found, "warning", "schema", &format!("version {version} of 6"));
     }
     let missing = TestStore::new(Kind::Sqlite).run(&["doctor"]);
     assert_eq!(missing.status.code(), Some(2));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
 mod backup;
+mod checksums;
 mod common;
 mod contract;
 mod deletion;
@@ -12,6 +13,7 @@ mod moved;
 mod older_files;
 mod open;
 mod processes;
+mod settings;
 #[cfg(target_os = "linux")]
 mod space;
 mod store_contract;

@@ -23,7 +23,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-fn copy(name: &str) -> (TempDir, PathBuf) {
+pub(crate) fn copy(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
     fs::copy(fixture(name), &path).unwrap();
@@ -88,7 +88,7 @@ async fn assert_has_the_outcome(store: &SqliteStore) {
 async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
     let (_folder, path) = copy("v1.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 1, supported: 5, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 1, supported: 6, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -110,7 +110,7 @@ async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
 async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_runs() {
     let (_folder, path) = copy("v2.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 2, supported: 5, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 2, supported: 6, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -128,7 +128,7 @@ async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_
 async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
     let (_folder, path) = copy("v3.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 3, supported: 5, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 3, supported: 6, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_open_run_and_the_approval(&store).await;
@@ -144,7 +144,7 @@ async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
 async fn a_file_of_version_4_loads_with_its_pruned_conversation_and_gets_a_directory() {
     let (_folder, path) = copy("v4.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 4, supported: 5, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 4, supported: 6, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_open_run_and_the_approval(&store).await;
@@ -157,22 +157,51 @@ async fn a_file_of_version_4_loads_with_its_pruned_conversation_and_gets_a_direc
 }
 
 #[tokio::test]
-async fn a_file_of_version_5_loads_with_its_directory() {
+async fn a_file_of_version_5_loads_with_its_directory_and_gets_checksums_with_new_messages() {
     let (_folder, path) = copy("v5.db");
+    let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Older { version: 5, supported: 6, .. }), "{error:?}");
+    for _ in 0..2 {
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_has_the_directory(&store).await;
+        store.close().await.unwrap();
+    }
+    let store = SqliteStore::open(&path).await.unwrap();
+    let at = store.head(&described()).await.unwrap().revision;
+    let id = MessageId { run: RunId::new(), index: 0 };
+    append(&store, vec![Write::new(described(), id, at, [Message::user("later").into()])])
+        .await
+        .unwrap();
+    assert_eq!(texts(&store, &described()).await, ["late", "later"]);
+    store.close().await.unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let counts = "SELECT count(*), count(checksum) FROM messages";
+    let counts = connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    assert_eq!(counts, Ok((9, 1)));
+}
+
+#[tokio::test]
+async fn a_file_of_version_6_loads_with_its_checksums() {
+    let (_folder, path) = copy("v6.db");
     for store in [
         SqliteStore::options().with_read_only(true).open(&path).await.unwrap(),
         SqliteStore::open(&path).await.unwrap(),
     ] {
-        assert_has_the_open_run_and_the_approval(&store).await;
-        assert_has_a_pruned_conversation(&store).await;
-        let summary = store.summary(&described()).await.unwrap().unwrap();
-        assert_eq!((summary.description, summary.description_version), (description(), 1));
-        assert_eq!((summary.messages, summary.runs, summary.usage), (1, 1, usage().sum));
-        assert_eq!([summary.created_at, summary.last_active_at], [then(); 2]);
-        assert_eq!(summary.last_mode, Some(PersistenceMode::PerServiceCall));
-        let runs = store.runs(&described(), None, 10).await.unwrap();
-        assert_eq!(runs.iter().map(|run| &run.usage[..]).collect::<Vec<_>>(), [[usage()]]);
+        assert_has_the_directory(&store).await;
+        store.close().await.unwrap();
     }
+}
+
+async fn assert_has_the_directory(store: &SqliteStore) {
+    assert_has_the_open_run_and_the_approval(store).await;
+    assert_has_a_pruned_conversation(store).await;
+    let summary = store.summary(&described()).await.unwrap().unwrap();
+    assert_eq!((summary.description, summary.description_version), (description(), 1));
+    assert_eq!((summary.messages, summary.runs, summary.usage), (1, 1, usage().sum));
+    assert_eq!([summary.created_at, summary.last_active_at], [then(); 2]);
+    assert_eq!(summary.last_mode, Some(PersistenceMode::PerServiceCall));
+    let runs = store.runs(&described(), None, 10).await.unwrap();
+    assert_eq!(runs.iter().map(|run| &run.usage[..]).collect::<Vec<_>>(), [[usage()]]);
 }
 
 /// A conversation with a description, in fixtures since version 5.
@@ -319,12 +348,12 @@ fn approval_request() -> ApprovalRequest {
     ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
 }
 
-/// Made `fixtures/v5.db`, once. A later schema gets a fixture of its own; this one stays.
+/// Made `fixtures/v6.db`, once. A later schema gets a fixture of its own; this one stays.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {
-    assert!(!fixture("v5.db").exists(), "it is there");
-    let store = SqliteStore::open(fixture("v5.db")).await.unwrap();
+    assert!(!fixture("v6.db").exists(), "it is there");
+    let store = SqliteStore::open(fixture("v6.db")).await.unwrap();
     let id = MessageId { run: run(), index: 0 };
     let call = ToolCall::new("call_1", "orders", "{\"user\": \"al");
     let messages = [Message::user("Where is my order?"), Message::tool_calls([call])];
@@ -348,32 +377,4 @@ async fn make_the_fixture() {
     append(&store, vec![write.with_activity(activity)]).await.unwrap();
     store.set_description(&described(), &description(), 0).await.unwrap();
     store.close().await.unwrap();
-}
-
-#[tokio::test]
-async fn the_settings_of_files_of_every_version_are_told_and_nothing_is_changed() {
-    for version in 1..=5 {
-        let name = format!("v{version}.db");
-        let (_folder, path) = copy(&name);
-        let before = fs::read(&path).unwrap();
-        let settings = SqliteStore::file_settings(&path).await.unwrap();
-        assert_eq!((settings.version, settings.supported_version), (version, 5));
-        assert_eq!((settings.journal_mode.as_str(), settings.damage.len()), ("wal", 0));
-        assert_eq!(settings.file_bytes, before.len() as u64);
-        assert_eq!(fs::read(&path).unwrap(), before, "{name}");
-    }
-}
-
-#[tokio::test]
-async fn damage_and_a_missing_file_are_told_by_the_settings() {
-    let (folder, path) = copy("v5.db");
-    let mut bytes = fs::read(&path).unwrap();
-    // The head of the last page.
-    let page = bytes.len() - 4096;
-    bytes[page..page + 8].fill(0x5a);
-    fs::write(&path, bytes).unwrap();
-    let settings = SqliteStore::file_settings(&path).await.unwrap();
-    assert!(!settings.damage.is_empty(), "{settings:?}");
-    let missing = SqliteStore::file_settings(folder.path().join("other.db")).await.unwrap_err();
-    assert!(matches!(missing, OpenError::Missing { .. }), "{missing:?}");
 }

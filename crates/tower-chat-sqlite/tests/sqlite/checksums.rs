@@ -1,0 +1,129 @@
+//! A message that was changed in the file is not read as another.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::{append, key, texts, write};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tower_chat_core::{
+    Message, MessageId, RunId,
+    store::{
+        HistoryStore, Lease, Revision, Rewrite, StoreError,
+        author::{Close, Staged, Write},
+    },
+};
+use tower_chat_sqlite::SqliteStore;
+
+/// Two conversations, closed.
+async fn made() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    let first = write(&key("c"), RunId::new(), Revision::ABSENT, &["pay 100 to Ann", "paid 100"]);
+    let other = write(&key("d"), RunId::new(), Revision::ABSENT, &["unhurt"]);
+    append(&store, vec![first, other]).await.unwrap();
+    store.close().await.unwrap();
+    (folder, path)
+}
+
+/// Changes rows as a disk does: without the trigger.
+fn change(path: &Path, sql: &str) {
+    let connection = Connection::open(path).unwrap();
+    let trigger: String = connection
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'body_changed'", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    connection.execute_batch("DROP TRIGGER body_changed").unwrap();
+    connection.execute_batch(sql).unwrap();
+    connection.execute_batch(&trigger).unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_was_changed_in_the_file_is_told_by_conversation_and_number() {
+    let second = "place & 0xffffffff = 2";
+    for changed in [
+        "body = replace(body, '100', '900')",
+        "run = zeroblob(16)",
+        "run_index = 7",
+        "checksum = checksum + 1",
+        "checksum = 'none'",
+    ] {
+        let (_folder, path) = made().await;
+        // A column that is strict takes no text.
+        if changed == "checksum = 'none'" {
+            let refused = Connection::open(&path).unwrap();
+            refused.execute(&format!("UPDATE messages SET {changed}"), []).unwrap_err();
+            continue;
+        }
+        change(&path, &format!("UPDATE messages SET {changed} WHERE {second}"));
+        let store = SqliteStore::open(&path).await.unwrap();
+        let error = store.load(&key("c")).await.unwrap_err();
+        let StoreError::Undecodable { key: of, sequence, source } = error else {
+            panic!("{changed}: {error:?}")
+        };
+        assert_eq!((of, sequence), (key("c"), 2), "{changed}");
+        assert!(format!("{source:?}").contains("checksum"), "{changed}: {source:?}");
+        let rows = store.rows(&key("c")).await.unwrap().unwrap();
+        let readable: Vec<_> = rows.messages.iter().map(|(at, it)| (*at, it.is_ok())).collect();
+        assert_eq!(readable, [(1, true), (2, false)], "{changed}");
+        assert_eq!(texts(&store, &key("d")).await, ["unhurt"]);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_was_moved_is_not_read_at_another_position() {
+    let (_folder, path) = made().await;
+    change(
+        &path,
+        "UPDATE messages SET place = -place;
+         UPDATE messages SET place = -place + 1 WHERE -place & 0xffffffff = 1;
+         UPDATE messages SET place = -place - 1 WHERE place < 0;",
+    );
+    let store = SqliteStore::open(&path).await.unwrap();
+    let error = store.load(&key("c")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Undecodable { sequence: 1, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_an_older_release_changes_has_no_checksum_any_more() {
+    let (_folder, path) = made().await;
+    let connection = Connection::open(&path).unwrap();
+    let changed = "UPDATE messages SET body = replace(body, '100', '900')";
+    connection.execute(changed, []).unwrap();
+    drop(connection);
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["pay 900 to Ann", "paid 900"]);
+}
+
+#[tokio::test]
+async fn copies_and_messages_that_were_replaced_have_checksums_too() {
+    let (_folder, path) = made().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.fork(&key("c"), &key("copy")).await.unwrap();
+    let at = store.head(&key("c")).await.unwrap().revision;
+    let mut rewrite = Rewrite::new(key("c"), at);
+    rewrite.messages = vec![(2, Message::user("paid 101"))];
+    let at = store.rewrite(rewrite).await.unwrap();
+    let run = RunId::new();
+    let now = std::time::SystemTime::UNIX_EPOCH;
+    let lease = Lease { attempt: 1, holder: 1, renewed_at: now, until: None };
+    let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
+    let write = |index, at, messages: Vec<Message>| {
+        let id = MessageId { run, index };
+        Write::new(key("c"), id, at, messages.into_iter().map(Into::into))
+    };
+    let opens = write(0, at, vec![Message::user("pay 7"), Message::user("in part")]);
+    let opens = opens.staged(staged(None));
+    let commits = write(2, opens.result(), Vec::new())
+        .staged(staged(Some(Close::Commit)))
+        .replacing(vec![(4, Message::user("in whole").into())]);
+    append(&store, vec![opens, commits]).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["pay 100 to Ann", "paid 101", "pay 7", "in whole"]);
+    assert_eq!(texts(&store, &key("copy")).await, ["pay 100 to Ann", "paid 100"]);
+    store.close().await.unwrap();
+    let connection = Connection::open(&path).unwrap();
+    let counts = "SELECT count(*), count(checksum) FROM messages";
+    let counts = connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    assert_eq!(counts, Ok((7, 7)));
+}
