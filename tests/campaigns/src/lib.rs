@@ -7,6 +7,7 @@
 //! planted fault. `docs/testing.md` has the commands of the long searches and their last figures.
 
 mod conversations;
+pub mod corruption;
 mod failure;
 mod figures;
 pub mod histories;

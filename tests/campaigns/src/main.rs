@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tower_chat_campaigns::{Failure, Figures, histories, power_cuts, scale_out, soak};
+use tower_chat_campaigns::{Failure, Figures, corruption, histories, power_cuts, scale_out, soak};
 
 /// Searches for lost, doubled or damaged messages
 #[derive(Parser)]
@@ -15,6 +15,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Campaign {
+    /// Flips bits of SQLite files, their logs and exports, and looks what is read
+    Corruption(corruption::Arguments),
     Histories(histories::Arguments),
     #[command(hide = true)]
     HistoriesClient(histories::ClientArguments),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
 
 fn run(campaign: Campaign) -> Result<Figures, Failure> {
     match campaign {
+        Campaign::Corruption(arguments) => corruption::run(arguments),
         Campaign::Histories(arguments) => histories::run(arguments),
         Campaign::HistoriesClient(arguments) => {
             histories::serve(arguments).map(|()| Figures::default())

@@ -29,6 +29,7 @@ use self::{
     check::Outcome, disk::Disk, expected::History, notes::Note, recording::Recording,
     workload::Plan,
 };
+pub(crate) use self::{verify::problem, workload::stack};
 use crate::{Failure, Figures};
 
 /// How long power cuts are looked for.
@@ -119,9 +120,19 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
         counts.full += u64::from(plan.is_full);
         counts.large += u64::from(plan.is_large);
         counts.writes += history.writes.len() as u64;
-        runtime
-            .block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts))
-            .map_err(|what| Failure::Found { seed: arguments.seed, case, what })?;
+        let checked =
+            runtime.block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts));
+        if let Err(what) = checked {
+            // The threads of a workload are not the same twice: what was recorded is.
+            let what = match arguments.plant {
+                None => {
+                    drop(folder.keep());
+                    format!("{what} (recorded in {})", recorded.display())
+                }
+                Some(_) => what,
+            };
+            return Err(Failure::Found { seed: arguments.seed, case, what });
+        }
     }
     Ok(counts.figures(&arguments, began))
 }

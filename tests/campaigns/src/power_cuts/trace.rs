@@ -80,7 +80,7 @@ pub(super) enum TraceError {
     Line { line: usize, text: String },
 }
 
-/// The calls in the order in which they began.
+/// The calls in the order in which they say what descriptors are.
 pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
     let mut reader = BufReader::new(File::open(path)?);
     let mut unfinished: HashMap<String, (usize, String)> = HashMap::new();
@@ -120,8 +120,19 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
             found.push(Traced { begin, end: None, call });
         }
     }
-    found.sort_by_key(|traced| traced.begin);
+    found.sort_by_key(Traced::order);
     Ok(found)
+}
+
+impl Traced {
+    /// A descriptor is in use from the end of its opening to the beginning of its closing: meanwhile another
+    /// thread may close one of the same number.
+    fn order(&self) -> usize {
+        match self.call {
+            Call::Open { .. } | Call::Seek { .. } => self.end.unwrap_or(self.begin),
+            _ => self.begin,
+        }
+    }
 }
 
 fn not_understood(line: usize, text: &str) -> TraceError {
@@ -257,5 +268,20 @@ mod tests {
         assert_eq!(spans, [(0, Some(2)), (1, Some(3))]);
         assert_eq!(found[0].call, Call::Write { file: 3, at: Some(512), data: b"1".to_vec() });
         assert_eq!(found[1].call, Call::Sync { file: 4 });
+    }
+
+    #[test]
+    fn a_descriptor_that_is_opened_while_it_is_closed_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let lines = [
+            r#"11 openat(AT_FDCWD, "\x2f\x61", O_RDWR <unfinished ...>"#,
+            "12 close(5)           = 0",
+            "11 <... openat resumed>) = 5",
+        ];
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let found: Vec<_> = read(&path).unwrap().into_iter().map(|traced| traced.call).collect();
+        let opened = Call::Open { path: "/a".into(), creates: false, truncates: false, file: 5 };
+        assert_eq!(found, [Call::Close { file: 5 }, opened]);
     }
 }

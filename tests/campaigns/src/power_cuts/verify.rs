@@ -13,7 +13,7 @@ use tower_chat::{
 };
 
 /// The first thing that is wrong with a conversation.
-pub(super) fn problem(rows: &ConversationRows) -> Option<String> {
+pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
     let first = rows.head.pruned.saturating_add(1);
     for (expected, (sequence, message)) in (first..).zip(&rows.messages) {

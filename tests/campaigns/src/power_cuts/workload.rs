@@ -286,7 +286,7 @@ impl Owner {
 }
 
 /// The layers around a scripted model and two tools.
-pub(super) fn stack(
+pub(crate) fn stack(
     script: Vec<Step>,
     store: impl HistoryStore,
     mode: PersistenceMode,

@@ -1,0 +1,91 @@
+//! A store with some of everything, and no text twice.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use tower::{Service, ServiceExt};
+use tower_chat::{
+    BoxError, ChatRequest, ConversationKey, Message, Part, PersistenceMode, ToolCall,
+    store::{Description, HistoryStore},
+};
+use tower_chat_testkit::{Rng, Step};
+
+use crate::power_cuts::stack;
+
+/// A store that is shared by whoever reads and writes it.
+#[derive(Clone)]
+pub(super) struct Shared(pub(super) Arc<dyn HistoryStore>);
+
+impl tower_chat::store::StoreWrapper for Shared {
+    type Inner = dyn HistoryStore;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
+    }
+}
+
+const MODES: [PersistenceMode; 3] =
+    [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
+
+pub(super) fn keys() -> Vec<ConversationKey> {
+    (0..7).map(|number| ConversationKey::new("alice", format!("conversation {number}"))).collect()
+}
+
+/// Stores conversations with tool calls, their record, descriptions, usage, and one open run.
+pub(super) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> {
+    let mut texts = Texts::default();
+    for (number, key) in keys().into_iter().enumerate() {
+        for run in 0..4 {
+            let mode = rng.one_of(&MODES).copied().unwrap_or_default();
+            let mut steps = Vec::new();
+            for round in 0..rng.below(3) {
+                let mut message = Message::assistant(texts.next("works", rng));
+                for call in 0..1 + rng.below(2) {
+                    let tool = if rng.one_in(4) { "fail" } else { "look" };
+                    let id = format!("call {number} {run} {round} {call}");
+                    let arguments = json!({ "what": texts.next("looks", rng) }).to_string();
+                    message.parts.push(Part::ToolCall(ToolCall::new(id, tool, arguments)));
+                }
+                steps.push(Step::message(message));
+            }
+            steps.push(Step::text(texts.next("answers", rng)));
+            let request = ChatRequest::user(texts.next("asks", rng)).in_conversation(key.clone());
+            let mut client = stack(steps, store.clone(), mode)?;
+            client.ready().await?.call(request).await?.collect().await?;
+        }
+        let description = Description::new().with_title(format!("the title of {key}"))?;
+        HistoryStore::set_description(store, &key, &description, 0).await?;
+    }
+    let Some(last) = keys().pop() else { return Ok(()) };
+    let request = ChatRequest::user(texts.next("asks", rng)).in_conversation(last);
+    let call = ToolCall::new("call of the open run", "look", "{}");
+    let mut message = Message::assistant(texts.next("works", rng));
+    message.parts.push(Part::ToolCall(call));
+    let steps = vec![Step::message(message), Step::hang()];
+    let mut client = stack(steps, store.clone(), PersistenceMode::Journaled)?;
+    let waiting = async { client.ready().await?.call(request).await?.collect().await };
+    drop(tokio::time::timeout(Duration::from_millis(100), waiting).await);
+    HistoryStore::flush(store).await?;
+    Ok(())
+}
+
+/// Texts that are all different.
+#[derive(Default)]
+struct Texts(u64);
+
+impl Texts {
+    fn next(&mut self, what: &str, rng: &mut Rng) -> String {
+        self.0 += 1;
+        let words = [
+            "rain", "and", "wind", "over", "the", "hills", "coat", "hat", "train", "at", "noon",
+            "river", "north", "seven", "lamp", "green",
+        ];
+        let mut text = format!("{what} {}:", self.0);
+        let length = if rng.one_in(15) { 5_000 } else { 40 + rng.below(500) };
+        while text.len() < length {
+            text.push(' ');
+            text.push_str(rng.one_of(&words).copied().unwrap_or_default());
+        }
+        text
+    }
+}
