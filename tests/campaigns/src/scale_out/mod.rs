@@ -8,6 +8,7 @@
 mod cluster_failover;
 mod log;
 mod pgbouncer;
+mod rates;
 mod replica_promoted;
 mod slot_moved;
 mod stale;
@@ -71,6 +72,8 @@ pub enum Scenario {
     SlotMoved,
     /// Replicas of a Redis cluster take over: when asked to, after a kill, while the primary hangs.
     ClusterFailover,
+    /// Nothing: what one server of each kind does a second is measured.
+    Rates,
 }
 
 /// A fault in what is tested.
@@ -138,6 +141,7 @@ impl Scenario {
             Self::TwoServers => two_servers::run(search, figures).await,
             Self::ReplicaPromoted => replica_promoted::run(search, figures).await,
             Self::SlotMoved => slot_moved::run(search, figures).await,
+            Self::Rates => rates::run(search, figures).await,
             Self::ClusterFailover => cluster_failover::run(search, figures).await,
         }
     }

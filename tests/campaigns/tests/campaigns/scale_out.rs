@@ -50,6 +50,11 @@ fn replicas_of_a_cluster_that_take_over() {
 }
 
 #[test]
+fn rates_of_one_server() {
+    finds_nothing(Scenario::Rates);
+}
+
+#[test]
 fn a_write_that_is_acknowledged_and_not_sent_is_found() {
     finds(Scenario::SlotMoved, Plant::LostAppend, "was acknowledged as");
 }

@@ -1,0 +1,187 @@
+//! What one server does, as a client in this process sees it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use tokio::task::block_in_place;
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{HistoryStore, Revision, author::Write},
+};
+use tower_chat_postgres::{PostgresOptions, PostgresStore};
+use tower_chat_redis::{RedisOptions, RedisStore};
+use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer, RedisServer};
+use tower_chat_transfer::delete_scope;
+
+use super::{Search, append, failed, started};
+use crate::{Failure, Figures};
+
+/// How often each is measured, in turn.
+const ROUNDS: usize = 3;
+
+/// Of each conversation, as in `docs/scaling.md`: messages of about 392 bytes of JSON.
+const APPENDS: usize = 10;
+const MESSAGES: usize = 4;
+const TEXT: usize = 330;
+
+/// Where a server keeps its data that waits for the disk.
+const ON_DISK: &str = "/var/tmp";
+
+/// What was measured of one way to a server, a second.
+#[derive(Default)]
+struct Rates {
+    appends: Vec<f64>,
+    loads: Vec<f64>,
+}
+
+pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {
+    postgres(search, figures).await?;
+    redis(search, figures).await
+}
+
+async fn postgres(search: Search, figures: &mut Figures) -> Result<(), Failure> {
+    let server = block_in_place(|| PostgresServer::setup().durable_under(ON_DISK).start());
+    let server = started(server)?;
+    let sessions = started(PgBouncer::start(&server, PoolMode::Session, 100))?;
+    let transactions = started(PgBouncer::start(&server, PoolMode::Transaction, 16))?;
+    let options = || PostgresStore::options().with_max_connections(search.writers);
+    let whole = || options().with_prepared_statements(false);
+    let stores = [
+        ("PostgreSQL", open(options(), &server.address("postgres")).await?),
+        ("PostgreSQL, whole statements", open(whole(), &server.address("postgres")).await?),
+        ("PgBouncer, sessions", open(options(), &sessions.address("postgres")).await?),
+        ("PgBouncer, transactions", open(whole(), &transactions.address("postgres")).await?),
+    ];
+    let of_server = measure(search, &stores, figures).await?;
+    let [(_, store), ..] = &stores;
+    delete(store, "PostgreSQL", of_server, figures).await
+}
+
+async fn redis(search: Search, figures: &mut Figures) -> Result<(), Failure> {
+    let start = |fsync| block_in_place(|| RedisServer::start_with(&["--appendfsync", fsync]));
+    let servers = [("Redis, fsync always", "always"), ("Redis, fsync everysec", "everysec")];
+    for (name, fsync) in servers {
+        let server = started(start(fsync))?;
+        let opened = RedisStore::connect(&server.address(0)).await;
+        let store = opened.map_err(|error| failed("the store is opened", error))?;
+        let empty = used_memory(&server).await?;
+        let conversations = measure(search, &[(name, store.clone())], figures).await?;
+        let used = used_memory(&server).await?.saturating_sub(empty);
+        let each = used / conversations.max(1) as u64;
+        figures.add(format!("{name}: memory of a conversation"), format!("{each} bytes"));
+        delete(&store, name, conversations, figures).await?;
+    }
+    Ok(())
+}
+
+async fn used_memory(server: &RedisServer) -> Result<u64, Failure> {
+    let settings = RedisOptions::new().server_settings(&server.address(0)).await;
+    Ok(settings.map_err(|error| failed("the server is asked", error))?.used_memory)
+}
+
+async fn open(options: PostgresOptions, address: &str) -> Result<PostgresStore, Failure> {
+    options.connect(address).await.map_err(|error| failed("the store is opened", error))
+}
+
+/// Measures each in turn, and adds the medians; gives the number of conversations that were made.
+async fn measure<S: HistoryStore + Clone + 'static>(
+    search: Search,
+    stores: &[(&str, S)],
+    figures: &mut Figures,
+) -> Result<usize, Failure> {
+    let mut rates: Vec<Rates> = stores.iter().map(|_| Rates::default()).collect();
+    let made = Arc::new(AtomicUsize::new(0));
+    for _ in 0..ROUNDS {
+        for ((_, store), rates) in stores.iter().zip(&mut rates) {
+            let before = made.load(Ordering::SeqCst);
+            let fill = |number| fill(store.clone(), key(number));
+            rates.appends.push(rate(search, fill, &made).await? * APPENDS as f64);
+            let last = made.load(Ordering::SeqCst).max(before + 1);
+            let read = Arc::new(AtomicUsize::new(0));
+            let load = |number: usize| load(store.clone(), key(before + number % (last - before)));
+            rates.loads.push(rate(search, load, &read).await?);
+        }
+    }
+    for ((name, _), rates) in stores.iter().zip(rates) {
+        figures.add(format!("{name}: appends a second"), median(rates.appends));
+        figures.add(format!("{name}: loads of 40 messages a second"), median(rates.loads));
+    }
+    Ok(made.load(Ordering::SeqCst))
+}
+
+/// How often something is done in a second, by all writers at once; `next` numbers what is done.
+async fn rate<Done>(
+    search: Search,
+    act: impl Fn(usize) -> Done,
+    next: &AtomicUsize,
+) -> Result<f64, Failure>
+where
+    Done: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    let (began, first) = (Instant::now(), next.load(Ordering::SeqCst));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..search.writers {
+        tasks.spawn(act(next.fetch_add(1, Ordering::SeqCst)));
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.map_err(|error| failed("what is measured has panicked", error))??;
+        if began.elapsed() < search.phase {
+            tasks.spawn(act(next.fetch_add(1, Ordering::SeqCst)));
+        }
+    }
+    let done = next.load(Ordering::SeqCst) - first;
+    Ok(done as f64 / began.elapsed().as_secs_f64())
+}
+
+fn key(number: usize) -> ConversationKey {
+    ConversationKey::new("customer-00000001", format!("{number:036}"))
+}
+
+async fn fill<S: HistoryStore>(store: S, key: ConversationKey) -> Result<(), Failure> {
+    let (run, mut revision) = (RunId::new(), Revision::ABSENT);
+    for number in 0..APPENDS {
+        let messages = (0..MESSAGES).map(|index| {
+            let text = format!("{number} {index} {}", "x".repeat(TEXT));
+            Arc::new(Message::user(text))
+        });
+        let index = u32::try_from(number * MESSAGES).unwrap_or(u32::MAX);
+        let write = Write::new(key.clone(), MessageId { run, index }, revision, messages);
+        let stored = append(&store, write).await;
+        revision = stored.map_err(|error| failed("a write is measured", error))?;
+    }
+    Ok(())
+}
+
+async fn load<S: HistoryStore>(store: S, key: ConversationKey) -> Result<(), Failure> {
+    let history = store.load(&key).await.map_err(|error| failed("a load is measured", error))?;
+    match history.messages.len() {
+        found if found == APPENDS * MESSAGES => Ok(()),
+        found => Err(Failure::cannot_run(format!("{found} messages of {key} are stored"))),
+    }
+}
+
+/// Deletes all conversations, one after the other, as `tower-chat delete` does.
+async fn delete(
+    store: &impl HistoryStore,
+    name: &str,
+    conversations: usize,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
+    let began = Instant::now();
+    let deleted = delete_scope(store, "customer-00000001", &mut |_| Ok(())).await;
+    deleted.map_err(|error| failed("a scope is deleted", error))?;
+    let rate = conversations as f64 / began.elapsed().as_secs_f64();
+    figures.add(format!("{name}: conversations"), conversations);
+    figures.add(format!("{name}: conversations deleted a second"), format!("{rate:.0}"));
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).map_or(String::new(), |median| format!("{median:.0}"))
+}
