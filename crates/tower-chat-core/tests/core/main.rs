@@ -6,5 +6,6 @@ mod cache_key;
 mod messages;
 mod request;
 mod response;
+mod store_rules;
 mod store_types;
 mod stored_format;
