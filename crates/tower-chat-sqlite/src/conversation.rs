@@ -45,11 +45,29 @@ pub(crate) fn number(
     connection: &Connection,
     key: &ConversationKey,
 ) -> Result<Option<i64>, NotRead> {
-    let number = connection
-        .prepare_cached("SELECT id FROM conversations WHERE scope = ?1 AND conversation = ?2")?
-        .query_row([key.scope(), key.id()], |row| row.get(0))
+    let sql =
+        "SELECT id, (SELECT scope = ?1 AND conversation = ?2 FROM conversations WHERE id = c.id)
+         FROM conversations c WHERE scope = ?1 AND conversation = ?2";
+    let found: Option<(i64, Option<bool>)> = connection
+        .prepare_cached(sql)?
+        .query_row([key.scope(), key.id()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    number.map(|number| checked(number, key)).transpose()
+    let Some((number, is_its_own)) = found else { return Ok(None) };
+    check_own(is_its_own == Some(true), key)?;
+    checked(number, key).map(Some)
+}
+
+/// Fails if the index has led to the row of another conversation: nothing crosses a scope, whatever a disk
+/// has flipped. The index has a copy of the key, and its pages have no checksum.
+fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
+    if is_its_own {
+        return Ok(());
+    }
+    let reason = format!(
+        "conversation {key} is found at the row of another one, since an index of the file is damaged: \
+         restore it from a backup"
+    );
+    Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
 /// The number of a conversation, if its rows have keys of their own: those of another number would be
@@ -79,17 +97,20 @@ pub(crate) fn find(
                 incarnation: incarnation.cast_unsigned(),
                 sequence: last.map_or(0, row_key::sequence),
             };
-            Ok(Conversation {
+            let is_its_own: Option<bool> = row.get(11)?;
+            let found = Conversation {
                 number: row.get(0)?,
                 revision,
                 pruned: unsigned(row, 4)?,
                 service_id: row.get(2)?,
                 open: None,
                 activity: activity(row)?,
-            })
+            };
+            Ok((found, is_its_own == Some(true)))
         })
         .optional()?;
-    let Some(mut found) = found else { return Ok(None) };
+    let Some((mut found, is_its_own)) = found else { return Ok(None) };
+    check_own(is_its_own, key)?;
     // Not joined: SQLite would prepare the statement again at every use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
@@ -103,7 +124,8 @@ static FIND: LazyLock<String> = LazyLock::new(|| {
              SELECT place FROM messages
              WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
              ORDER BY place DESC LIMIT 1
-         ), pruned, {LAST_ACTIVE}, runs, last_run, mode, runs_without_open, last_run_without_open
+         ), pruned, {LAST_ACTIVE}, runs, last_run, mode, runs_without_open, last_run_without_open,
+             (SELECT scope = ?1 AND conversation = ?2 FROM conversations WHERE id = c.id)
          FROM conversations c WHERE scope = ?1 AND conversation = ?2"
     )
 });

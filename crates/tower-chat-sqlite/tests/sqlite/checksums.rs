@@ -1,4 +1,4 @@
-//! A message that was changed in the file is not read as another.
+//! A message that was changed in the file is not read as another, nor as one of another conversation.
 
 use std::path::{Path, PathBuf};
 
@@ -126,4 +126,36 @@ async fn copies_and_messages_that_were_replaced_have_checksums_too() {
     let counts = "SELECT count(*), count(checksum) FROM messages";
     let counts = connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)));
     assert_eq!(counts, Ok((7, 7)));
+}
+
+#[tokio::test]
+async fn a_damaged_index_leads_to_no_other_conversation() {
+    let (_folder, path) = made().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    let theirs = write(&key("thread 0"), RunId::new(), Revision::ABSENT, &["their secret"]);
+    append(&store, vec![theirs]).await.unwrap();
+    store.close().await.unwrap();
+    let intact = std::fs::read(&path).unwrap();
+    let name = b"thread 0";
+    let positions: Vec<usize> =
+        (0..intact.len()).filter(|at| intact[*at..].starts_with(name)).collect();
+    let mut told = 0;
+    for position in positions {
+        let mut bytes = intact.clone();
+        bytes[position + name.len() - 1] = b'1';
+        std::fs::write(&path, bytes).unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
+        let asked = key("thread 1");
+        match store.load(&asked).await {
+            Ok(history) => assert_eq!(history.messages.len(), 0),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+                told += 1;
+                let deleted = store.delete(&asked).await.unwrap_err();
+                assert!(matches!(deleted, StoreError::Corrupt { .. }), "{deleted:?}");
+            }
+        }
+        store.close().await.unwrap();
+    }
+    assert_eq!(told, 1, "the key is in one index");
 }
