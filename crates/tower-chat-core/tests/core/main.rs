@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
+mod bare_store;
 mod cache_key;
 mod messages;
 mod request;

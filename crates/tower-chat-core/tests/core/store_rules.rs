@@ -2,15 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolStatus,
     store::{
         ConversationQuery, ConversationState, ConversationSummary, Description, DirectoryCursor,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, Lease, OpenRun, Pruned,
-        Revision, SequencePosition, StoreError, StoreHandle, ToolTotals, UsageGrouping, UsageQuery,
-        UsageSum,
-        author::{Close, OpenRunContent, Pruning, Slot, Staged, Ticket, Write},
+        Head, Keep, Lease, OpenRun, Revision, SequencePosition, StoreError, StoreHandle, UsageSum,
+        author::{Close, Pruning, Staged, Write},
     },
 };
 
@@ -179,119 +176,4 @@ fn a_conversation_fits_a_query_if_it_fits_every_part() {
 fn calls_of_models_and_of_tools_are_counted_apart() {
     let sum = UsageSum::of_calls(2, 3);
     assert_eq!((sum.service_calls, sum.tool_calls), (2, 3));
-}
-
-/// What every store must have, and nothing else.
-struct Bare(StoreHandle);
-
-#[async_trait]
-impl HistoryStore for Bare {
-    fn handle(&self) -> &StoreHandle {
-        &self.0
-    }
-
-    async fn head(&self, _: &ConversationKey) -> Result<Head, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn load(&self, _: &ConversationKey) -> Result<History, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn open_run(&self, _: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn open_runs(
-        &self,
-        _: &str,
-        _: Option<&str>,
-        _: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    fn append(&self, _: Slot, _: Vec<Write>) -> Ticket {
-        unreachable!("there is no slot")
-    }
-
-    async fn fork(&self, _: &ConversationKey, _: &ConversationKey) -> Result<Revision, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn prune(&self, _: &ConversationKey, _: Keep) -> Result<Pruned, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn delete(&self, _: &ConversationKey) -> Result<bool, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn list(
-        &self,
-        _: &str,
-        _: Option<&str>,
-        _: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn invocations(&self, _: &InvocationQuery) -> Result<Invocations, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn tool_totals(&self, _: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
-
-/// The operation that the store says it has not.
-fn unsupported<T>(answer: Result<T, StoreError>) -> &'static str {
-    match answer {
-        Err(StoreError::Unsupported { operation }) => operation,
-        Err(other) => panic!("{other}"),
-        Ok(_) => panic!("there is an answer"),
-    }
-}
-
-#[tokio::test]
-async fn a_store_without_a_directory_says_so_instead_of_answering() {
-    let (store, key) = (Bare(StoreHandle::new()), ConversationKey::new("alice", "bare"));
-    let all = ConversationQuery::in_all_scopes();
-    let usage = UsageQuery::of(&key, UsageGrouping::Run);
-    let description = Description::new();
-    let answers = [
-        unsupported(store.summary(&key).await),
-        unsupported(store.conversations(&all).await),
-        unsupported(store.usage(&usage).await),
-        unsupported(store.runs(&key, None, 1).await),
-        unsupported(store.messages_before(&key, None, 1).await),
-        unsupported(store.set_description(&key, &description, 0).await),
-        unsupported(store.scopes(None, 1).await),
-        unsupported(store.rows(&key).await),
-    ];
-    let expected = [
-        "summary",
-        "conversations",
-        "usage",
-        "runs",
-        "messages_before",
-        "set_description",
-        "scopes",
-        "rows",
-    ];
-    assert_eq!(answers, expected);
-    assert!(store.try_reserve().is_none());
 }
