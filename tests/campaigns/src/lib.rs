@@ -13,6 +13,8 @@ mod figures;
 pub mod histories;
 pub mod power_cuts;
 pub mod scale_out;
+pub mod server_crashes;
+mod shared_store;
 pub mod soak;
 
 pub use failure::Failure;

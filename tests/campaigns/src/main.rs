@@ -4,7 +4,9 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tower_chat_campaigns::{Failure, Figures, corruption, histories, power_cuts, scale_out, soak};
+use tower_chat_campaigns::{
+    Failure, Figures, corruption, histories, power_cuts, scale_out, server_crashes, soak,
+};
 
 /// Searches for lost, doubled or damaged messages
 #[derive(Parser)]
@@ -24,6 +26,7 @@ enum Campaign {
     PowerCuts(power_cuts::Arguments),
     #[command(hide = true)]
     PowerCutsWorkload(power_cuts::WorkloadArguments),
+    ServerCrashes(server_crashes::Arguments),
     Soak(soak::Arguments),
     #[command(hide = true)]
     SoakWorker(soak::WorkerArguments),
@@ -60,6 +63,7 @@ fn run(campaign: Campaign) -> Result<Figures, Failure> {
         }
         Campaign::PowerCuts(arguments) => power_cuts::run(arguments),
         Campaign::PowerCutsWorkload(arguments) => power_cuts::run_workload(&arguments),
+        Campaign::ServerCrashes(arguments) => server_crashes::run(arguments),
         Campaign::Soak(arguments) => soak::run(arguments),
         Campaign::SoakWorker(arguments) => soak::work(arguments),
         Campaign::ScaleOut(arguments) => scale_out::run(arguments),

@@ -1,6 +1,6 @@
 //! Compares what is stored of a conversation with its model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use tower_chat::{
     Messages,
@@ -13,7 +13,12 @@ use tower_chat_wire::{
     validate::{Wire, validate},
 };
 
-use super::{entry::Entry, model::ConversationModel, turn::TurnModel};
+use super::{
+    entry::Entry,
+    model::ConversationModel,
+    plan::{Turn, token_of},
+    turn::TurnModel,
+};
 
 /// Of which time the stored conversation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +96,32 @@ impl ConversationModel {
         }
         check_replay(&history.messages)?;
         Ok(Inspected { seen, pruned })
+    }
+
+    /// Takes back what the caller knows of runs at the end, where the server may lose these: all of
+    /// those before must be there. A run that was under way when the server crashed may have read what
+    /// was left, and go on after that. Returns the acknowledged runs of which something is missing.
+    pub(crate) fn lose_end(
+        &mut self,
+        history: &History,
+        open: Option<&OpenRunContent>,
+        under_way: &HashSet<Turn>,
+    ) -> Result<Vec<Turn>, String> {
+        let is_there = |turn: &TurnModel| {
+            let mut ids = history.messages.iter().filter_map(|message| message.id);
+            ids.any(|id| id.run == turn.run) || open.is_some_and(|open| open.open.run == turn.run)
+        };
+        let mut before = self.turns.iter().filter(|turn| !under_way.contains(&turn.turn));
+        let last = before.rfind(|turn| is_there(turn)).map(|turn| turn.turn.number);
+        self.inspect(history, None, Asked::Since(last.and_then(|last| last.checked_sub(1))))?;
+        let mut lost = Vec::new();
+        for turn in self.turns.iter_mut().filter(|turn| Some(turn.turn.number) >= last) {
+            lost.extend(turn.lose(|token| {
+                history.messages.iter().any(|message| token_of(&message.text()) == Some(token))
+            }));
+        }
+        self.seen.retain(|_, (turn, _)| Some(*turn) < last);
+        Ok(lost)
     }
 
     /// What was seen is what will be compared with from now on.

@@ -62,9 +62,6 @@ impl ConversationModel {
 
     /// Adds what happened in a run, which need not be the last: a later one may go on with it.
     pub(crate) fn add(&mut self, turn: Turn, event: TurnEvent) -> Result<(), String> {
-        if let TurnEvent::Asked { shown } = &event {
-            self.check_shown(turn, shown)?;
-        }
         match self.turns.iter_mut().find(|model| model.turn == turn) {
             Some(model) => {
                 model.add(event);
@@ -98,7 +95,8 @@ impl ConversationModel {
     }
 
     /// The model is shown every earlier run whose caller has its answer, in order.
-    fn check_shown(&self, turn: Turn, shown: &[String]) -> Result<(), String> {
+    pub(crate) fn check_shown(&self, turn: Turn, event: &TurnEvent) -> Result<(), String> {
+        let TurnEvent::Asked { shown } = event else { return Ok(()) };
         let mut shown = shown.iter();
         for earlier in self.turns.iter().filter(|earlier| earlier.turn < turn) {
             let Some(answer) = &earlier.acknowledged else { continue };

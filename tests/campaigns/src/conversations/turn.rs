@@ -80,6 +80,13 @@ impl TurnModel {
         }
     }
 
+    /// Its server may have lost what is not there, so nothing of it must be; returns the run if its
+    /// caller has an answer that is gone.
+    pub(crate) fn lose(&mut self, is_stored: impl Fn(&str) -> bool) -> Option<Turn> {
+        self.durable.retain(|token| is_stored(token));
+        self.acknowledged.take_if(|token| !is_stored(token)).map(|_| self.turn)
+    }
+
     fn answers_are_durable(&mut self) {
         match self.mode {
             PersistenceMode::PerRun => self.last_answers.clear(),

@@ -10,6 +10,7 @@ use crate::conversations::{Asked, ConversationModel, chain, key};
 /// A backup that was made while the processes went on.
 #[derive(Debug)]
 pub(super) struct Pending {
+    /// Alone in its folder.
     pub(super) file: PathBuf,
     /// The last acknowledged run of each conversation when it was begun.
     pub(super) acknowledged: HashMap<u32, Option<u32>>,
@@ -43,7 +44,8 @@ impl Pending {
             messages += history.messages.len();
         }
         store.close().await.map_err(|error| chain(&error))?;
-        fs::remove_file(&self.file).map_err(|error| chain(&error))?;
+        let folder = self.file.parent().unwrap_or(&self.file);
+        fs::remove_dir_all(folder).map_err(|error| chain(&error))?;
         Ok(messages)
     }
 }

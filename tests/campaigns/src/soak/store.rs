@@ -1,22 +1,20 @@
 //! The store that the processes share.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
-use tower_chat::{
-    BoxError,
-    store::{self, HistoryStore},
-};
+use tower_chat::{BoxError, store};
 use tower_chat_postgres::PostgresStore;
 use tower_chat_redis::RedisStore;
 use tower_chat_sqlite::SqliteStore;
 
 use super::StoreKind;
+use crate::shared_store::SharedStore;
 
 /// A store of one of the kinds.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct OpenStore {
-    store: Arc<dyn HistoryStore>,
+    store: SharedStore,
     /// The same, if it is in a file.
     pub(super) file: Option<SqliteStore>,
 }
@@ -34,17 +32,17 @@ impl Location {
         Ok(match self.kind {
             StoreKind::Sqlite => {
                 let file = SqliteStore::open(&self.address).await?;
-                OpenStore { store: Arc::new(file.clone()), file: Some(file) }
+                OpenStore { store: SharedStore::new(file.clone()), file: Some(file) }
             }
             StoreKind::Postgres => {
                 let options = PostgresStore::options().with_patience(patience);
                 let store = options.connect(&self.address).await?;
-                OpenStore { store: Arc::new(store), file: None }
+                OpenStore { store: SharedStore::new(store), file: None }
             }
             StoreKind::Redis => {
                 let options = RedisStore::options().with_patience(patience);
                 let store = options.connect(&self.address).await?;
-                OpenStore { store: Arc::new(store), file: None }
+                OpenStore { store: SharedStore::new(store), file: None }
             }
         })
     }
@@ -56,17 +54,11 @@ impl Location {
     }
 }
 
-impl fmt::Debug for OpenStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenStore").field("file", &self.file).finish_non_exhaustive()
-    }
-}
-
 #[async_trait]
 impl store::StoreWrapper for OpenStore {
-    type Inner = dyn HistoryStore;
+    type Inner = SharedStore;
 
     fn inner(&self) -> &Self::Inner {
-        &*self.store
+        &self.store
     }
 }

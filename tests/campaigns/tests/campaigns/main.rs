@@ -4,4 +4,5 @@ mod corruption;
 mod histories;
 mod power_cuts;
 mod scale_out;
+mod server_crashes;
 mod soak;

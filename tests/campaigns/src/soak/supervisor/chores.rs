@@ -1,5 +1,7 @@
 //! What is done beside the runs.
 
+use std::fs;
+
 use super::{
     super::{Plant, backups::Pending, protocol::Command, samples::OfProcess},
     Supervisor,
@@ -31,7 +33,14 @@ impl Supervisor {
             child.kill();
         }
         if self.chores.backup.is_due() && self.backup.is_none() && self.store.file.is_some() {
-            let file = self.folder.path().join(format!("backup{}.db", self.runs));
+            // A folder of its own, since a store that was read may leave its log beside the file.
+            let folder = format!("backup{}", self.rng.next());
+            let folder = self.folder.path().join(folder);
+            fs::create_dir(&folder).map_err(|source| Failure::CannotRun {
+                what: "to make a folder for a backup".to_owned(),
+                source: Some(source.into()),
+            })?;
+            let file = folder.join("chat.db");
             self.backup = Some(Pending::new(file.clone(), &self.models));
             let [child, _] = &mut self.children;
             child.send(&Command::Backup { to: file }).await;

@@ -25,7 +25,10 @@ impl Supervisor {
             }
             Report::Happened { turn, event } => {
                 let model = self.models.get_mut(turn.conversation as usize);
-                let added = model.map_or(Ok(()), |model| model.add(turn, event));
+                let added = model.map_or(Ok(()), |model| {
+                    model.check_shown(turn, &event)?;
+                    model.add(turn, event)
+                });
                 added.map_err(|what| self.found(what))
             }
             Report::Wrong { turn, what } => {
@@ -120,8 +123,11 @@ impl Supervisor {
             &self.location,
             &self.told,
         )?;
+        let measurings = self.measurings;
         let Some(at) = self.children.get_mut(index) else { return Ok(()) };
         let mut former = std::mem::replace(at, child);
+        // The former one has told everything, whatever it was asked for.
+        at.measured = measurings;
         if !former.was_killed {
             return Err(self.found("a process has ended by itself"));
         }

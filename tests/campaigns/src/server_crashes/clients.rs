@@ -1,0 +1,385 @@
+//! Runs that go on while the server crashes, and what is stored of them afterwards.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::watch, task::JoinSet};
+use tower_chat::{
+    Message, MessageId, RunId,
+    recovery::{self, RunEnd},
+    store::{HistoryStore, Revision, StoreError, author::Write},
+};
+use tower_chat_testkit::Rng;
+
+use super::{Arguments, Plant, StoreKind, servers::Server};
+use crate::{
+    Failure, Figures,
+    conversations::{
+        Asked, ConversationModel, Job, Outcome, PLANNED, Plan, Reporter, Stack, Turn, chain, key,
+    },
+    shared_store::SharedStore,
+};
+
+/// Longer than any server takes to come back.
+const LONG: Duration = Duration::from_secs(120);
+/// Shorter than any server takes to come back.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Far longer before the crash nothing may be lost with `appendfsync everysec`: Redis says one second,
+/// and two if the disk is slow.
+const LONGEST_LOSS: Duration = Duration::from_secs(10);
+
+/// What all tasks know.
+#[derive(Debug, Clone)]
+struct Known(Arc<Mutex<Facts>>);
+
+#[derive(Debug)]
+struct Facts {
+    models: Vec<ConversationModel>,
+    wrong: Vec<String>,
+    /// The server has crashed and may have lost what the models have not taken back yet.
+    is_losing: bool,
+    /// When each answer was received.
+    acknowledged: HashMap<Turn, Instant>,
+    /// Runs whose request was sent and not answered.
+    under_way: HashSet<Turn>,
+    requests: u64,
+    failed: u64,
+    conflicts: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    crashes: u64,
+    cuts: u64,
+    unsynced: u64,
+    acknowledged: u64,
+    lost: u64,
+    longest_loss: Duration,
+    refused: u64,
+    open_runs: u64,
+    patient: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Clients {
+    arguments: Arguments,
+    server: Server,
+    known: Known,
+    rng: Rng,
+    counts: Counts,
+}
+
+impl Known {
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reporter(&self) -> Reporter {
+        let known = self.clone();
+        Reporter::new(move |turn, event| {
+            let mut facts = known.facts();
+            let is_losing = facts.is_losing;
+            let model = facts.models.get_mut(turn.conversation as usize);
+            let added = match (event, model) {
+                (Ok(event), Some(model)) => match is_losing {
+                    true => model.add(turn, event),
+                    false => model.check_shown(turn, &event).and_then(|()| model.add(turn, event)),
+                },
+                (Ok(_), None) => Err("there is no such conversation".to_owned()),
+                (Err(what), _) => Err(what),
+            };
+            if let Err(what) = added {
+                facts.wrong.push(format!("run {}: {what}", turn.token()));
+            }
+        })
+    }
+}
+
+impl Clients {
+    pub(super) async fn crash(arguments: Arguments) -> Result<Figures, Failure> {
+        let (kind, plant) = (arguments.store, arguments.plant);
+        let server = tokio::task::spawn_blocking(move || Server::start(kind, plant)).await;
+        let server = server.map_err(|error| Failure::cannot_run(error.to_string()))??;
+        let models = (0..arguments.conversations).map(ConversationModel::new).collect();
+        let facts = Facts {
+            models,
+            wrong: Vec::new(),
+            is_losing: false,
+            acknowledged: HashMap::new(),
+            under_way: HashSet::new(),
+            requests: 0,
+            failed: 0,
+            conflicts: 0,
+        };
+        let mut clients = Self {
+            rng: Rng::of(arguments.seed, 0),
+            arguments,
+            server,
+            known: Known(Arc::new(Mutex::new(facts))),
+            counts: Counts::default(),
+        };
+        // The tables of the store are there before anything can be lost.
+        clients.open(LONG).await?.close().await.map_err(|error| clients.found(chain(&error)))?;
+        while clients.counts.crashes < clients.arguments.crashes {
+            clients.crash_once().await?;
+        }
+        clients.finish().await
+    }
+
+    fn found(&self, what: impl Into<String>) -> Failure {
+        let (seed, case) = (self.arguments.seed, self.counts.crashes);
+        Failure::Found { seed, case, what: what.into() }
+    }
+
+    async fn open(&self, patience: Duration) -> Result<SharedStore, Failure> {
+        self.server.open(patience).await.map_err(|source| Failure::CannotRun {
+            what: "to open the store".to_owned(),
+            source: Some(source),
+        })
+    }
+
+    async fn crash_once(&mut self) -> Result<(), Failure> {
+        // A plain crash would not show what was written and not synced, and the reverse.
+        let is_cut = match self.arguments.plant {
+            None => !self.rng.one_in(3),
+            Some(Plant::NoSyncs) => true,
+            Some(Plant::NoWrites) => false,
+        };
+        let is_patient = self.rng.one_in(2);
+        tokio::task::block_in_place(|| self.server.record())?;
+        let store = self.open(if is_patient { LONG } else { SHORT }).await?;
+        let has_crashed = Arc::new(AtomicBool::new(false));
+        let (answers, mut answered) = watch::channel(0_u64);
+        let mut tasks = JoinSet::new();
+        let stack = self.stack();
+        for conversation in 0..self.arguments.conversations {
+            tasks.spawn(run_until(
+                has_crashed.clone(),
+                (self.known.clone(), stack.clone(), store.clone()),
+                answers.clone(),
+                (conversation, self.rng.next()),
+            ));
+        }
+        let enough = 10 + self.rng.below(110) as u64;
+        drop(answers);
+        // It ends early if every client has failed, which they report.
+        drop(answered.wait_for(|count| *count >= enough).await);
+        has_crashed.store(true, Ordering::SeqCst);
+        let crashed = Instant::now();
+        let under_way = {
+            let mut facts = self.known.facts();
+            facts.is_losing = self.arguments.store == StoreKind::RedisEverysec;
+            facts.under_way.clone()
+        };
+        let (server, rng) = (&mut self.server, &mut self.rng);
+        let unsynced = tokio::task::block_in_place(|| server.crash(is_cut, rng))?;
+        while let Some(ended) = tasks.join_next().await {
+            let ended = ended.unwrap_or_else(|error| Err(error.to_string()));
+            ended.map_err(|what| self.found(what))?;
+        }
+        drop(store);
+        self.counts.crashes += 1;
+        self.counts.cuts += u64::from(is_cut);
+        self.counts.unsynced += unsynced;
+        self.counts.patient += u64::from(is_patient);
+        let wrong = self.known.facts().wrong.first().cloned();
+        if let Some(what) = wrong {
+            return Err(self.found(what));
+        }
+        self.compare(crashed, &under_way).await
+    }
+
+    fn stack(&self) -> Stack {
+        let prefix = format!("s{}", self.counts.crashes);
+        Stack::new(self.arguments.seed, &prefix, self.known.reporter())
+    }
+
+    /// Compares every conversation with its model.
+    async fn compare(
+        &mut self,
+        crashed: Instant,
+        under_way: &HashSet<Turn>,
+    ) -> Result<(), Failure> {
+        let store = self.open(LONG).await?;
+        for conversation in 0..self.arguments.conversations {
+            let compared = self.compare_one(&store, conversation, (crashed, under_way)).await;
+            compared.map_err(|what| {
+                self.found(format!("conversation {}: {what}", key(conversation)))
+            })?;
+        }
+        self.known.facts().is_losing = false;
+        if self.counts.longest_loss > LONGEST_LOSS {
+            let longest = self.counts.longest_loss;
+            return Err(
+                self.found(format!("an answer was lost that was received {longest:?} before"))
+            );
+        }
+        store.close().await.map_err(|error| self.found(chain(&error)))
+    }
+
+    async fn compare_one(
+        &mut self,
+        store: &SharedStore,
+        conversation: u32,
+        (crashed, under_way): (Instant, &HashSet<Turn>),
+    ) -> Result<(), String> {
+        let key = key(conversation);
+        let history = store.load(&key).await.map_err(|error| chain(&error))?;
+        let open = store.open_run(&key).await.map_err(|error| chain(&error))?;
+        self.counts.open_runs += u64::from(open.is_some());
+        let lost = {
+            let mut facts = self.known.facts();
+            let Some(model) = facts.models.get_mut(conversation as usize) else { return Ok(()) };
+            let lost = match self.arguments.store {
+                StoreKind::RedisEverysec => model.lose_end(&history, open.as_ref(), under_way)?,
+                StoreKind::RedisAlways | StoreKind::Postgres => Vec::new(),
+            };
+            let inspected = model.inspect(&history, open.as_ref(), Asked::Now)?;
+            model.remember(inspected);
+            lost
+        };
+        for turn in &lost {
+            if let Some(at) = self.known.facts().acknowledged.get(turn) {
+                let before = crashed.saturating_duration_since(*at);
+                self.counts.longest_loss = self.counts.longest_loss.max(before);
+            }
+        }
+        self.counts.lost += lost.len() as u64;
+        self.counts.acknowledged = self.known.facts().acknowledged.len() as u64;
+        if open.is_none() {
+            self.refuse_one_who_knows_more(store, conversation, history.head.revision).await?;
+        }
+        Ok(())
+    }
+
+    /// A writer that saw messages which the server has lost must not write behind the gap.
+    async fn refuse_one_who_knows_more(
+        &mut self,
+        store: &SharedStore,
+        conversation: u32,
+        found: Revision,
+    ) -> Result<(), String> {
+        let expected = Revision { incarnation: found.incarnation, sequence: found.sequence + 2 };
+        let first = MessageId { run: RunId::new(), index: 0 };
+        let message = Message::user(format!("after what is lost, {}", self.rng.next()));
+        let write = Write::new(key(conversation), first, expected, [message.into()]);
+        let slot = store.reserve().await.map_err(|error| chain(&error))?;
+        match store.append(slot, vec![write]).await.map_err(|error| error.source) {
+            Err(StoreError::Conflict(_)) => {
+                self.counts.refused += 1;
+                Ok(())
+            }
+            other => Err(format!("a writer that expects {expected:?} of {found:?} got {other:?}")),
+        }
+    }
+
+    /// Ends the open runs, goes on once more everywhere, and compares.
+    async fn finish(mut self) -> Result<Figures, Failure> {
+        let store = self.open(LONG).await?;
+        for conversation in 0..self.arguments.conversations {
+            let closed = recovery::close(&store, &key(conversation), RunEnd::Commit).await;
+            closed.map_err(|error| self.found(chain(&error)))?;
+        }
+        let has_crashed = Arc::new(AtomicBool::new(true));
+        for conversation in 0..self.arguments.conversations {
+            let known = (self.known.clone(), self.stack(), store.clone());
+            let answers = watch::channel(0).0;
+            let ended = run_once(&has_crashed, &known, &answers, (conversation, 0), false).await;
+            match ended {
+                Outcome::Answered { .. } => {}
+                other => {
+                    return Err(self.found(format!("the last run of {conversation}: {other:?}")));
+                }
+            }
+        }
+        self.compare(Instant::now(), &HashSet::new()).await?;
+        let facts = self.known.facts();
+        let mut figures = Figures::default();
+        let counts = &self.counts;
+        figures.add("crashes", counts.crashes);
+        figures.add("crashes that cut the power", counts.cuts);
+        figures.add("bytes written, not synced and lost", counts.unsynced);
+        figures.add("crashes that clients waited out", counts.patient);
+        figures.add("requests", facts.requests);
+        figures.add("answers received", facts.acknowledged.len());
+        figures.add("requests that failed", facts.failed);
+        figures.add("conflicts among these", facts.conflicts);
+        figures.add("open runs after a crash", counts.open_runs);
+        figures.add("answers lost", counts.lost);
+        figures.add("longest before the crash, ms", counts.longest_loss.as_millis());
+        figures.add("writers ahead of the server, refused", counts.refused);
+        Ok(figures)
+    }
+}
+
+/// Sends requests to a conversation until the server has crashed; what fails before is wrong.
+async fn run_until(
+    has_crashed: Arc<AtomicBool>,
+    known: (Known, Stack, SharedStore),
+    answers: watch::Sender<u64>,
+    (conversation, seed): (u32, u64),
+) -> Result<(), String> {
+    let mut rng = Rng::of(seed, 0);
+    while !has_crashed.load(Ordering::SeqCst) {
+        let seeds = (conversation, rng.next());
+        let outcome = run_once(&has_crashed, &known, &answers, seeds, rng.one_in(3)).await;
+        match outcome {
+            Outcome::Answered { .. } | Outcome::Gone => {}
+            Outcome::Failed { error } if error.contains(PLANNED) => {}
+            Outcome::Failed { .. } if has_crashed.load(Ordering::SeqCst) => {}
+            Outcome::Failed { error } => {
+                return Err(format!("a run of conversation {conversation} failed: {error}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn run_once(
+    has_crashed: &AtomicBool,
+    (known, stack, store): &(Known, Stack, SharedStore),
+    answers: &watch::Sender<u64>,
+    (conversation, seed): (u32, u64),
+    is_stormy: bool,
+) -> Outcome {
+    let (turn, run) = {
+        let mut facts = known.facts();
+        facts.requests += 1;
+        match facts.models.get_mut(conversation as usize) {
+            Some(model) => model.begin(seed % 2 == 0, |turn| Plan::of(stack.seed, turn).mode),
+            None => return Outcome::Gone,
+        }
+    };
+    known.facts().under_way.insert(turn);
+    let job = Job { turn, run, seed, is_stormy };
+    let outcome = stack.send(store.clone(), &job).await;
+    if outcome == Outcome::Gone && !has_crashed.load(Ordering::SeqCst) {
+        // What was submitted when the caller left is stored before its next request. A server that
+        // is gone is noticed by that.
+        drop(store.flush().await);
+    }
+    let mut facts = known.facts();
+    facts.under_way.remove(&turn);
+    match &outcome {
+        Outcome::Answered { .. } => {
+            facts.acknowledged.insert(turn, Instant::now());
+            answers.send_modify(|count| *count += 1);
+        }
+        Outcome::Failed { error } => {
+            facts.failed += 1;
+            facts.conflicts += u64::from(error.contains("was changed by another run"));
+        }
+        Outcome::Gone => {}
+    }
+    if let Some(model) = facts.models.get_mut(conversation as usize) {
+        model.end(Some(&outcome));
+    }
+    outcome
+}
