@@ -5,7 +5,7 @@ use tower_chat_core::{
     ConversationKey,
     store::{
         self, ConversationQuery, Description, Head, History, HistoryStore, InvocationQuery,
-        Invocations, Keep, OpenRun, Pruned, Revision, StoreError, StoreHandle, ToolTotals,
+        Invocations, Keep, OpenRun, Pruned, Revision, Rewrite, StoreError, StoreHandle, ToolTotals,
         UsageGrouping, UsageQuery,
         author::{OpenRunContent, Slot, Ticket, Write},
     },
@@ -109,6 +109,7 @@ async fn assert_has_no_directory(store: &impl HistoryStore, key: &ConversationKe
         unsupported(store.set_description(key, &description, 0).await),
         unsupported(store.scopes(None, 1).await),
         unsupported(store.rows(key).await),
+        unsupported(store.rewrite(Rewrite::new(key.clone(), Revision::ABSENT)).await),
     ];
     let expected = [
         "summary",
@@ -119,6 +120,7 @@ async fn assert_has_no_directory(store: &impl HistoryStore, key: &ConversationKe
         "set_description",
         "scopes",
         "rows",
+        "rewrite",
     ];
     assert_eq!(answers, expected);
     assert!(store.try_reserve().is_none());
