@@ -37,10 +37,10 @@ const LONGEST_LOSS: Duration = Duration::from_secs(10);
 
 /// What all tasks know.
 #[derive(Debug, Clone)]
-struct Known(Arc<Mutex<Facts>>);
+struct Known(Arc<Mutex<State>>);
 
 #[derive(Debug)]
-struct Facts {
+struct State {
     models: Vec<ConversationModel>,
     wrong: Vec<String>,
     /// The server has crashed and may have lost what the models have not taken back yet.
@@ -77,16 +77,16 @@ pub(super) struct Clients {
 }
 
 impl Known {
-    fn facts(&self) -> MutexGuard<'_, Facts> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reporter(&self) -> Reporter {
         let known = self.clone();
         Reporter::new(move |turn, event| {
-            let mut facts = known.facts();
-            let is_losing = facts.is_losing;
-            let model = facts.models.get_mut(turn.conversation as usize);
+            let mut state = known.state();
+            let is_losing = state.is_losing;
+            let model = state.models.get_mut(turn.conversation as usize);
             let added = match (event, model) {
                 (Ok(event), Some(model)) => match is_losing {
                     true => model.add(turn, event),
@@ -96,7 +96,7 @@ impl Known {
                 (Err(what), _) => Err(what),
             };
             if let Err(what) = added {
-                facts.wrong.push(format!("run {}: {what}", turn.token()));
+                state.wrong.push(format!("run {}: {what}", turn.token()));
             }
         })
     }
@@ -108,7 +108,7 @@ impl Clients {
         let server = tokio::task::spawn_blocking(move || Server::start(kind, plant)).await;
         let server = server.map_err(|error| Failure::cannot_run(error.to_string()))??;
         let models = (0..arguments.conversations).map(ConversationModel::new).collect();
-        let facts = Facts {
+        let state = State {
             models,
             wrong: Vec::new(),
             is_losing: false,
@@ -122,7 +122,7 @@ impl Clients {
             rng: Rng::of(arguments.seed, 0),
             arguments,
             server,
-            known: Known(Arc::new(Mutex::new(facts))),
+            known: Known(Arc::new(Mutex::new(state))),
             counts: Counts::default(),
         };
         // The tables of the store are there before anything can be lost.
@@ -174,9 +174,9 @@ impl Clients {
         has_crashed.store(true, Ordering::SeqCst);
         let crashed = Instant::now();
         let under_way = {
-            let mut facts = self.known.facts();
-            facts.is_losing = self.arguments.store == StoreKind::RedisEverysec;
-            facts.under_way.clone()
+            let mut state = self.known.state();
+            state.is_losing = self.arguments.store == StoreKind::RedisEverysec;
+            state.under_way.clone()
         };
         let (server, rng) = (&mut self.server, &mut self.rng);
         let unsynced = tokio::task::block_in_place(|| server.crash(is_cut, rng))?;
@@ -189,7 +189,7 @@ impl Clients {
         self.counts.cuts += u64::from(is_cut);
         self.counts.unsynced += unsynced;
         self.counts.patient += u64::from(is_patient);
-        let wrong = self.known.facts().wrong.first().cloned();
+        let wrong = self.known.state().wrong.first().cloned();
         if let Some(what) = wrong {
             return Err(self.found(what));
         }
@@ -214,7 +214,7 @@ impl Clients {
                 self.found(format!("conversation {}: {what}", key(conversation)))
             })?;
         }
-        self.known.facts().is_losing = false;
+        self.known.state().is_losing = false;
         if self.counts.longest_loss > LONGEST_LOSS {
             let longest = self.counts.longest_loss;
             return Err(
@@ -235,8 +235,8 @@ impl Clients {
         let open = store.open_run(&key).await.map_err(|error| chain(&error))?;
         self.counts.open_runs += u64::from(open.is_some());
         let lost = {
-            let mut facts = self.known.facts();
-            let Some(model) = facts.models.get_mut(conversation as usize) else { return Ok(()) };
+            let mut state = self.known.state();
+            let Some(model) = state.models.get_mut(conversation as usize) else { return Ok(()) };
             let lost = match self.arguments.store {
                 StoreKind::RedisEverysec => model.lose_end(&history, open.as_ref(), under_way)?,
                 StoreKind::RedisAlways | StoreKind::Postgres => Vec::new(),
@@ -246,13 +246,13 @@ impl Clients {
             lost
         };
         for turn in &lost {
-            if let Some(at) = self.known.facts().acknowledged.get(turn) {
+            if let Some(at) = self.known.state().acknowledged.get(turn) {
                 let before = crashed.saturating_duration_since(*at);
                 self.counts.longest_loss = self.counts.longest_loss.max(before);
             }
         }
         self.counts.lost += lost.len() as u64;
-        self.counts.acknowledged = self.known.facts().acknowledged.len() as u64;
+        self.counts.acknowledged = self.known.state().acknowledged.len() as u64;
         if open.is_none() {
             self.refuse_one_who_knows_more(store, conversation, history.head.revision).await?;
         }
@@ -300,17 +300,17 @@ impl Clients {
             }
         }
         self.compare(Instant::now(), &HashSet::new()).await?;
-        let facts = self.known.facts();
+        let state = self.known.state();
         let mut figures = Figures::default();
         let counts = &self.counts;
         figures.add("crashes", counts.crashes);
         figures.add("crashes that cut the power", counts.cuts);
         figures.add("bytes written, not synced and lost", counts.unsynced);
         figures.add("crashes that clients waited out", counts.patient);
-        figures.add("requests", facts.requests);
-        figures.add("answers received", facts.acknowledged.len());
-        figures.add("requests that failed", facts.failed);
-        figures.add("conflicts among these", facts.conflicts);
+        figures.add("requests", state.requests);
+        figures.add("answers received", state.acknowledged.len());
+        figures.add("requests that failed", state.failed);
+        figures.add("conflicts among these", state.conflicts);
         figures.add("open runs after a crash", counts.open_runs);
         figures.add("answers lost", counts.lost);
         figures.add("longest before the crash, ms", counts.longest_loss.as_millis());
@@ -350,14 +350,14 @@ async fn run_once(
     is_stormy: bool,
 ) -> Outcome {
     let (turn, run) = {
-        let mut facts = known.facts();
-        facts.requests += 1;
-        match facts.models.get_mut(conversation as usize) {
+        let mut state = known.state();
+        state.requests += 1;
+        match state.models.get_mut(conversation as usize) {
             Some(model) => model.begin(seed % 2 == 0, |turn| Plan::of(stack.seed, turn).mode),
             None => return Outcome::Gone,
         }
     };
-    known.facts().under_way.insert(turn);
+    known.state().under_way.insert(turn);
     let job = Job { turn, run, seed, is_stormy };
     let outcome = stack.send(store.clone(), &job).await;
     if outcome == Outcome::Gone && !has_crashed.load(Ordering::SeqCst) {
@@ -365,20 +365,20 @@ async fn run_once(
         // is gone is noticed by that.
         drop(store.flush().await);
     }
-    let mut facts = known.facts();
-    facts.under_way.remove(&turn);
+    let mut state = known.state();
+    state.under_way.remove(&turn);
     match &outcome {
         Outcome::Answered { .. } => {
-            facts.acknowledged.insert(turn, Instant::now());
+            state.acknowledged.insert(turn, Instant::now());
             answers.send_modify(|count| *count += 1);
         }
         Outcome::Failed { error } => {
-            facts.failed += 1;
-            facts.conflicts += u64::from(error.contains("was changed by another run"));
+            state.failed += 1;
+            state.conflicts += u64::from(error.contains("was changed by another run"));
         }
         Outcome::Gone => {}
     }
-    if let Some(model) = facts.models.get_mut(conversation as usize) {
+    if let Some(model) = state.models.get_mut(conversation as usize) {
         model.end(Some(&outcome));
     }
     outcome
