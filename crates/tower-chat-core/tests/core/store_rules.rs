@@ -6,7 +6,8 @@ use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolStatus,
     store::{
         ConversationQuery, ConversationState, ConversationSummary, Description, DirectoryCursor,
-        Head, Keep, Lease, OpenRun, Revision, SequencePosition, StoreError, StoreHandle, UsageSum,
+        Head, InvocationQuery, Keep, Lease, OpenRun, Revision, SequencePosition, StoreError,
+        StoreHandle, UsageSum,
         author::{Close, Pruning, Staged, Write},
     },
 };
@@ -176,4 +177,10 @@ fn a_conversation_fits_a_query_if_it_fits_every_part() {
 fn calls_of_models_and_of_tools_are_counted_apart() {
     let sum = UsageSum::of_calls(2, 3);
     assert_eq!((sum.service_calls, sum.tool_calls), (2, 3));
+}
+
+#[test]
+fn a_query_of_a_conversation_names_its_scope_and_its_id() {
+    let query = InvocationQuery::of(&ConversationKey::new("alice", "calls"));
+    assert_eq!((query.scope.as_str(), query.conversation.as_deref()), ("alice", Some("calls")));
 }
