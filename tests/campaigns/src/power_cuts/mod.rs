@@ -190,6 +190,8 @@ fn record(
     recorded: &Path,
 ) -> Result<(Recording, History), Failure> {
     // Names in the trace are as the system has them.
+    std::fs::create_dir_all(recorded).map_err(cannot("make a folder"))?;
+    let recorded = recorded.canonicalize().map_err(cannot("find a folder"))?;
     let [folder, trace, notes] = ["folder", "trace", "notes"].map(|name| recorded.join(name));
     if !trace.exists() {
         std::fs::create_dir_all(&folder).map_err(cannot("make a folder"))?;
@@ -202,6 +204,9 @@ fn record(
         .iter()
         .map(|(line, text)| serde_json::from_str::<Note>(text).map(|note| (*line, note)));
     let lines = lines.collect::<Result<Vec<_>, _>>().map_err(cannot("read the notes"))?;
+    if recording.len() == 0 || lines.is_empty() {
+        return Err(Failure::cannot_run("nothing of a workload is in its trace"));
+    }
     let history = History::of(&lines);
     let found = |what| Failure::Found { seed: arguments.seed, case, what };
     Ok((recording, history.map_err(found)?))
