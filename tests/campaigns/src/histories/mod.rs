@@ -4,8 +4,8 @@
 //! on a few conversations of one store. Each has a clock of its own, which is put ahead and behind, and
 //! by which it judges whether a lease has ended. Acknowledgements come late or never; the client then
 //! goes on without, or sends the same write again. Every operation is recorded with its begin and its
-//! end, and the [history](event) is linearizable if there is an order of the operations, in which each
-//! takes effect between the two, such that a [store that does one at a time](specification) would have
+//! end, and the history (`event.rs`) is linearizable if there is an order of the operations, in which each
+//! takes effect between the two, such that a store that does one at a time (`specification.rs`) would have
 //! given the same answers.
 //!
 //! # The checker
@@ -21,7 +21,7 @@
 //! - `stateright` tries the same state again by every way that leads to it, which takes exponential time
 //!   where many clients overlap, and brings a web server along.
 //!
-//! The checker answers yes or no. Of a history that has no order, [`check`] finds the shortest beginning
+//! The checker answers yes or no. Of a history that has no order, `check.rs` finds the shortest beginning
 //! that has none. A seed decides what the clients do, not how their operations interleave, so what was
 //! found is kept as a file, and `--check FILE` looks at it again.
 

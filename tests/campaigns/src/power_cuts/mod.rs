@@ -3,7 +3,7 @@
 //! A workload runs in a process of its own under strace, which records every change of a file with its
 //! data, every sync, and the lines in which the workload notes what it begins and what was acknowledged:
 //! one order of all of it. A cut is a place in that order, and a choice of what was not synced by then
-//! reached the disk all the same ([`disk`] says what the model of a disk is). The files are made as such a
+//! reached the disk all the same (`disk.rs` says what the model of a disk is). The files are made as such a
 //! disk would have them; then the store is opened and held against what was noted.
 
 mod check;

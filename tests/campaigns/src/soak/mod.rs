@@ -6,7 +6,7 @@
 //! and compares it with what is stored, between the runs and at the end. It measures the two: memory,
 //! open files, the length of the store's log and queue, and how long appends take. What it measures is
 //! printed for each tenth of the time. Memory, open files and the log must not grow: the median of the
-//! last third may be above that of the first third by the [bounds](flat) of each alone. Latencies and
+//! last third may be above that of the first third by the bounds of each alone (`flat.rs`). Latencies and
 //! lengths of queues depend on the machine, and are printed and not judged.
 
 mod backups;
