@@ -15,7 +15,7 @@ pub struct Figures {
     pub accepted: u64,
     /// How long all of it took, the damage included.
     pub seconds: f64,
-    /// The most memory that an input of at least [`LONG`] bytes took, by its length.
+    /// The most memory that an input of at least 4,096 bytes took, by its length.
     pub bytes_per_byte: f64,
     /// The most processor time of an execution, in milliseconds.
     pub slowest_ms: f64,

@@ -1,6 +1,6 @@
 //! Damaged and hostile input for every parser of foreign bytes.
 //!
-//! A [`Target`](targets) is a parser with recorded inputs, which are damaged by seed. Every execution
+//! A target is a parser with recorded inputs, which are damaged by seed. Every execution
 //! keeps these rules: the parser neither panics nor ends the process, it comes to an end, and it takes
 //! time and memory in proportion to the length of its input. A target has rules of its own besides: what
 //! is read can be stored and read again, and the pieces in which a stream arrives do not matter.
