@@ -16,7 +16,7 @@ const SMALLEST: u64 = 512;
 const LOG_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
-/// How large the files were when the writer last had the lock to write.
+/// How large the files have to be when the writer next has the lock to write.
 ///
 /// A log that somebody makes shorter SQLite does not notice: it goes on behind where the log ended,
 /// and who opens the file later reads up to the gap. While nobody else has written, nobody may have
@@ -26,7 +26,7 @@ const FRAME_HEADER: u64 = 24;
 pub(crate) struct Watched {
     /// SQLite's count at that time.
     version: Option<u32>,
-    known: Option<Sizes>,
+    least: Option<Sizes>,
     page_size: u64,
 }
 
@@ -41,8 +41,13 @@ impl Watched {
         let page_size: i64 = connection
             .pragma_query_value(None, "page_size", |row| row.get(0))
             .map_err(|error| file.failure(error))?;
-        let known = file.check_sizes()?;
-        Ok(Self { version: Some(version), known, page_size: page_size.unsigned_abs() })
+        let mut watched =
+            Self { version: Some(version), page_size: page_size.unsigned_abs(), least: None };
+        if let Some(Sizes { file: size, log }) = file.check_sizes()? {
+            let size = size.min(watched.pages(file, connection)?);
+            watched.least = Some(Sizes { file: size, log });
+        }
+        Ok(watched)
     }
 
     /// Looks at the files, inside a transaction that has the lock to write.
@@ -56,30 +61,39 @@ impl Watched {
         version: u32,
     ) -> Result<(), Failure> {
         let Some(found) = file.check_sizes()? else { return Ok(()) };
-        let is_known = self.version == Some(version);
-        if let Some(known) = self.known {
-            if is_known && found.log < known.log {
+        if self.least.is_some() && found.file < SMALLEST {
+            return Err(file.changed(FileChange::Truncated));
+        }
+        let least = self.least.filter(|_| self.version == Some(version));
+        if let Some(least) = least {
+            if found.log < least.log {
                 return Err(file.changed(FileChange::LogTruncated));
             }
-            let is_shorter = found.file < known.file;
-            // After a vacuum the file is as long as its pages; before it was longer.
-            if found.file < SMALLEST
-                || (is_shorter && is_known && found.file < self.pages(file, connection)?)
-            {
+            if found.file < least.file {
                 return Err(file.changed(FileChange::Truncated));
             }
         }
+        let size = match least {
+            Some(least) if found.file == least.file => least.file,
+            least => {
+                let pages = self.pages(file, connection)?;
+                // After a vacuum the file is longer than its pages until a checkpoint cuts it to what
+                // these were then; pages that were added since are in the log.
+                let is_cut_later = found.file > pages;
+                least.filter(|_| is_cut_later).map_or(found.file.min(pages), |least| least.file)
+            }
+        };
         self.version = Some(version);
-        self.known = Some(found);
+        self.least = Some(Sizes { file: size, log: found.log });
         Ok(())
     }
 
     /// To be called after a commit, with the number of pages in the log, where it has written any.
     pub(crate) fn committed(&mut self, version: Option<u32>, pages: Option<u32>) {
         self.version = version;
-        if let (Some(known), Some(pages)) = (&mut self.known, pages) {
+        if let (Some(least), Some(pages)) = (&mut self.least, pages) {
             let frame = self.page_size.saturating_add(FRAME_HEADER);
-            known.log = u64::from(pages).saturating_mul(frame).saturating_add(LOG_HEADER);
+            least.log = u64::from(pages).saturating_mul(frame).saturating_add(LOG_HEADER);
         }
     }
 

@@ -247,3 +247,35 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
     }
     assert_eq!(fixture.log_size(), 0);
 }
+
+#[tokio::test]
+async fn a_checkpoint_may_cut_the_file_while_a_write_after_a_vacuum_is_under_way() {
+    let fixture = Fixture::fast().await;
+    let append = async |write| fixture.submit(vec![write]).await.await.unwrap();
+    append(first("gone", &[&"g".repeat(500_000)])).await;
+    fixture.store.delete(&key("gone")).await.unwrap();
+    fixture.store.checkpoint().await.unwrap();
+    let path = fixture.folder.path().join("chat.db");
+    let size = || fs::metadata(&path).unwrap().len();
+    let long = size();
+    let other = fixture.other();
+    other.execute_batch("PRAGMA wal_autocheckpoint = 0; VACUUM").unwrap();
+    let one = first("c", &["one"]);
+    append(one.clone()).await;
+    assert_eq!(size(), long, "the vacuum is in the log");
+
+    let checkpoint = move || {
+        other.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+        false
+    };
+    fixture.store.queue().writer().connection_mut().commit_hook(Some(checkpoint)).unwrap();
+    let two = write("c", run(1), one.result(), &[&"t".repeat(100_000)]);
+    append(two.clone()).await;
+    fixture.store.queue().writer().connection_mut().commit_hook(None::<fn() -> bool>).unwrap();
+    assert!(size() < long, "the file was cut before the new pages were in it");
+
+    append(write("c", run(1), two.result(), &["three"])).await;
+    let texts = fixture.texts(&key("c")).await;
+    assert_eq!(texts, ["one", &"t".repeat(100_000), "three"]);
+    assert!(fixture.is_intact());
+}
