@@ -104,7 +104,8 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// The text of a JSON value with every escape of half a surrogate pair replaced; `None` if there is none.
+/// The JSON with U+FFFD in place of every unpaired surrogate escape, such as a lone `\ud800`; `None` if it has
+/// no such escape.
 fn without_half_surrogates(json: &str) -> Option<String> {
     let mut replaced: Option<String> = None;
     let mut from = 0;

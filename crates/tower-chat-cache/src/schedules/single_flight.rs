@@ -13,13 +13,14 @@ use crate::{CacheOptions, CachingStore, Revalidation, sync::try_schedules};
 
 const WRITES: usize = 3;
 
-/// A cache of a store that nobody else writes.
+/// A cache that does not ask its store for changes, since no other process writes to it.
 fn alone(inner: SlowStore) -> CachingStore<SlowStore> {
     let options = CacheOptions::new().with_revalidation(Revalidation::Never);
     CachingStore::with_options(inner, options)
 }
 
-/// Readers ask at the same time, of whom the first may go away; says how often the store was asked.
+/// Four readers load the same conversation at the same time, and the first may be cancelled. Returns how
+/// many loads reached the store.
 fn loads(is_cancelled: bool) -> usize {
     let inner = SlowStore::new();
     let (loads, store) = (inner.loads.clone(), alone(inner));

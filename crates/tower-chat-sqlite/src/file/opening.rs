@@ -42,8 +42,8 @@ impl StoreFile {
             // As far as the file itself says; its write-ahead log may say more.
             Ok(Content::Empty) => look()?,
             Ok(content) => content,
-            // A loss of power while it was made has left part of it. Whoever opens it to write finds
-            // in the journal what it was before.
+            // The power went while the file was made. SQLite restores it from the journal when it is
+            // opened for writing.
             Err(error) if is_half_written(&error) && !options.read_only && self.has_journal() => {
                 return Ok(());
             }

@@ -75,7 +75,7 @@ impl Fixture {
             let append =
                 |write| queue.append(Submission::append(Slot::unbounded(), vec![write], &budget));
             let mut tickets: Vec<Ticket> = writes.map(append).collect();
-            // Whoever waits for a barrier finds every ticket before it resolved.
+            // After a barrier all earlier tickets are resolved.
             let passed = queue.barrier(Some(&key)).map(|barrier| future::block_on(barrier).is_ok());
             if passed == Some(true) {
                 tickets = tickets.into_iter().map(resolved).collect();

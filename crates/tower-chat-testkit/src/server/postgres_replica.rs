@@ -27,7 +27,7 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it is none, or does not run.
+    /// If this server is no replica, or is not running.
     pub fn promote(&self) {
         self.control(&["promote"]).expect("the replica is promoted");
     }

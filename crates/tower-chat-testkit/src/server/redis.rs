@@ -131,7 +131,7 @@ impl RedisServer {
         drop(fs::remove_file(self.folder.path().join("pid")));
     }
 
-    /// Stops the server's process from running, so that it answers nobody, until it goes on.
+    /// Suspends the server's process (`SIGSTOP`): it answers nobody until [`go_on`](Self::go_on).
     ///
     /// # Panics
     ///

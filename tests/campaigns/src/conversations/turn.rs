@@ -1,4 +1,4 @@
-//! One run of a conversation, as those have told who took part in it.
+//! One run of a conversation, from the reports of the processes that took part in it.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{PersistenceMode, RunId};
