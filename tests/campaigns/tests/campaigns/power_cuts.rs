@@ -22,7 +22,7 @@ fn a_store_is_whole_after_the_power_was_cut() {
     if let Err(reason) = can_record() {
         return skip("power cuts", reason);
     }
-    let figures = run(arguments(3, 40, None)).unwrap();
+    let figures = run(arguments(6, 20, None)).unwrap();
     assert_eq!(figures.get("cuts"), Some("120"));
     for counted in ["cuts that lost some of it", "cuts with a torn write"] {
         assert_ne!(figures.get(counted), Some("0"), "{counted}");
