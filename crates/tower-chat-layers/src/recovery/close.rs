@@ -259,7 +259,6 @@ fn last_write(
     let lease = Lease {
         attempt: lease.attempt.saturating_add(1),
         holder: store.handle().holder(),
-        until: None,
         ..*lease
     };
     let id = MessageId { run: *run, index: next };

@@ -63,10 +63,7 @@ impl Submission {
         }
         let copies = writes.to_vec();
         let ticket = match slot {
-            Ok(slot) => match (**store).append(slot, writes) {
-                ticket if ticket.is_durable() => return Self::nothing(),
-                ticket => ticket,
-            },
+            Ok(slot) => (**store).append(slot, writes),
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         };
         Self(Some(Pending { ticket, writes: copies, waited, store: store.clone(), policy }))

@@ -20,9 +20,6 @@ impl InFlight {
     /// came from. The call must be over, so that the persister has stored what it keeps.
     pub(super) fn give_back(self, ordinal: u32, run: Option<&Run>, handle: &RunHandle) {
         let Self { mut queued, messages, has_results } = self;
-        if queued.is_empty() && !has_results {
-            return;
-        }
         let left = run.and_then(|run| run.left_of_call(ordinal));
         if let (Some(run), true, None) = (run, has_results, left) {
             // No persister has seen the call.
