@@ -9,6 +9,9 @@ use std::{collections::BTreeMap, ops::Range};
 
 use tower_chat_core::{Native, Part, RawJson};
 
+#[cfg(test)]
+mod tests;
+
 const WIRE: &str = "openai-responses";
 
 /// Takes the ids from what was linked with calls that are left out. `gaps` are the positions, among

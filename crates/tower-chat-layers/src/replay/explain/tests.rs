@@ -91,6 +91,15 @@ fn a_dangling_call_is_interrupted_or_left_out() {
 }
 
 #[test]
+fn an_explanation_has_a_name() {
+    let drop = ReplayPolicy::default().with_dangling_calls(DanglingCalls::Drop);
+    let stored = [calls(["c1", "c2"]), results(["c2"]), Message::user("so?"), calls(["c3"])];
+    let explained = explain(&stored.into(), &drop, &ReplayContext::at(NOW));
+    let names: Vec<_> = explained.iter().map(Explained::as_str).collect();
+    assert_eq!(names, ["changed", "unchanged", "unchanged", "left_out"]);
+}
+
+#[test]
 fn calls_of_a_run_that_ended_and_of_forgotten_results_are_left_out() {
     let ended = with_metadata(calls(["c1"]), "run_ended", json!(true));
     let explained = by_default([Message::user("one"), ended, Message::user("two")]);
@@ -271,15 +280,17 @@ async fn a_result_of_the_record_is_sent_and_calls_of_a_run_that_a_tool_ended_are
         row
     };
     let stored = [Message::user("go"), calls(["c1", "c2"]), Message::user("and?")];
-    let policy = ReplayPolicy::default();
-    for (ends_run, expected) in [
-        (false, ["1 =", "2 ~ 0:from_record 1:from_record", "3 ="]),
-        (true, ["1 =", "2 - 0:dangling 1:dangling", "3 ="]),
+    let by_default = ReplayPolicy::default();
+    let drop = ReplayPolicy::default().with_dangling_calls(DanglingCalls::Drop);
+    for (policy, ends_run, expected) in [
+        (&by_default, false, ["1 =", "2 ~ 0:from_record 1:from_record", "3 ="]),
+        (&by_default, true, ["1 =", "2 - 0:dangling 1:dangling", "3 ="]),
+        (&drop, false, ["1 =", "2 - 0:dangling 1:dangling", "3 ="]),
     ] {
         let rows = vec![row(0, "c1", false), row(1, "c2", ends_run)];
         let (store, key) = store_of(&stored, rows).await;
         let context = ReplayContext::at(NOW);
-        let found = explain_stored(&store, &key, &policy, &context).await.unwrap();
+        let found = explain_stored(&store, &key, policy, &context).await.unwrap();
         let (numbers, explained): (Vec<u64>, Vec<Explained>) = found.into_iter().unzip();
         let found = numbers.iter().zip(sketch(&explained));
         let found: Vec<String> = found.map(|(number, it)| format!("{number} {it}")).collect();

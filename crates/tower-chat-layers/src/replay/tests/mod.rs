@@ -226,6 +226,22 @@ fn an_interrupted_call_that_a_result_in_the_open_round_answers_is_shown_once() {
 }
 
 #[test]
+fn a_late_result_leaves_a_failed_call_with_the_same_id_as_it_is() {
+    let failed = Message::tool_results([ToolResult::error("1", "no such city")]);
+    let mut replay = Replay::new(DanglingCalls::Interrupted);
+    for message in [calls(["1"]), Message::user("so?"), calls(["1"]), failed, Message::user("and?")]
+    {
+        replay.push(&Arc::new(message));
+    }
+    replay.push(&Arc::new(results(["1"])));
+    let output: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
+    assert_eq!(sketch(&output), "u:t a:c(1) T:r(1) u:t a:c(1) T:r(1)");
+    let texts: Vec<String> =
+        output.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
+    assert_eq!(texts, ["no such city", "result of 1"]);
+}
+
+#[test]
 fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
     let output_of = |history: Vec<Message>| {
         let mut replay = Replay::new(DanglingCalls::Interrupted);

@@ -3,8 +3,10 @@
 
 use tower_chat::{
     ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoop,
-    recovery::{JournalPolicy, OnOpenRun, RunEnd, close, open_run},
-    store::HistoryStore,
+    recovery::{
+        JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, RunEnd, close, open_run, recover,
+    },
+    store::{HistoryStore, StoreError},
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };
@@ -80,6 +82,42 @@ async fn a_run_that_is_discarded_leaves_nothing() {
             .unwrap();
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
         assert_eq!(seen(&model, 0), ["user hi"]);
+    }
+}
+
+#[tokio::test]
+async fn a_recovery_that_ends_the_run_does_not_go_on_with_it() {
+    for (end, kept) in [(RunEnd::Commit, 3), (RunEnd::Discard, 0)] {
+        let store = store();
+        let setup = Setup::new(&store);
+        left_open(&setup, 3).await;
+        let model = booking_model();
+        let mut client = setup.stack(&model, BookingTools::default().tools());
+        for expected in [Recovered::Ended(end), Recovered::NothingOpen] {
+            let policy = RecoveryPolicy::end(end);
+            let recovered = recover(&mut client, &store, &key(), policy).await.unwrap();
+            assert_eq!(recovered, expected);
+            assert_eq!(stored(&store).await, WHOLE_RUN[..kept]);
+        }
+        assert_eq!(model.requests().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn one_of_two_processes_that_end_a_run_at_once_has_ended_it() {
+    for (end, kept) in [(RunEnd::Commit, 3), (RunEnd::Discard, 0)] {
+        let (store, gate) = (store(), Gate::closed());
+        left_open(&Setup::new(&store), 1).await;
+        // Both have read the open run.
+        store.hold_next_reserve(&gate);
+        let elsewhere = store.in_another_process();
+        let late = tokio::spawn(async move { close(&elsewhere, &key(), end).await });
+        gate.reached(1).await;
+        assert!(close(&store, &key(), end).await.unwrap());
+        gate.open();
+        let error = late.await.unwrap().unwrap_err();
+        assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
+        assert_eq!(stored(&store).await.len(), kept);
     }
 }
 

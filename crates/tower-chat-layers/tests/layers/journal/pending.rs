@@ -4,7 +4,7 @@
 use tower_chat::{
     ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
     PersistenceMode, Role, ToolCall, ToolLoop, ToolLoopError, ToolStatus, Tools,
-    recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
+    recovery::{JournalPolicy, OnRefusal, UnknownAnswer, UnknownCalls},
     store::{HistoryStore, InvocationQuery},
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
@@ -153,7 +153,9 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
 async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
         let (store, ran) = (store(), Ran::default());
-        let setup = Setup::new(&store).mode(mode);
+        // The refusal takes back what it staged, whatever becomes of other refused runs.
+        let journal = JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen);
+        let setup = Setup::new(&store).mode(mode).policy(policy().with_journal(journal));
         let batch = [("transfer", "c1", "{\"to\":1}"), ("pay", "c2", PAYMENT)];
         let model = ScriptedModel::new([asking(batch), Step::text("done")]);
         let tools = || hooked(&ran, REDACT, KEEP, false);

@@ -182,6 +182,24 @@ async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing
 }
 
 #[tokio::test]
+async fn approved_calls_of_a_run_that_is_stopped_before_it_begins_are_not_run() {
+    every_id(async |case| {
+        let (store, ran, _, client) = case.begin_with_log([case.calls([("pay", "c1")])]).await;
+        let answer = send(&client, case.ask("buy")).await.unwrap();
+        let yes = answer.approval_requests().map(|request| request.approve().into()).collect();
+        let mut request = case.ask_with([Message::new(Role::User, yes)]);
+        request.run_handle().stop();
+        let answer = send(&client, request).await.unwrap();
+        assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Stopped)]);
+        let result = format!("tool c1!{STOPPED}");
+        goes_on(case, &store, &["user buy", "assistant pay#c1", &result]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_tool_may_stop_its_run() {
     every_case(async |case| {
         let store = case.store().await;

@@ -125,9 +125,9 @@ async fn too_many_failing_rounds_in_a_row_fail_the_run_with_all_the_errors() {
         assert_eq!(script.calls(), 4);
         let text = error.to_string();
         assert!(text.contains("s/c") && text.contains("secret of c0"), "{text}");
-        let Ok(ToolLoopError::ConsecutiveFailures { rounds, failures, .. }) =
-            error.downcast::<ToolLoopError>().map(|error| *error)
-        else {
+        let error = error.downcast::<ToolLoopError>().unwrap();
+        assert!(error.is_retryable(), "the tools may work the next time");
+        let ToolLoopError::ConsecutiveFailures { rounds, failures, .. } = *error else {
             panic!("another error")
         };
         assert_eq!((rounds, failures.len()), (4, 8));

@@ -1,0 +1,66 @@
+//! Which items of OpenAI Responses keep their ids when a call of their answer is left out.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tower_chat_core::{Message, Native, Part, Reasoning, Role, ToolCall, ToolResult};
+
+use super::WIRE;
+use crate::replay::{DanglingCalls, Replay};
+
+fn native(item: &Value) -> Option<Native> {
+    Some(Native::new(WIRE, item.to_string().parse().unwrap()))
+}
+
+fn reasoning(id: &str) -> Part {
+    let mut reasoning = Reasoning::new(format!("thoughts {id}"));
+    reasoning.native = native(&json!({"id": id, "encrypted_content": format!("secret {id}")}));
+    reasoning.into()
+}
+
+fn call(call_id: &str) -> Part {
+    let mut call = ToolCall::new(call_id, "look", "{}");
+    call.native = native(&json!({"id": format!("fc_{call_id}")}));
+    call.into()
+}
+
+/// The ids that the items of an answer still have when these calls of it alone are answered: `-`
+/// where it has none any more.
+fn ids_after<const N: usize>(parts: Vec<Part>, answered: [&str; N]) -> Vec<String> {
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    replay.push(&Arc::new(Message::new(Role::Assistant, parts)));
+    let results = answered.map(|id| ToolResult::new(id, format!("found {id}")));
+    replay.push(&Arc::new(Message::tool_results(results)));
+    replay.push(&Arc::new(Message::user("go on")));
+    let output = replay.view();
+    let natives = output.get(0).unwrap().parts.iter().filter_map(|part| match part {
+        Part::Reasoning(reasoning) => reasoning.native.as_ref(),
+        Part::ToolCall(call) => call.native.as_ref(),
+        _ => None,
+    });
+    let id_of = |native: &Native| {
+        let item: Value = native.item.parse().unwrap();
+        item.get("id").map_or("-", |id| id.as_str().unwrap()).to_owned()
+    };
+    natives.map(id_of).collect()
+}
+
+#[test]
+fn reasoning_and_the_calls_after_it_lose_their_ids_with_a_call_that_is_left_out() {
+    let parts = vec![
+        Part::text("Let me look."),
+        reasoning("rs_1"),
+        call("1"),
+        call("2"),
+        reasoning("rs_2"),
+    ];
+    let parts = || [parts.clone(), vec![call("3")]].concat();
+    assert_eq!(ids_after(parts(), ["2", "3"]), ["-", "-", "rs_2", "fc_3"]);
+    assert_eq!(ids_after(parts(), ["1", "2", "3"]), ["rs_1", "fc_1", "fc_2", "rs_2", "fc_3"]);
+}
+
+#[test]
+fn calls_that_no_reasoning_led_to_keep_their_ids() {
+    let parts = vec![Part::text("Let me look."), call("1"), call("2")];
+    assert_eq!(ids_after(parts, ["2"]), ["fc_2"]);
+}
