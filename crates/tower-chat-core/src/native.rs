@@ -1,6 +1,6 @@
 //! A provider's own JSON, kept byte for byte.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -33,8 +33,9 @@ impl Native {
 
 /// One JSON value kept as the text it arrived in: number forms, key order and white space included.
 ///
-/// Half a surrogate pair, such as `\ud800` alone, is the only exception: it is no character, so a service
-/// that is sent it back refuses the whole request. It is replaced with U+FFFD, as `\ufffd`.
+/// Two things are replaced, since a service that is sent them back refuses the whole request: half a
+/// surrogate pair, such as `\ud800` alone, which is no character, with `\ufffd`; and a number that no double
+/// can hold, such as `1e999`, with the largest double of its sign.
 ///
 /// Equality is equality of bytes.
 #[derive(Clone)]
@@ -42,8 +43,16 @@ pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
     fn of_raw(raw: Box<RawValue>) -> Self {
-        let whole = without_half_surrogates(raw.get()).map(RawValue::from_string);
-        Self(whole.and_then(Result::ok).unwrap_or(raw).into())
+        let mut text = raw.get().to_owned();
+        let unreadable = unreadable(&text);
+        if unreadable.is_empty() {
+            return Self(raw.into());
+        }
+        // From the end, so that what comes before stays where it is.
+        for (range, readable) in unreadable.into_iter().rev() {
+            text.replace_range(range, readable);
+        }
+        Self(RawValue::from_string(text).unwrap_or(raw).into())
     }
 
     /// The value's text.
@@ -104,27 +113,53 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// The JSON with U+FFFD in place of every unpaired surrogate escape, such as a lone `\ud800`; `None` if it has
-/// no such escape.
-fn without_half_surrogates(json: &str) -> Option<String> {
-    let mut replaced: Option<String> = None;
-    let mut from = 0;
-    while let Some(found) = json.get(from..).and_then(|rest| rest.find('\\')) {
-        let at = from + found;
-        from = at
-            + match (unit(json, at), unit(json, at + ESCAPE)) {
-                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 2 * ESCAPE,
-                (Some(0xd800..=0xdfff), _) => {
-                    let text = replaced.get_or_insert_with(|| json.to_owned());
-                    text.replace_range(at..at + ESCAPE, "\\ufffd");
-                    ESCAPE
+/// What no reader of the JSON can hold, in order, each with what stands in its place.
+fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    let mut is_in_text = false;
+    while let Some(rest) = json.get(at..) {
+        let wanted = |it: char| it == '"' || if is_in_text { it == '\\' } else { is_of_number(it) };
+        let Some(next) = rest.find(wanted) else { break };
+        at += next;
+        match json.as_bytes().get(at) {
+            Some(b'"') => {
+                is_in_text = !is_in_text;
+                at += 1;
+            }
+            Some(b'\\') => {
+                let length = match (unit(json, at), unit(json, at + ESCAPE)) {
+                    (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 2 * ESCAPE,
+                    (Some(0xd800..=0xdfff), _) => {
+                        found.push((at..at + ESCAPE, "\\ufffd"));
+                        ESCAPE
+                    }
+                    // Whatever stands behind another backslash is escaped by it.
+                    _ => 2,
+                };
+                at += length;
+            }
+            _ => {
+                let rest = json.get(at..).unwrap_or_default();
+                let number = rest.split(|it| !is_of_number(it)).next().unwrap_or_default();
+                let range = at..at + number.len();
+                at = range.end;
+                if number.parse().is_ok_and(f64::is_infinite) {
+                    found.push((range, if number.starts_with('-') { LEAST } else { LARGEST }));
                 }
-                // Whatever stands behind another backslash is escaped by it.
-                _ => 2,
-            };
+            }
+        }
     }
-    replaced
+    found
 }
+
+/// Also matches `e` in `true` and `false`, which is no number.
+fn is_of_number(character: char) -> bool {
+    matches!(character, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
+}
+
+const LARGEST: &str = "1.7976931348623157e308";
+const LEAST: &str = "-1.7976931348623157e308";
 
 /// The length of `\uXXXX`.
 const ESCAPE: usize = 6;

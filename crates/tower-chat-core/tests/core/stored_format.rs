@@ -174,14 +174,26 @@ fn native_items_keep_their_bytes() {
     }
 }
 
-/// Services refuse a request with half a surrogate pair in it, and an item is sent back with each one.
+/// Services refuse a request with half a surrogate pair or a number beyond all doubles in it, and an item is
+/// sent back with each one.
 #[test]
-fn half_a_surrogate_pair_in_a_native_item_is_replaced() {
+fn what_no_reader_can_hold_is_replaced_in_a_native_item() {
+    let many_digits = "9".repeat(400);
     for (item, expected) in [
         (r#"{"a":"\ud800"}"#, r#"{"a":"\ufffd"}"#),
         (r#"["\udc00\ud800"]"#, r#"["\ufffd\ufffd"]"#),
         (r#""\uD83D\u0041\ud83d\ude00""#, r#""\ufffd\u0041\ud83d\ude00""#),
         (r#""\ud83d\n\\ud83d\\\udfff""#, r#""\ufffd\n\\ud83d\\\ufffd""#),
+        ("1e999", "1.7976931348623157e308"),
+        (
+            r#"{"1e999":-2.5E+309,"a\"1e999":["1e999", true,1e999]}"#,
+            r#"{"1e999":-1.7976931348623157e308,"a\"1e999":["1e999", true,1.7976931348623157e308]}"#,
+        ),
+        (
+            r#"["1e999\ud800",1E0999,0e999,1e-999,-1.5e308,false]"#,
+            r#"["1e999\ufffd",1.7976931348623157e308,0e999,1e-999,-1.5e308,false]"#,
+        ),
+        (&many_digits, "1.7976931348623157e308"),
     ] {
         assert_eq!(RawJson::from_str(item).expect("an item").get(), expected);
         let stored = format!(
@@ -190,7 +202,7 @@ fn half_a_surrogate_pair_in_a_native_item_is_replaced() {
         let loaded = decode(&stored).expect("a stored message");
         let Part::Native(native) = &loaded.parts[0] else { panic!("a native part") };
         assert_eq!(native.item.get(), expected);
-        native.item.parse::<serde_json::Value>().expect("characters");
+        native.item.parse::<serde_json::Value>().expect("characters, and numbers in range");
     }
 }
 

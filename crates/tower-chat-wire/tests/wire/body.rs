@@ -289,3 +289,46 @@ fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
         assert!(sent.to_string().contains("A \u{fffd}."), "{wire:?}: {sent}");
     }
 }
+
+/// What a service sends of its own is sent back with every later request, and no service can read a number
+/// that no double can hold.
+#[test]
+fn a_number_out_of_range_in_an_answer_is_not_sent_back() {
+    let answers = [
+        (
+            BodyWire::OpenAiChat,
+            r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"A.","note":{"mood":1e999}}}]}"#,
+        ),
+        (
+            BodyWire::OpenAiResponses,
+            r#"{"id":"r","output":[{"type":"message","id":"m","role":"assistant",
+                "content":[{"type":"output_text","text":"A.","annotations":[-1e999]}]}]}"#,
+        ),
+        (
+            BodyWire::Anthropic,
+            r#"{"role":"assistant","content":[{"type":"text","text":"A.","note":1.5e+340}]}"#,
+        ),
+        (
+            BodyWire::Gemini,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"A.","note":1e999}]}}]}"#,
+        ),
+        (
+            BodyWire::BedrockConverse,
+            r#"{"output":{"message":{"role":"assistant","content":[{"text":"A."}],"note":1e999}},"stopReason":"end_turn"}"#,
+        ),
+        (
+            BodyWire::Cohere,
+            r#"{"message":{"role":"assistant","content":[{"type":"text","text":"A."}],"citations":[{"end":3e400}]},"finish_reason":"COMPLETE"}"#,
+        ),
+    ];
+    for (wire, body) in answers {
+        let answer = wire.parse_answer(body).unwrap();
+        assert_eq!(answer.text(), "A.", "{wire:?}");
+        let mut messages: Messages = answer.messages.into_iter().collect();
+        messages.push(Message::user("Go on."));
+        let mut request = ChatRequest::new(messages);
+        request.options = ChatOptions::default().with_model("m").into();
+        let sent = wire.render_request_json(&request).unwrap();
+        sent.parse::<Value>().unwrap_or_else(|error| panic!("{wire:?}: {error}: {}", sent.get()));
+    }
+}
