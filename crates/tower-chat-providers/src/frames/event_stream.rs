@@ -52,15 +52,14 @@ impl MessageDecoder {
 }
 
 impl Decoder for MessageDecoder {
-    fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, FrameError> {
+    fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         self.total = self.total.saturating_add(bytes.len());
         self.limits.check(Limit::Body, self.total).map_err(FrameError::Limit)?;
         self.bytes.extend_from_slice(bytes);
-        let mut frames = Vec::new();
         while let Some(message) = self.next()? {
             frames.push(frame(&message)?);
         }
-        Ok(frames)
+        Ok(())
     }
 }
 
@@ -124,10 +123,22 @@ mod tests {
         ];
         for cut in 0..bytes.len() {
             let mut decoder = MessageDecoder::new(Limits::default());
-            let mut frames = decoder.push(&bytes[..cut]).unwrap();
-            frames.extend(decoder.push(&bytes[cut..]).unwrap());
+            let mut frames = Vec::new();
+            decoder.push(&bytes[..cut], &mut frames).unwrap();
+            decoder.push(&bytes[cut..], &mut frames).unwrap();
             assert_eq!(frames, expected, "{cut}");
         }
+    }
+
+    /// An answer may be complete in front of the damage, in the same piece of the body.
+    #[test]
+    fn messages_before_a_damaged_one_are_there() {
+        let mut bytes = message(":event-type", "messageStop", r#"{"stopReason":"end_turn"}"#);
+        bytes.extend(b"what follows is not a message");
+        let mut frames = Vec::new();
+        let pushed = MessageDecoder::new(Limits::default()).push(&bytes, &mut frames);
+        assert!(pushed.is_err(), "{pushed:?}");
+        assert_eq!(frames, [frame("messageStop", r#"{"stopReason":"end_turn"}"#)]);
     }
 
     #[test]
@@ -137,7 +148,7 @@ mod tests {
         for position in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[position] ^= 1;
-            let found = MessageDecoder::new(limits).push(&damaged);
+            let found = MessageDecoder::new(limits).push(&damaged, &mut Vec::new());
             // A length that became larger waits for bytes that do not follow.
             let is_longer = position < 4 && damaged[position] > bytes[position];
             match found {
@@ -152,7 +163,8 @@ mod tests {
     fn a_message_over_the_limit_is_refused_before_it_is_there() {
         let bytes = message(":event-type", "metadata", r#"{"metrics":{"latencyMs":3}}"#);
         let limits = Limits::default().with_max_event_bytes(bytes.len() - 1);
-        let found = MessageDecoder::new(limits).push(&bytes[..PRELUDE_BYTES]);
+        let mut decoder = MessageDecoder::new(limits);
+        let found = decoder.push(&bytes[..PRELUDE_BYTES], &mut Vec::new());
         let Err(FrameError::Limit(LimitExceeded { limit: Limit::Event, .. })) = found else {
             panic!("{found:?}")
         };

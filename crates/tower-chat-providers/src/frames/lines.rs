@@ -26,10 +26,9 @@ impl LineDecoder {
 }
 
 impl Decoder for LineDecoder {
-    fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, FrameError> {
+    fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         self.total = self.total.saturating_add(bytes.len());
         self.limits.check(Limit::Body, self.total).map_err(FrameError::Limit)?;
-        let mut frames = Vec::new();
         let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(piece) = lines.next() {
             self.extend(piece).map_err(FrameError::Limit)?;
@@ -42,6 +41,6 @@ impl Decoder for LineDecoder {
                 frames.push(Frame { event: None, data });
             }
         }
-        Ok(frames)
+        Ok(())
     }
 }

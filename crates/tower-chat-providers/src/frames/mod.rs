@@ -78,8 +78,8 @@ impl StreamFraming {
 
 /// Makes frames of bytes, piece by piece.
 trait Decoder: Send + 'static {
-    /// The frames that some more bytes complete.
-    fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, FrameError>;
+    /// Appends the frames that some more bytes complete; before an error, those in front of it.
+    fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError>;
 }
 
 fn decoded<B, D>(body: B, decoder: D) -> Frames
@@ -90,16 +90,12 @@ where
 {
     let batches = stream::unfold((Box::pin(body), decoder), |(mut body, mut decoder)| async move {
         let frame = body.frame().await?;
-        let batch = match frame {
-            Ok(frame) => match frame.data_ref() {
-                Some(bytes) => match decoder.push(bytes) {
-                    Ok(frames) => frames.into_iter().map(Ok).collect(),
-                    Err(error) => vec![Err(error)],
-                },
-                None => Vec::new(),
-            },
-            Err(error) => vec![Err(FrameError::Broken(error.into()))],
+        let mut frames = Vec::new();
+        let outcome = match frame {
+            Ok(frame) => frame.data_ref().map_or(Ok(()), |bytes| decoder.push(bytes, &mut frames)),
+            Err(error) => Err(FrameError::Broken(error.into())),
         };
+        let batch: Vec<_> = frames.into_iter().map(Ok).chain(outcome.err().map(Err)).collect();
         Some((batch, (body, decoder)))
     });
     Box::pin(batches.flat_map(stream::iter))
