@@ -59,7 +59,7 @@ fn message(
                 parts.push(part);
             }
             Read::Reasoning(text, signature) => {
-                content::push_reasoning(&mut parts, text, signature);
+                parts.push(content::reasoning(text, signature));
             }
             Read::Ignored => {}
             Read::Lost(kind) => {
@@ -71,7 +71,7 @@ fn message(
     if parts.is_empty() && !contents.is_empty() {
         return Ok(None);
     }
-    let mut message = Message::new(role, parts);
+    let mut message = Message::new(role, content::join_reasoning(parts));
     message.author = object.text("author_name")?;
     Ok(Some(message))
 }

@@ -62,7 +62,13 @@ pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
             of_anthropic(&json!({"type": "redacted_thinking", "data": data}))
         }
         Signature::OpenAi { id, encrypted } => {
-            of_openai(&json!({"type": "reasoning", "id": id, "summary": []}), &text, encrypted)
+            let text = (!text.is_empty()).then(|| json!({"type": "summary_text", "text": text}));
+            let summary: Vec<_> = text.into_iter().collect();
+            let mut item = json!({"type": "reasoning", "id": id, "summary": summary});
+            if let (Some(item), Some(encrypted)) = (item.as_object_mut(), encrypted) {
+                item.insert(ENCRYPTED.to_owned(), json!(encrypted));
+            }
+            of_openai(&item)
         }
         Signature::Gemini(signature) => {
             of_gemini(&json!({"text": text, "thought": true, "thoughtSignature": signature}))
@@ -71,18 +77,51 @@ pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
     read.unwrap_or_else(|| Reasoning::new(text).into())
 }
 
-/// Adds reasoning to the parts of a message. OpenAI's is one item of several summaries, which frameworks
-/// store as so many parts with one id.
-pub(crate) fn push_reasoning(parts: &mut Vec<Part>, text: String, signature: Signature) {
-    if let (Signature::OpenAi { id, encrypted }, Some(last)) = (&signature, parts.last_mut())
-        && let Some(item) = openai_item(last).filter(|item| item.get("id") == Some(&json!(id)))
-        && let Some(merged) = of_openai(&item, &text, encrypted)
-    {
-        *last = merged;
-        return;
+/// Joins OpenAI's reasoning, which is one item of several summaries, and which frameworks store as so many
+/// parts with one id.
+pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
+    let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
+    // The item that the last of these parts is made of, and whether more was added to it.
+    let mut open: Option<(Value, bool)> = None;
+    for part in parts {
+        match (&mut open, openai_item(&part)) {
+            (Some((whole, is_longer)), Some(item)) if whole.get("id") == item.get("id") => {
+                append(whole, item);
+                *is_longer = true;
+            }
+            (_, item) => {
+                close(&mut joined, open.take());
+                joined.push(part);
+                open = item.map(|item| (item, false));
+            }
+        }
     }
-    parts.push(reasoning(text, signature));
+    close(&mut joined, open);
+    joined
 }
+
+/// Puts an item that became longer where its first part is.
+fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
+    let Some((item, true)) = open else { return };
+    if let (Some(last), Some(whole)) = (parts.last_mut(), of_openai(&item)) {
+        *last = whole;
+    }
+}
+
+/// Adds the summaries of an item to another of the same id.
+fn append(whole: &mut Value, mut item: Value) {
+    let more = item.get_mut("summary").map(Value::take);
+    if let (Some(Value::Array(summary)), Some(Value::Array(more))) =
+        (whole.get_mut("summary"), more)
+    {
+        summary.extend(more);
+    }
+    if let (Some(whole), Some(encrypted)) = (whole.as_object_mut(), item.get_mut(ENCRYPTED)) {
+        whole.insert(ENCRYPTED.to_owned(), encrypted.take());
+    }
+}
+
+const ENCRYPTED: &str = "encrypted_content";
 
 /// The item of OpenAI's reasoning, if the part is some.
 fn openai_item(part: &Part) -> Option<Value> {
@@ -91,16 +130,8 @@ fn openai_item(part: &Part) -> Option<Value> {
     (&*native.wire == openai_responses::WIRE).then(|| native.item.parse().ok())?
 }
 
-/// Reasoning of OpenAI: an item, with one more summary.
-fn of_openai(item: &Value, text: &str, encrypted: &Option<String>) -> Option<Part> {
-    let mut item = item.clone();
-    if !text.is_empty() {
-        let summary = item.get_mut("summary")?.as_array_mut()?;
-        summary.push(json!({"type": "summary_text", "text": text}));
-    }
-    if let Some(encrypted) = encrypted {
-        item.as_object_mut()?.insert("encrypted_content".to_owned(), json!(encrypted));
-    }
+/// Reasoning of OpenAI.
+fn of_openai(item: &Value) -> Option<Part> {
     first_part(openai_responses::parse_input(&json!([item]).to_string()))
 }
 
@@ -128,4 +159,49 @@ fn of_gemini(part: &Value) -> Option<Part> {
 
 fn first_part(messages: Result<Vec<Message>, WireError>) -> Option<Part> {
     messages.ok()?.into_iter().next()?.parts.into_iter().next()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn of(id: &str, text: &str, encrypted: Option<&str>) -> Part {
+        let encrypted = encrypted.map(str::to_owned);
+        reasoning(text.to_owned(), Signature::OpenAi { id: id.to_owned(), encrypted })
+    }
+
+    #[test]
+    fn parts_of_one_item_are_joined_and_no_others() {
+        let parts = vec![
+            of("rs_1", "one", Some("gA")),
+            of("rs_1", "", None),
+            of("rs_1", "two", Some("gB")),
+            of("rs_2", "three", None),
+            Part::text("four"),
+            of("rs_2", "five", None),
+        ];
+        let joined = join_reasoning(parts);
+        let items: Vec<_> = joined.iter().map(openai_item).collect();
+        let summary = |text| json!({"type": "summary_text", "text": text});
+        let item = |id, summary: Value| json!({"type": "reasoning", "id": id, "summary": summary});
+        let mut first = item("rs_1", json!([summary("one"), summary("two")]));
+        first["encrypted_content"] = json!("gB");
+        let three = item("rs_2", json!([summary("three")]));
+        let five = item("rs_2", json!([summary("five")]));
+        assert_eq!(items, [Some(first), Some(three), None, Some(five)]);
+        let Part::Reasoning(first) = &joined[0] else { panic!("{joined:?}") };
+        assert_eq!(first.text, "one\n\ntwo");
+    }
+
+    /// Each part was once added to the item by reading all of it again.
+    #[test]
+    fn thousands_of_parts_of_one_item_are_joined() {
+        let texts: Vec<_> = (0..5_000).map(|number| format!("thought {number}")).collect();
+        let joined = join_reasoning(texts.iter().map(|text| of("rs_1", text, None)).collect());
+        let Ok([Part::Reasoning(whole)]) = <[Part; 1]>::try_from(joined) else {
+            panic!("one part")
+        };
+        assert_eq!(whole.text, texts.join("\n\n"));
+    }
 }

@@ -138,8 +138,7 @@ impl Reading {
                 "thinking" => {
                     let signature = self.signature(&part, position)?;
                     let text = part.text("content")?.unwrap_or_default();
-                    content::push_reasoning(&mut parts, text, signature);
-                    continue;
+                    content::reasoning(text, signature)
                 }
                 "tool-call" => call(&part)?.into(),
                 "builtin-tool-call" => {
@@ -161,7 +160,7 @@ impl Reading {
                 }
             });
         }
-        self.push(Role::Assistant, parts, None);
+        self.push(Role::Assistant, content::join_reasoning(parts), None);
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl Reading {
             "text" => self.parts.push(Part::text(part.need_text("text")?)),
             "reasoning" => {
                 let text = part.text("text")?.unwrap_or_default();
-                content::push_reasoning(&mut self.parts, text, signature(&part)?);
+                self.parts.push(content::reasoning(text, signature(&part)?));
             }
             "file" => {
                 let media = content::media(part.need_text("url")?, part.text("mediaType")?);
@@ -112,7 +112,7 @@ impl Reading {
     fn end_step(&mut self, role: Role) {
         let (parts, results) = (std::mem::take(&mut self.parts), std::mem::take(&mut self.results));
         if !parts.is_empty() {
-            self.messages.push(Message::new(role, parts));
+            self.messages.push(Message::new(role, content::join_reasoning(parts)));
         }
         if !results.is_empty() {
             self.messages.push(Message::new(Role::Tool, results));

@@ -121,7 +121,7 @@ impl Messages {
         }
         parts.extend(self.content(object, &calls, position)?);
         parts.extend(calls.into_iter().map(Part::ToolCall));
-        let mut message = Message::new(Role::Assistant, parts);
+        let mut message = Message::new(Role::Assistant, content::join_reasoning(parts));
         message.author = object.text("name")?;
         Ok(message)
     }
@@ -272,7 +272,7 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     // The first, which may be empty, makes the item.
     for text in texts {
         let signature = Signature::OpenAi { id: id.clone(), encrypted: encrypted.clone() };
-        content::push_reasoning(parts, text, signature);
+        parts.push(content::reasoning(text, signature));
     }
     Ok(())
 }
