@@ -42,18 +42,9 @@ impl LeftOut {
         self.named.find(result).map(|(_, number)| number)
     }
 
-    pub(super) fn get(&self, number: usize) -> Option<&Arc<Unanswered>> {
-        self.calls.get(&number)
-    }
-
     pub(super) fn remove(&mut self, number: usize) -> Option<Arc<Unanswered>> {
         let call = self.calls.remove(&number)?;
         self.named.remove((call.position, number), &call.candidate());
         Some(call)
-    }
-
-    /// Replaces a call by the same call in another state.
-    pub(super) fn set(&mut self, number: usize, call: Arc<Unanswered>) {
-        self.calls.insert(number, call);
     }
 }

@@ -15,12 +15,13 @@ impl Replay {
     /// answer: they will stand with their results where those are pushed, after a
     /// [split](Self::split_open) too.
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
+        let mut unanswered = self.left_out.clone();
         for result in messages.iter().flat_map(|message| message.results()) {
-            let Some(number) = self.left_out.find(result) else { continue };
-            let visible = self.left_out.get(number).filter(|call| call.is_visible);
-            let Some(call) = visible.cloned() else { continue };
-            self.left_out.set(number, Arc::new(call.hidden()));
-            self.retract(call);
+            let Some(number) = unanswered.find(result) else { continue };
+            let answered = unanswered.remove(number);
+            if let Some(call) = answered.filter(|call| call.is_visible) {
+                self.retract(call);
+            }
         }
     }
 

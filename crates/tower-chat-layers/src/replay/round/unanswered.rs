@@ -54,11 +54,6 @@ impl Unanswered {
         (!self.is_pending_approval()).then(|| (self.call.name.clone(), self.id.clone()))
     }
 
-    /// The same call, not shown any more.
-    pub(in crate::replay) fn hidden(&self) -> Self {
-        Self { is_visible: false, ..self.clone() }
-    }
-
     pub(super) fn is_pending_approval(&self) -> bool {
         self.approval.is_some()
     }

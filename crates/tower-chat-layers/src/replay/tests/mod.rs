@@ -226,6 +226,25 @@ fn an_interrupted_call_that_a_result_in_the_open_round_answers_is_shown_once() {
 }
 
 #[test]
+fn late_results_of_interrupted_calls_that_share_an_id_are_shown_once() {
+    let mut whole = Replay::new(DanglingCalls::Interrupted);
+    for message in [calls(["1"]), Message::user("so?"), calls(["1"]), Message::user("and?")] {
+        whole.push(&Arc::new(message));
+    }
+    let late = Arc::new(results(["1", "1"]));
+    let sketched = |replay: &Replay| {
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    let mut closed = whole.clone();
+    closed.retract_answered_by(std::slice::from_ref(&late));
+    let mut open = closed.split_open_round();
+    open.push(&late);
+    whole.push(&late);
+    assert_eq!(sketched(&whole), "u:t u:t a:c(1) T:r(1) a:c(1) T:r(1)");
+    assert_eq!(format!("{} {}", sketched(&closed), sketched(&open)), sketched(&whole));
+}
+
+#[test]
 fn a_late_result_leaves_a_failed_call_with_the_same_id_as_it_is() {
     let failed = Message::tool_results([ToolResult::error("1", "no such city")]);
     let mut replay = Replay::new(DanglingCalls::Interrupted);
