@@ -23,6 +23,7 @@ pub(crate) use self::settings::{Settings, head_of, shared};
 use self::{
     dangling::warn_of_dangling,
     records::{prior_attempts, tool_calls_before},
+    request::not_stored_before,
 };
 use super::{
     Run, Shared, answers_approvals,
@@ -260,7 +261,9 @@ impl Beginning<'_> {
         let stored = Stored { history, added: &added, is_read: *is_read };
         let taken = take_new(self.settings, self.conversation, request, &stored, self.caller);
         let last_answer = taken.await?;
-        Ok(TakenInput { own: own_messages(request), added, is_overtaken, last_answer })
+        let own =
+            not_stored_before(self.conversation.run, &history.messages, own_messages(request));
+        Ok(TakenInput { own, added, is_overtaken, last_answer })
     }
 
     /// Puts together what the run knows.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Role, RunId};
+use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Messages, Role, RunId};
 
 use crate::{
     PersistenceError,
@@ -138,16 +138,7 @@ impl State {
     /// What the run adds before its first service call: the request's own messages, but for those
     /// that a caller took from the stored history and sends again.
     pub(super) fn input(&self, run: RunId, request: &ChatRequest) -> Vec<Arc<Message>> {
-        let mut own = own_messages(request);
-        let is_of_other_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run != run);
-        if own.iter().any(is_of_other_run) {
-            let stored: HashSet<MessageId> =
-                self.conversation.history.iter().filter_map(|message| message.id).collect();
-            own.retain(|message| {
-                !(is_of_other_run(message) && message.id.is_some_and(|id| stored.contains(&id)))
-            });
-        }
-        own
+        not_stored_before(run, &self.conversation.history, own_messages(request))
     }
 
     /// What is stored of the run since the model spoke last. A service that keeps the history has
@@ -157,4 +148,18 @@ impl State {
             self.conversation.added.iter().rposition(|message| message.role == Role::Assistant);
         self.conversation.added.get(last.map_or(0, |last| last + 1)..).unwrap_or_default()
     }
+}
+
+/// The messages of a request, but for those of earlier runs that are in the history.
+pub(super) fn not_stored_before(
+    run: RunId,
+    history: &Messages,
+    mut own: Vec<Arc<Message>>,
+) -> Vec<Arc<Message>> {
+    let of_other_run = |message: &Arc<Message>| message.id.filter(|id| id.run != run);
+    if own.iter().any(|message| of_other_run(message).is_some()) {
+        let stored: HashSet<MessageId> = history.iter().filter_map(|message| message.id).collect();
+        own.retain(|message| !of_other_run(message).is_some_and(|id| stored.contains(&id)));
+    }
+    own
 }

@@ -66,11 +66,7 @@ impl Run {
         };
         let is_repeated = match ordinal {
             Some(ordinal) => ordinal == 0,
-            None => {
-                !own.is_empty()
-                    && own.len() < state.conversation.added.len()
-                    && own.iter().zip(&state.conversation.added).all(is_same)
-            }
+            None => !own.is_empty() && own.iter().zip(&state.conversation.added).all(is_same),
         };
         let is_overtaken = state.stored_before.is_overtaken;
         drop(state);
@@ -90,9 +86,6 @@ impl State {
     /// How many of the messages that the run has added are its input.
     fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
         match self.of_mode.journal() {
-            Some(journal) if journal.visible_before() == 0 && journal.input() > 0 => {
-                journal.input()
-            }
             // The request only names the run.
             Some(_) if request.new_from >= request.messages.len() => {
                 input_of(&self.conversation.added, &[])

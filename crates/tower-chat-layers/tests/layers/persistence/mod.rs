@@ -13,6 +13,7 @@ mod large_requests;
 mod logs;
 mod matrix;
 mod misplaced_calls;
+mod numbered_input;
 mod partial_text;
 mod per_run;
 mod per_service_call;

@@ -1,0 +1,71 @@
+//! Messages with ids in a request: those of the conversation's earlier runs are stored already, all
+//! others are new.
+
+use std::sync::Arc;
+
+use tower_chat::{ChatRequest, ConversationKey, Message, store::HistoryStore};
+use tower_chat_testkit::{ScriptedModel, Step};
+
+use crate::common::*;
+
+/// The stored messages of a conversation, with their ids.
+async fn numbered(store: &Store, key: &ConversationKey) -> Vec<Arc<Message>> {
+    store.inner().flush().await.unwrap();
+    store.inner().load(key).await.unwrap().messages.iter().cloned().collect()
+}
+
+#[tokio::test]
+async fn a_message_of_another_conversation_is_new() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([Step::text("noted"), Step::text("there")]);
+        let client = case.agent(&model, &store);
+        let other = ConversationKey::new("alice", "travel");
+        let request = case.way(ChatRequest::user("to Paris").in_conversation(other.clone()));
+        send(&client, request).await.unwrap();
+        let moved = numbered(&store, &other).await.remove(0);
+        assert!(moved.id.is_some());
+        let input = [Arc::unwrap_or_clone(moved), Message::user("where?")];
+        send(&client, case.ask_with(input)).await.unwrap();
+        let all = ["user to Paris", "user where?", "assistant there"];
+        assert_eq!(seen(&model, 1), all[..2]);
+        assert_eq!(stored(&store).await, all);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_goes_on_whose_request_repeats_messages_of_the_history() {
+    Cases::all()
+        .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
+        .check(async |case| {
+            let (store, ran, model, client) = case
+                .begin_with_log([
+                    Step::text("hello"),
+                    case.calls([("look", "c1")]),
+                    Step::error("overloaded"),
+                    Step::text("there"),
+                ])
+                .await;
+            send(&client, case.ask("hi")).await.unwrap();
+            let mut input = numbered(&store, &key()).await;
+            input.push(Message::user("where?").into());
+            let input: Vec<_> = input.into_iter().map(Arc::unwrap_or_clone).collect();
+            let request = case.way(ChatRequest::new(input).in_conversation(key()));
+            send(&client, request.clone()).await.unwrap_err();
+            let answer = send(&client, request).await.unwrap();
+            let all = [
+                "user hi",
+                "assistant hello",
+                "user where?",
+                "assistant look#c1",
+                "tool c1=looked c1",
+                "assistant there",
+            ];
+            assert_eq!(shorts(&answer.messages), all[3..]);
+            assert_eq!(seen(&model, 3), all[..5]);
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(ran.names(), ["look"]);
+        })
+        .await;
+}
