@@ -2,7 +2,7 @@
 
 use tower::Layer;
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ConflictPolicy, Message, PerRunPersistence,
+    BoxError, ChatRequest, ChatResponse, ConflictPolicy, Message, MessageId, PerRunPersistence,
     PerServiceCallPersistence, PersistenceError, ToolLoop, ToolResult,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
@@ -85,6 +85,47 @@ async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
         assert!(open(&store).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn numbered_results_with_which_a_loop_of_somebody_elses_ends_are_in_the_record() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let model = ScriptedModel::new([calls([("look", "c1")])]);
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(model));
+        let looping = tower::service_fn(move |request: ChatRequest| {
+            let below = below.clone();
+            async move {
+                let mut answer = send(&below, request).await?;
+                let mut results = Message::tool_results([ToolResult::new("c1", "looked c1")]);
+                results.id =
+                    answer.messages[0].id.map(|id| MessageId { index: id.index + 1, ..id });
+                answer.messages.push(results.into());
+                Ok::<_, BoxError>(ChatResponse::from(answer))
+            }
+        });
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(JOURNALED).layer(looping));
+        let request = ask("where?", streamed);
+        let all = ["assistant look#c1", "tool c1=looked c1"];
+        for _ in 0..2 {
+            let answer = send(&client, request.clone()).await.unwrap();
+            assert_eq!(shorts(&answer.messages), all);
+        }
+        assert_eq!(stored(&store).await, ["user where?", all[0]]);
+    }
+}
+
+#[tokio::test]
+async fn calls_that_the_caller_never_answers_are_not_shown_as_interrupted() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let model = ScriptedModel::new([calls([("ask", "c1")]), Step::text("as you like")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(JOURNALED).layer(below));
+        send(&client, ask("go", streamed)).await.unwrap();
+        send(&client, ask("never mind", streamed)).await.unwrap();
+        assert_eq!(seen(&model, 1), ["user go", "user never mind"]);
     }
 }
 

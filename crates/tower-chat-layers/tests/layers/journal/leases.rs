@@ -7,7 +7,7 @@ use tower_chat::{
     recovery::{JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownCalls, recover},
     store::{HistoryStore, StoreHandle},
 };
-use tower_chat_testkit::{FaultyStore, Gate, RecordedMetrics, cases};
+use tower_chat_testkit::{FaultyStore, Gate, RecordedMetrics, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -213,6 +213,28 @@ async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
     let Recovered::Resumed(answer) = recovered else { panic!("{recovered:?}") };
     assert_eq!(answer.text(), "booked");
     assert_eq!(stored(&store).await.len(), WHOLE_RUN.len());
+}
+
+#[tokio::test]
+async fn a_process_that_could_not_give_its_lease_back_goes_on_with_its_own_run_at_once() {
+    for streamed in BOTH_WAYS {
+        let (store, clock) = (store(), TestClock::default());
+        let setup = Setup::new(&store).clock(&clock);
+        let model = booking_model_with(0, [Step::error("overloaded")]);
+        let booking_tools = BookingTools::default();
+        let client = setup.stack(&model, booking_tools.tools());
+        // The input is staged, and the write by which the run is left fails.
+        store.let_appends_through(1);
+        store.fail_next_append(disk_full());
+        let request = ask("trip", streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        let lease = open(&store).await.unwrap().open.lease;
+        assert!(lease.until.is_some_and(|until| clock.now() < until), "{lease:?}");
+        let elsewhere = setup.elsewhere().stack(&model, booking_tools.tools());
+        assert_eq!(held(send(&elsewhere, request.clone()).await).0, lease.holder);
+        send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
 }
 
 #[tokio::test]

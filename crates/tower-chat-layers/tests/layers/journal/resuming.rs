@@ -443,9 +443,9 @@ async fn what_has_finished_is_reused_although_its_tool_is_gone() {
 #[tokio::test]
 async fn limits_count_what_earlier_attempts_have_used() {
     use tower_chat::ToolLoop;
-    for interrupted_call in [1, 2] {
+    for (interrupted_call, mode) in cases!([1, 2], [PerServiceCall, JOURNALED]) {
         let store = store();
-        let setup = Setup::new(&store);
+        let setup = Setup::new(&store).mode(mode);
         let booking_tools = BookingTools::default();
         let budget =
             |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_calls(Some(2));

@@ -237,6 +237,22 @@ async fn few_shot_examples_in_the_input_are_not_mistaken_for_history_sent_again(
 }
 
 #[tokio::test]
+async fn another_message_of_the_same_run_is_answered_by_the_model() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let model = ScriptedModel::new([Step::text("there"), Step::text("10 km")]);
+        let client = persister(&model, &store);
+        let first = ask("where?", streamed);
+        let mut next = first.clone();
+        next.messages = Message::user("how far?").into();
+        send(&client, first).await.unwrap();
+        assert_eq!(send(&client, next).await.unwrap().text(), "10 km");
+        let all = ["user where?", "assistant there", "user how far?", "assistant 10 km"];
+        assert_eq!(stored(&store).await, all);
+    }
+}
+
+#[tokio::test]
 async fn a_nested_run_on_an_ancestors_conversation_is_refused() {
     every_case(async |case| {
         let store = case.store().await;
