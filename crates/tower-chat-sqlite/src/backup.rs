@@ -209,18 +209,22 @@ impl Target {
     /// Gives the copy its name.
     fn publish(&self, part: &Part) -> Result<(), BackupError> {
         self.check()?;
+        let published = self.name(part).and_then(|()| sync_folder(&self.folder));
+        published.map_err(|error| self.failed(error))
+    }
+
+    /// Names the file, also where another one has appeared under the name since the check.
+    fn name(&self, part: &Part) -> io::Result<()> {
         let rename = || fs::rename(&part.path, &self.path);
-        let published = if self.replacing {
-            rename()
-        } else {
-            // Unlike a renaming, a link replaces nothing. Not all file systems have links.
-            match fs::hard_link(&part.path, &self.path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-                Err(_) => rename(),
-                Ok(()) => Ok(()),
-            }
-        };
-        published.and_then(|()| sync_folder(&self.folder)).map_err(|error| self.failed(error))
+        if self.replacing {
+            return rename();
+        }
+        // Unlike a renaming, a link replaces nothing. Not all file systems have links.
+        match fs::hard_link(&part.path, &self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Err(_) => rename(),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn failed(&self, error: io::Error) -> BackupError {
@@ -302,5 +306,26 @@ struct GivesUp(Arc<AtomicBool>);
 impl Drop for GivesUp {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_appears_while_the_copy_is_made_is_replaced_only_where_it_may_be() {
+        for (replacing, expected) in [(false, "another file"), (true, "the copy")] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("copy.db");
+            let target = Target::new(&path, replacing).unwrap();
+            let part = Part::create(&target).unwrap();
+            fs::write(&part.path, "the copy").unwrap();
+            fs::write(&path, "another file").unwrap();
+            let named = target.name(&part).map_err(|error| error.kind());
+            let refused = Err(io::ErrorKind::AlreadyExists);
+            assert_eq!(named, if replacing { Ok(()) } else { refused });
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        }
     }
 }
