@@ -1,13 +1,18 @@
 //! What an append costs: rows, statements and settings of the connections.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
 };
 
 use futures_util::{FutureExt, future::join_all};
 use rusqlite::hooks::{AuthContext, Authorization};
-use tower_chat_core::store::{HistoryStore, Revision, ServiceIdChange, author::Write};
+use tower_chat_core::store::{
+    ConversationQuery, HistoryStore, Revision, RunActivity, ServiceIdChange, author::Write,
+};
 
 use super::{Fixture, first, key, run, write};
 use crate::{Durability, SqliteStore};
@@ -38,6 +43,29 @@ async fn an_append_writes_its_messages_and_nothing_else() {
     let three = rows_written(&fixture, vec![three]).await;
     assert_eq!(three, 3, "a message, another run, and another service id");
     assert_eq!(rows_written(&fixture, vec![four]).await, 1, "a message, and the same service id");
+}
+
+#[tokio::test]
+async fn the_row_of_a_conversation_tells_of_its_activity_once_an_hour() {
+    const HOUR: u64 = 3_600_000;
+    let fixture = Fixture::new().await;
+    let at = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
+    let mut revision = Revision::ABSENT;
+    for (milliseconds, rows, why) in [
+        (2 * HOUR, 2, "the conversation and its message"),
+        (3 * HOUR - 1, 1, "a message in the same hour"),
+        (3 * HOUR, 3, "a message, the conversation, and its hour, by which it is listed"),
+    ] {
+        let next = write("c", run(1), revision, &[why]);
+        let next = next.with_activity(RunActivity::new(at(milliseconds)));
+        revision = next.result();
+        assert_eq!(rows_written(&fixture, vec![next]).await, rows, "{why}");
+        let query = |since| ConversationQuery::in_scope("tests").active_since(at(since));
+        let found = fixture.store.conversations(&query(milliseconds)).await.unwrap();
+        assert_eq!(found.conversations[0].last_active_at, at(milliseconds));
+        let later = fixture.store.conversations(&query(milliseconds + 1)).await.unwrap();
+        assert_eq!(later.conversations, []);
+    }
 }
 
 #[tokio::test]
