@@ -1,0 +1,77 @@
+//! What the threads of the queue share, where shuttle chooses which of them goes on.
+
+use std::{cell::Cell, sync::LockResult};
+
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+use shuttle::{
+    Config, Runner,
+    scheduler::{PctScheduler, RandomScheduler},
+};
+
+/// How many schedules of each kind are tried, unless `TOWER_CHAT_SCHEDULES` says so.
+const SCHEDULES: usize = 500;
+
+thread_local! {
+    static LOSES_NOTIFICATIONS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A fault that is planted: from now on no thread is woken in the tests of this thread.
+pub(crate) fn lose_notifications() {
+    LOSES_NOTIFICATIONS.set(true);
+}
+
+#[derive(Debug)]
+pub(crate) struct Condvar(shuttle::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(shuttle::sync::Condvar::new())
+    }
+
+    pub(crate) fn notify_one(&self) {
+        if !LOSES_NOTIFICATIONS.get() {
+            self.0.notify_one();
+        }
+    }
+
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        self.0.wait(guard)
+    }
+}
+
+/// tokio's channel, after each message of which another thread may go on.
+pub(crate) mod oneshot {
+    pub(crate) use tokio::sync::oneshot::Receiver;
+
+    #[derive(Debug)]
+    pub(crate) struct Sender<T>(tokio::sync::oneshot::Sender<T>);
+
+    pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        (Sender(sender), receiver)
+    }
+
+    impl<T> Sender<T> {
+        pub(crate) fn send(self, message: T) -> Result<(), T> {
+            let sent = self.0.send(message);
+            shuttle::thread::yield_now();
+            sent
+        }
+
+        pub(crate) fn is_closed(&self) -> bool {
+            self.0.is_closed()
+        }
+    }
+}
+
+/// Tries a test under schedules that are random at every point, and under some that take turns
+/// at three points alone.
+pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
+    let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
+    let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());
+    let mut config = Config::new();
+    // SQLite runs on the stacks of shuttle's threads.
+    config.stack_size = 1 << 20;
+    Runner::new(RandomScheduler::new_from_seed(1, count), config.clone()).run(test.clone());
+    Runner::new(PctScheduler::new_from_seed(2, 3, count), config).run(test);
+}
