@@ -13,7 +13,7 @@ use tower_chat_testkit::{
 
 use super::{
     Plant, StoreKind,
-    cut::{Lost, copy, cut_appended, cut_postgres},
+    cut::{Lost, copy, cut_appended, cut_postgres, repair_appended},
     strace::{Strace, children_of},
 };
 use crate::{Failure, shared_store::SharedStore};
@@ -94,7 +94,8 @@ impl Server {
         let mut lost = 0;
         if let Some(extents) = extents.filter(|_| is_cut) {
             lost = match &self.kind {
-                Kind::Redis(_) => cut_appended(&extents, &appended, rng),
+                Kind::Redis(_) => cut_appended(&extents, &appended, rng)
+                    .and_then(|lost| repair_appended(&appended).map(|()| lost)),
                 Kind::Postgres { server, at_checkpoint } => {
                     let (data, copied) =
                         (server.folder().join("data"), at_checkpoint.path().join("data"));
