@@ -9,7 +9,6 @@ use crate::{
     run::{
         Run, ServiceCall, State,
         journaled::input_of,
-        model_request::own_messages,
         partial_text::is_partial_response,
         run_end::{as_answered, is_complete},
     },
@@ -45,7 +44,7 @@ impl Run {
         Ok(Some(Answer::new(messages, finish)))
     }
 
-    /// The stored answer, for a request that a persister without a run above it sees again. A tool
+    /// The stored answer, for a request that a persister without a run above it sees again. A
     /// foreign tool loop numbers no service calls, so the whole input must be the same.
     ///
     /// # Errors
@@ -58,9 +57,9 @@ impl Run {
         if let Some(answer) = self.last_answer() {
             return Ok(Some(answer));
         }
-        let own = own_messages(request);
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
         let state = self.state();
+        let own = state.input(self.id(), request);
         let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
             own.role == added.role && own.parts == added.parts && own.role != Role::Tool
         };
@@ -85,12 +84,10 @@ impl Run {
 impl State {
     /// How many of the messages that the run has added are its input.
     fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
+        let own = self.input(run, request);
         match self.of_mode.journal() {
-            // The request only names the run.
-            Some(_) if request.new_from >= request.messages.len() => {
-                input_of(&self.conversation.added, &[])
-            }
-            Some(_) | None => self.input(run, request).len(),
+            Some(_) => input_of(&self.conversation.added, &own),
+            None => own.len(),
         }
     }
 }

@@ -152,44 +152,47 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
-        let (store, ran) = (store(), Ran::default());
         // The refusal takes back what it staged, whatever becomes of other refused runs.
-        let journal = JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen);
-        let setup = Setup::new(&store).mode(mode).policy(policy().with_journal(journal));
-        let batch = [("transfer", "c1", "{\"to\":1}"), ("pay", "c2", PAYMENT)];
-        let model = ScriptedModel::new([asking(batch), Step::text("done")]);
-        let tools = || hooked(&ran, REDACT, KEEP, false);
-        let client = setup.stack(&model, tools());
-        let answer = send(&client, ask("buy", streamed)).await.unwrap();
-        let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
-        let yes = || asked.iter().map(|request| request.approve().into());
-        let request = replying(yes(), streamed);
-        let error = send(&client, request.clone()).await.unwrap_err();
-        let text = error.to_string();
-        let Some(ToolLoopError::ArgumentsNotKept { calls, .. }) = error.downcast_ref() else {
-            panic!("{error:?}")
-        };
-        let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
-        assert_eq!(named, [("pay", "c2")]);
-        assert!(text.contains("pay") && text.contains("c2"), "{text}");
-        assert_eq!(model.requests().len(), 1, "the model is not paid");
-        assert_eq!(stored(&store).await.len(), 2);
-        assert!(open(&store).await.is_none(), "no later run has to end it");
-        assert_eq!(ran.names(), [""; 0], "nothing of the batch has run");
-        assert!(rows(&store).await[1].2.as_ref().unwrap().contains("not run"));
+        for journal in
+            [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
+        {
+            let (store, ran) = (store(), Ran::default());
+            let setup = Setup::new(&store).mode(mode).policy(policy().with_journal(journal));
+            let batch = [("transfer", "c1", "{\"to\":1}"), ("pay", "c2", PAYMENT)];
+            let model = ScriptedModel::new([asking(batch), Step::text("done")]);
+            let tools = || hooked(&ran, REDACT, KEEP, false);
+            let client = setup.stack(&model, tools());
+            let answer = send(&client, ask("buy", streamed)).await.unwrap();
+            let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
+            let yes = || asked.iter().map(|request| request.approve().into());
+            let request = replying(yes(), streamed);
+            let error = send(&client, request.clone()).await.unwrap_err();
+            let text = error.to_string();
+            let Some(ToolLoopError::ArgumentsNotKept { calls, .. }) = error.downcast_ref() else {
+                panic!("{error:?}")
+            };
+            let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
+            assert_eq!(named, [("pay", "c2")]);
+            assert!(text.contains("pay") && text.contains("c2"), "{text}");
+            assert_eq!(model.requests().len(), 1, "the model is not paid");
+            assert_eq!(stored(&store).await.len(), 2);
+            assert!(open(&store).await.is_none(), "no later run has to end it");
+            assert_eq!(ran.names(), [""; 0], "nothing of the batch has run");
+            assert!(rows(&store).await[1].2.as_ref().unwrap().contains("not run"));
 
-        let request = if again == "anew" { replying(yes(), streamed) } else { request };
-        let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
-        send(&setup.stack(&model, tools()), request).await.unwrap();
-        assert_eq!(ran.names(), ["transfer {\"to\":1}"]);
-        let told = seen(&model, 1);
-        assert_eq!(told[1], "assistant transfer#c1 pay#c2");
-        assert!(told[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{told:?}");
-        assert!(told[2].contains("arguments were not kept"), "{told:?}");
-        assert_eq!(pending(&store).await, [""; 0]);
-        let all = rows(&store).await;
-        let statuses: Vec<_> = all.iter().map(|(_, status, _)| *status).collect();
-        assert_eq!(statuses, [ToolStatus::Ok, ToolStatus::RejectedArguments]);
+            let request = if again == "anew" { replying(yes(), streamed) } else { request };
+            let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
+            send(&setup.stack(&model, tools()), request).await.unwrap();
+            assert_eq!(ran.names(), ["transfer {\"to\":1}"]);
+            let told = seen(&model, 1);
+            assert_eq!(told[1], "assistant transfer#c1 pay#c2");
+            assert!(told[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{told:?}");
+            assert!(told[2].contains("arguments were not kept"), "{told:?}");
+            assert_eq!(pending(&store).await, [""; 0]);
+            let all = rows(&store).await;
+            let statuses: Vec<_> = all.iter().map(|(_, status, _)| *status).collect();
+            assert_eq!(statuses, [ToolStatus::Ok, ToolStatus::RejectedArguments]);
+        }
     }
 }
 
