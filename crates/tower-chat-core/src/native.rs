@@ -43,11 +43,11 @@ pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
     fn of_raw(raw: Box<RawValue>) -> Self {
-        let mut text = raw.get().to_owned();
-        let unreadable = unreadable(&text);
+        let unreadable = unreadable(raw.get());
         if unreadable.is_empty() {
             return Self(raw.into());
         }
+        let mut text = raw.get().to_owned();
         // From the end, so that what comes before stays where it is.
         for (range, readable) in unreadable.into_iter().rev() {
             text.replace_range(range, readable);
@@ -153,7 +153,7 @@ fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
     found
 }
 
-/// Also matches `e` in `true` and `false`, which is no number.
+/// What numbers are written with. The `e` of `true` and `false` is among it, and is no number when parsed.
 fn is_of_number(character: char) -> bool {
     matches!(character, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
 }
