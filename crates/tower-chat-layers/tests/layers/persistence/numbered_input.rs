@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use tower_chat::{ChatRequest, ConversationKey, Message, store::HistoryStore};
+use tower::Layer;
+use tower_chat::{
+    ChatRequest, ConversationKey, Message, Messages, PerServiceCallPersistence, store::HistoryStore,
+};
 use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
@@ -68,4 +71,48 @@ async fn a_run_goes_on_whose_request_repeats_messages_of_the_history() {
             assert_eq!(ran.names(), ["look"]);
         })
         .await;
+}
+
+/// A request with the stored messages of earlier runs, and a new one.
+fn after(mut request: ChatRequest, stored: &[Arc<Message>], text: &str) -> ChatRequest {
+    let mut messages = Messages::new();
+    messages.extend(stored.iter().cloned());
+    messages.push(Arc::new(Message::user(text)));
+    request.messages = messages;
+    request
+}
+
+#[tokio::test]
+async fn with_no_layer_above_a_request_that_repeats_the_history_gets_its_answer_again() {
+    for streamed in [false, true] {
+        let store = store();
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+        let client = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
+        send(&client, ask("hi", streamed)).await.unwrap();
+        let history = numbered(&store, &key()).await;
+        let request = after(ask("", streamed), &history, "where?");
+        let first = send(&client, request.clone()).await.unwrap();
+        let again = send(&client, request).await.unwrap();
+        assert_eq!(again.messages, first.messages, "streamed {streamed}");
+        let all = ["user hi", "assistant hello", "user where?", "assistant there"];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(model.requests().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn with_no_layer_above_equal_texts_of_an_earlier_run_are_not_what_this_run_was_asked() {
+    for streamed in [false, true] {
+        let store = store();
+        let script = ["hello", "hello", "goodbye"].map(Step::text);
+        let model = ScriptedModel::new(script);
+        let client = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
+        send(&client, ask("hi", streamed)).await.unwrap();
+        let history = numbered(&store, &key()).await;
+        let request = ask("hi", streamed);
+        send(&client, request.clone()).await.unwrap();
+        let answer = send(&client, after(request, &history, "bye")).await.unwrap();
+        assert_eq!(shorts(&answer.messages), ["assistant goodbye"], "streamed {streamed}");
+        assert_eq!(model.requests().len(), 3);
+    }
 }
