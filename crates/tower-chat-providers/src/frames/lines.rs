@@ -44,3 +44,28 @@ impl Decoder for LineDecoder {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn frame(data: &str) -> Frame {
+        Frame { event: None, data: data.to_owned() }
+    }
+
+    #[test]
+    fn lines_in_front_of_one_that_is_too_long_are_read() {
+        let text = b"{\"at\":1}\n\n{\"at\":2}\r\n{\"at\":\"too long\"}\n{\"at\":3}\n";
+        for cut in 0..text.len() {
+            let mut decoder = LineDecoder::new(Limits::default().with_max_line_bytes(12));
+            let mut frames = Vec::new();
+            let (first, second) = text.split_at(cut);
+            let pushed = decoder.push(first, &mut frames);
+            let pushed = pushed.and_then(|()| decoder.push(second, &mut frames));
+            let FrameError::Limit(exceeded) = pushed.unwrap_err() else { panic!("at {cut}") };
+            assert_eq!((exceeded.limit, exceeded.max), (Limit::Line, 12), "at {cut}");
+            assert_eq!(frames, [frame("{\"at\":1}"), frame("{\"at\":2}")], "at {cut}");
+        }
+    }
+}
