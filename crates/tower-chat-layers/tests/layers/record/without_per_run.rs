@@ -262,19 +262,24 @@ async fn a_service_call_that_fails_is_retried_below_the_loop_and_stored_once() {
 
 #[tokio::test]
 async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
-    for streamed in BOTH_WAYS {
+    let modes = [None, Some(PersistenceMode::PerServiceCall), Some(PersistenceMode::Journaled)];
+    for (mode, streamed) in cases!(modes, BOTH_WAYS) {
         let script = vec![
             calls([("pay", "c1")]),
             Step::error("overloaded"),
             calls([("look", "c2")]),
             Step::text("done"),
         ];
-        let agent = Agent::without_per_run(ToolLoop::new(tools()), script);
+        let tool_loop = ToolLoop::new(tools());
+        let agent = match mode {
+            Some(mode) => Agent::new(mode, tool_loop, script),
+            None => Agent::without_per_run(tool_loop, script),
+        };
         let request = ChatRequest::user("hi").in_conversation(key());
         agent.send_again(streamed, &request).await.unwrap_err();
         agent.send_again(streamed, &request).await.unwrap();
         let indexes: Vec<_> = stored(&agent).await.into_iter().map(|(index, ..)| index).collect();
-        assert_eq!(indexes, (0..6).map(Some).collect::<Vec<_>>(), "streamed {streamed}");
+        assert_eq!(indexes, (0..6).map(Some).collect::<Vec<_>>(), "{mode:?}, streamed {streamed}");
         let rounds: Vec<_> = rows(&agent).await.into_iter().map(|row| (row.0, row.1)).collect();
         assert_eq!(rounds, [("c1".to_owned(), 0), ("c2".to_owned(), 1)]);
         assert!(!everything(&agent).await.contains("xqz"));
