@@ -40,11 +40,10 @@ impl Replay {
                 self.push(message);
                 continue;
             }
-            let had_open_round = self.open.is_some();
             for (message, found) in together.iter().zip(found) {
                 answered.push(found);
                 self.push(message);
-                if !had_open_round || self.open.is_none() {
+                if self.open.is_none() {
                     // What comes next answers calls from before the round.
                     break;
                 }

@@ -52,12 +52,11 @@ impl Round {
         if let Some(last) = output.iter().rposition(|message| message.is_answered) {
             // No provider takes a request that ends with words of the model: those behind the last
             // calls that were answered go before them, in their order.
-            let behind = output.split_off(last + 1);
-            let (words, asking) =
-                behind.into_iter().partition(|message| message.results.is_empty());
-            let words: Vec<_> = words;
-            output.splice(last..last, words);
-            output.extend::<Vec<_>>(asking);
+            let from_last = output.split_off(last).into_iter();
+            let (words, asking): (Vec<_>, Vec<_>) =
+                from_last.partition(|message| message.results.is_empty());
+            output.extend(words);
+            output.extend(asking);
         }
         let mut messages = Vec::new();
         for OutputMessage { message, results, .. } in output {
