@@ -125,6 +125,33 @@ fn records_follow_their_results() {
 }
 
 #[test]
+fn a_record_is_interrupted_only_if_nothing_was_known_of_its_call() {
+    let calls = ["c1", "c2", "c3"].map(|id| ToolCall::new(id, "look", "{}"));
+    let asking = ApprovalRequest::new("a1", ToolCall::new("c4", "pay", "{}"), true);
+    let messages = stored([
+        Message::tool_calls(calls),
+        Message::user("go on"),
+        Message::new(Role::Assistant, vec![Part::ApprovalRequest(asking)]),
+    ]);
+    let after = repaired(&messages, 1, |call| match call.index {
+        0 => Filling::Result(Box::new(ToolResult::new("", "one"))),
+        _ => Filling::Interrupted,
+    });
+    assert_eq!(results(&after), ["one", INTERRUPTED, INTERRUPTED]);
+    let mut records = extract(&messages, 1, 0);
+    assert_eq!(records.len(), 4);
+    records[2].status = ToolStatus::Error;
+    // It waits still, whatever its status says.
+    records[3].status = ToolStatus::Pending;
+    let (written, removed) = repaired_records(&records, 1, &messages, &after);
+    assert_eq!(removed, []);
+    let statuses: Vec<_> = written.iter().map(|it| (&*it.call_id, it.status)).collect();
+    let expected = [ToolStatus::Pending, ToolStatus::Interrupted, ToolStatus::Error];
+    let expected: Vec<_> = ["c1", "c2", "c3"].into_iter().zip(expected).collect();
+    assert_eq!(statuses, expected);
+}
+
+#[test]
 fn nothing_near_a_message_that_cannot_be_read_is_reported() {
     let messages = stored([
         Message::tool_results([ToolResult::new("gone", "x")]),

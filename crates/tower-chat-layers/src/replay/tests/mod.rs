@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Messages, Part, Reasoning, Role, RunId,
-    ToolCall, ToolResult, store::author::Write,
+    ToolCall, ToolResult,
+    store::{Head, Revision, author::Write},
 };
+use tower_chat_testkit::cases;
 
 use super::*;
 

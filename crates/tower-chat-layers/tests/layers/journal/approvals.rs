@@ -348,6 +348,27 @@ async fn a_payment_whose_result_is_staged_is_settled_by_whoever_commits_it() {
 }
 
 #[tokio::test]
+async fn a_payment_of_which_nobody_knows_is_interrupted_where_its_run_is_committed() {
+    for streamed in BOTH_WAYS {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::text("never said")]);
+        let client = setup.stack(&model, paying(&ran, &gate));
+        drop_when(&client, approving(&asked, streamed), gate.reached(1)).await;
+        assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
+        assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+        let (status, begun, result) = row(&store).await;
+        assert_eq!((status, begun), (ToolStatus::Interrupted, true));
+        assert_eq!(result.as_deref(), Some(INTERRUPTED));
+        assert_eq!(pending(&store).await, [""; 0]);
+        let history = stored(&store).await;
+        assert_eq!(history[..3], PAID[..3]);
+        assert_eq!((history.len(), ran.names().len()), (4, 1), "{history:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_payment_whose_run_is_discarded_is_known_and_not_made_again() {
     let (store, ran) = (store(), Ran::default());
     let setup = Setup::new(&store);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_chat::{
     BoxError, Message, PersistenceError,
-    recovery::{JournalPolicy, RunEnd, close, sweep},
+    recovery::{JournalPolicy, OnOpenRun, RunEnd, close, sweep},
     store::{HistoryStore, Lease},
 };
 use tower_chat_testkit::{Gate, Step, cases};
@@ -226,6 +226,37 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
         early.await.unwrap().unwrap();
         assert_eq!((one.requests().len(), other.requests().len()), (2, 0));
         assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
+}
+
+#[tokio::test]
+async fn an_open_run_that_somebody_ends_before_it_is_resumed_is_in_nobodys_way() {
+    for (streamed, end) in cases!(BOTH_WAYS, [RunEnd::Commit, RunEnd::Discard]) {
+        let (store, gate) = (store(), Gate::closed());
+        let setup = Setup::new(&store).policy(
+            policy().with_journal(JournalPolicy::default().on_open_run(OnOpenRun::Recover)),
+        );
+        let (booking_tools, failing) =
+            (BookingTools::default(), booking_model_with(1, [Step::error("overloaded")]));
+        let client = setup.stack(&failing, booking_tools.tools());
+        send(&client, ask("trip", streamed)).await.unwrap_err();
+        // The head says that it is open.
+        store.hold_next_load(&gate);
+        let model = booking_model();
+        let late = {
+            let client = setup.elsewhere().stack(&model, booking_tools.tools());
+            tokio::spawn(async move { send(&client, ask("and then?", streamed)).await })
+        };
+        gate.reached(1).await;
+        assert!(close(&store, &key(), end).await.unwrap());
+        let before = stored(&store).await;
+        gate.open();
+        let answer = late.await.unwrap().unwrap();
+        assert!(answer.finish.recovered.is_none());
+        assert_eq!((answer.text().as_str(), model.requests().len()), ("hello", 1));
+        let after = stored(&store).await;
+        assert_eq!(after[..before.len()], before);
+        assert_eq!(after[before.len()..], ["user and then?", "assistant hello"]);
     }
 }
 

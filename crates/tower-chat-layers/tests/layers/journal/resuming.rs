@@ -7,7 +7,8 @@ use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
     ChatRequest, ToolLoopError,
     recovery::{
-        CallState, JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCall, UnknownCalls, open_run,
+        CallState, JournalPolicy, OnOpenRun, RecoveryPolicy, UnknownAnswer, UnknownCall,
+        UnknownCalls, open_run, recover,
     },
     tool::ToolOutput,
 };
@@ -363,6 +364,24 @@ async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open
         assert_eq!(stored(&store).await, WHOLE_RUN);
         assert_eq!(booking_tools.ran(), ["c1", "c2", "c2", "c3"]);
     }
+}
+
+#[tokio::test]
+async fn a_recovery_says_what_becomes_of_unknown_calls_in_place_of_the_stack() {
+    let (store, booking_tools) = (store(), BookingTools::default());
+    let setup = Setup::new(&store);
+    let model = booking_model();
+    interrupted_at_c2(&setup, &model, &booking_tools, false).await;
+    let mut client = setup.stack(&model, booking_tools.reopened().tools());
+    let fail = RecoveryPolicy::resume().with_unknown_calls(UnknownCalls::Fail);
+    let error = recover(&mut client, &store, &key(), fail).await.unwrap_err();
+    let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+    assert!(matches!(error, ToolLoopError::UnknownCalls { .. }), "{error:?}");
+    let run_again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
+    let run_again = RecoveryPolicy::resume().with_unknown_calls(run_again);
+    recover(&mut client, &store, &key(), run_again).await.unwrap();
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+    assert_eq!(booking_tools.ran(), ["c1", "c2", "c2", "c3"]);
 }
 
 #[tokio::test]
