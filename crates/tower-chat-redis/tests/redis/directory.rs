@@ -281,12 +281,17 @@ async fn a_description_whose_answer_was_lost_is_set_once_and_questions_are_one_c
     proxy.lose_the_next_answer();
     assert_eq!(store.set_description(&key, &description, 1).await.unwrap(), 2);
     assert_eq!(proxy.lost(), 1);
-    let before = proxy.asked();
-    assert_eq!(store.summary(&key).await.unwrap().unwrap().description, description);
-    assert_eq!(store.messages_before(&key, Some(3), 1).await.unwrap().earlier, Some(2));
-    assert_eq!(store.runs(&key, None, 9).await.unwrap().len(), 3);
-    store.usage(&UsageQuery::of(&key, UsageGrouping::Run)).await.unwrap();
-    assert_eq!(proxy.asked() - before, 4);
+    let mut asked = 0;
+    // The first time, the server may have to be sent a script.
+    for _ in 0..2 {
+        let before = proxy.asked();
+        assert_eq!(store.summary(&key).await.unwrap().unwrap().description, description);
+        assert_eq!(store.messages_before(&key, Some(3), 1).await.unwrap().earlier, Some(2));
+        assert_eq!(store.runs(&key, None, 9).await.unwrap().len(), 3);
+        store.usage(&UsageQuery::of(&key, UsageGrouping::Run)).await.unwrap();
+        asked = proxy.asked() - before;
+    }
+    assert_eq!(asked, 4);
 }
 
 #[tokio::test]
