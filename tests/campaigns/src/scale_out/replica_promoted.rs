@@ -55,6 +55,7 @@ async fn fail_over(
     if replication == Replication::AsynchronousCut {
         caught_up(&primary, &replica).await?;
         set(&replica, "primary_conninfo", "").await?;
+        until(&replica, "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)").await?;
         stale.write_ahead(&store).await?;
         writers.progress(AHEAD).await;
     }
@@ -132,11 +133,15 @@ async fn caught_up(primary: &PostgresServer, replica: &PostgresServer) -> Result
     let position = "SELECT pg_current_wal_lsn()::text";
     let row = connect(primary).await?.query_one(position, &[]).await;
     let position: String = row.map_err(|error| failed("the log's end is asked for", error))?.get(0);
-    let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
-    let client = connect(replica).await?;
+    until(replica, &format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn")).await
+}
+
+/// Waits until a server answers a question with yes.
+async fn until(server: &PostgresServer, question: &str) -> Result<(), Failure> {
+    let client = connect(server).await?;
     loop {
-        let row = client.query_one(&sql, &[]).await;
-        if row.map_err(|error| failed("the replica is asked", error))?.get(0) {
+        let row = client.query_one(question, &[]).await;
+        if row.map_err(|error| failed(question, error))?.get(0) {
             return Ok(());
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
