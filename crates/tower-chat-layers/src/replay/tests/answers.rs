@@ -99,7 +99,7 @@ fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
         well_formed += histories[0].well_formed_messages();
         let policies = [DanglingCalls::Drop, DanglingCalls::Interrupted, DanglingCalls::Fail];
         for (history, dangling) in cases!(&histories, policies) {
-            let known = Replay::of_history(&history, dangling);
+            let known = Replay::of_history(history, dangling);
             let mut looked_at = Replay::new(dangling);
             looked_at.push_from(&history.messages, 0);
             assert_eq!(known.view(), looked_at.view(), "seed {seed}");
