@@ -158,7 +158,8 @@ pub(super) const ENVELOPE: &str = "role";
 
 /// Whether the item holds fields of the message, and is no block.
 pub(super) fn is_envelope(native: &Native) -> bool {
-    fields_of(Some(native), WIRE).is_some_and(|fields| fields.contains_key(ENVELOPE))
+    let role = fields_of(Some(native), WIRE).and_then(|mut fields| fields.remove(ENVELOPE));
+    role.is_some_and(|role| role.get() == "null")
 }
 
 /// Whether a text in the message is blank: the service refuses it, even if it wrote it itself.
@@ -168,4 +169,30 @@ fn has_blank_text(message: &Message) -> bool {
         Part::ToolResult(found) => found.content.iter().any(is_blank),
         part => is_blank(part),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tower_chat_core::Part;
+
+    use crate::{
+        as_read,
+        bedrock_converse::{WIRE, parse_messages, render_messages},
+    };
+
+    #[test]
+    fn a_block_with_a_role_is_no_field_of_its_message() {
+        let block = json!({"role": "nobody", "content": [7]});
+        for role in ["user", "assistant"] {
+            let messages = json!([{"role": role, "content": [block, {"text": "hi"}], "new": 1}]);
+            let mut message = parse_messages(&messages.to_string()).unwrap().remove(0);
+            // Without the form in which it was read.
+            message.parts.retain(
+                |part| !matches!(part, Part::Native(native) if as_read::is_mark(native, WIRE)),
+            );
+            let written: Value = render_messages([&message]).messages[0].parse().unwrap();
+            assert_eq!(written, messages[0]);
+        }
+    }
 }

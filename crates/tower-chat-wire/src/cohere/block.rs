@@ -5,13 +5,18 @@ use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Text
 
 use super::WIRE;
 use crate::{
-    as_read,
+    WireError, as_read,
     object::{Object, as_text, raw, take, take_object, take_text, text},
     text_parts::{fields_of, native},
 };
 
-/// The part that a block is. One of an unknown type is a native part, whole.
-pub(super) fn parse(block: Object) -> Part {
+/// The part that a block is. One of an unknown type is a native part, whole; one without a type is
+/// refused, since it would be taken for fields of the message.
+pub(super) fn parse(block: Object) -> Result<Part, WireError> {
+    if !block.contains_key("type") {
+        let expected = "one of a block";
+        return Err(WireError::Field { what: "a block", field: "type", expected });
+    }
     let whole = raw(&block);
     let known = match text(&block, "type").as_deref() {
         Some("text") => parse_text(block),
@@ -20,7 +25,7 @@ pub(super) fn parse(block: Object) -> Part {
         Some("image_url") => parse_image(block),
         _ => None,
     };
-    known.unwrap_or_else(|| Part::Native(Native::new(WIRE, whole)))
+    Ok(known.unwrap_or_else(|| Part::Native(Native::new(WIRE, whole))))
 }
 
 fn parse_text(mut block: Object) -> Option<Part> {

@@ -100,7 +100,7 @@ fn take_content(fields: &mut Object) -> Result<Vec<Part>, WireError> {
             .into_iter()
             .collect());
     }
-    Ok(list(fields, "content")?.into_iter().map(block::parse).collect())
+    list(fields, "content")?.into_iter().map(block::parse).collect()
 }
 
 fn list(fields: &mut Object, name: &'static str) -> Result<Vec<Object>, WireError> {
@@ -254,6 +254,38 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    #[test]
+    fn a_block_without_a_type_is_refused_and_one_of_an_unknown_type_stays_a_block() {
+        let untyped = r#"{"content":[1.5e+300],"tool_calls":7}"#;
+        let unknown = r#"{"type":"new","content":[1.5e+300],"tool_calls":7}"#;
+        for role in ["system", "user", "assistant", "tool"] {
+            let messages = |block: &str| {
+                let text = r#"{"type":"text","text":"hi"}"#;
+                format!(r#"[{{"role":"{role}","tool_call_id":"c1","content":[{block},{text}]}}]"#)
+            };
+            let error = parse_messages(&messages(untyped)).unwrap_err();
+            let WireError::InMessage { index: 0, source } = error else { panic!("{role}") };
+            assert!(matches!(*source, WireError::Field { field: "type", .. }), "{role}");
+            let mut message = parse_messages(&messages(unknown)).unwrap().remove(0);
+            // Without the form in which it was read.
+            message.parts.retain(
+                |part| !matches!(part, Part::Native(native) if as_read::is_mark(native, WIRE)),
+            );
+            let written: Value = render_messages([&message])[0].parse().unwrap();
+            assert_eq!(written["role"], role);
+            let block: Value = unknown.parse().unwrap();
+            assert_eq!(written["content"][0], block, "{role}");
+            assert_eq!(written["content"][1]["text"], "hi", "{role}");
+        }
+    }
+
+    #[test]
+    fn an_answer_with_a_block_without_a_type_is_refused() {
+        let answer = r#"{"role":"nobody","content":[{"content":[1.5e+300],"role":"nobody"}]}"#;
+        let refused = parse_answer(&answer.parse().unwrap()).unwrap_err();
+        assert!(matches!(refused, WireError::Field { field: "type", .. }), "{refused:?}");
+    }
 
     #[test]
     fn calls_of_several_messages_of_one_answer_have_different_ids_and_results_take_those() {
