@@ -231,7 +231,8 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
 
 #[tokio::test]
 async fn an_open_run_that_somebody_ends_before_it_is_resumed_is_in_nobodys_way() {
-    for (streamed, end) in cases!(BOTH_WAYS, [RunEnd::Commit, RunEnd::Discard]) {
+    let ends = [RunEnd::Commit, RunEnd::Discard];
+    for (streamed, mode, end) in cases!(BOTH_WAYS, ALL_MODES, ends) {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store).policy(
             policy().with_journal(JournalPolicy::default().on_open_run(OnOpenRun::Recover)),
@@ -244,7 +245,7 @@ async fn an_open_run_that_somebody_ends_before_it_is_resumed_is_in_nobodys_way()
         store.hold_next_load(&gate);
         let model = booking_model();
         let late = {
-            let client = setup.elsewhere().stack(&model, booking_tools.tools());
+            let client = setup.elsewhere().mode(mode).stack(&model, booking_tools.tools());
             tokio::spawn(async move { send(&client, ask("and then?", streamed)).await })
         };
         gate.reached(1).await;
@@ -252,7 +253,7 @@ async fn an_open_run_that_somebody_ends_before_it_is_resumed_is_in_nobodys_way()
         let before = stored(&store).await;
         gate.open();
         let answer = late.await.unwrap().unwrap();
-        assert!(answer.finish.recovered.is_none());
+        assert!(answer.finish.recovered.is_none(), "{mode:?}");
         assert_eq!((answer.text().as_str(), model.requests().len()), ("hello", 1));
         let after = stored(&store).await;
         assert_eq!(after[..before.len()], before);

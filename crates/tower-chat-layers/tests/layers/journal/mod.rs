@@ -15,6 +15,7 @@ mod pending;
 mod recording;
 mod refusals;
 mod resuming;
+mod rounds;
 mod sent_again;
 mod shared_ids;
 mod staging;

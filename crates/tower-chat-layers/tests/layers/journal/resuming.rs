@@ -1,11 +1,7 @@
 //! Wherever a run stops, it goes on from there: nothing that was answered is paid for again, no
 //! tool that has finished runs again, and the history comes out as if nothing had happened.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashSet, time::Duration};
 
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
@@ -14,7 +10,7 @@ use tower_chat::{
         CallState, JournalPolicy, OnOpenRun, RecoveryPolicy, UnknownAnswer, UnknownCall,
         UnknownCalls, open_run, recover,
     },
-    tool::{ToolOutput, tool_fn},
+    tool::ToolOutput,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -291,7 +287,7 @@ async fn idempotency_keys_are_the_same_in_every_attempt() {
 }
 
 /// Interrupts a run while a tool is at work: after its first attempt c1 is done, c2 unknown.
-async fn interrupted_at_c2(
+pub(super) async fn interrupted_at_c2(
     setup: &Setup,
     model: &ScriptedModel,
     booking_tools: &BookingTools,
@@ -495,51 +491,6 @@ async fn limits_count_what_earlier_attempts_have_used() {
     let requests = model.requests();
     assert!(requests[2].options.tools.is_empty(), "the last call of the undisturbed run has none");
     assert!(requests[3].options.tools.is_empty(), "nor has that of the resumed one");
-}
-
-#[tokio::test]
-async fn tools_of_a_resumed_run_are_told_its_rounds() {
-    for (streamed, failing) in cases!(BOTH_WAYS, 0..3) {
-        let store = store();
-        let setup = Setup::new(&store);
-        let rounds = Arc::new(Mutex::new(Vec::new()));
-        let noting = rounds.clone();
-        let tools = tower_chat::Tools::new().with(tool_fn(definition("look"), move |context| {
-            noting.lock().unwrap().push((label_of(&context), context.round_index()));
-            async { Ok::<_, tower_chat::BoxError>(ToolOutput::from("seen")) }
-        }));
-        let steps = [calls([("look", "c1")]), calls([("look", "c2")]), Step::text("done")];
-        let mut script: Vec<_> = steps.into();
-        script.insert(failing, Step::error("overloaded"));
-        let client = setup.stack(&ScriptedModel::new(script), tools);
-        let request = ask("where?", streamed);
-        send(&client, request.clone()).await.unwrap_err();
-        send(&client, request).await.unwrap();
-        let told = std::mem::take(&mut *rounds.lock().unwrap());
-        assert_eq!(told, [("c1".to_owned(), 0), ("c2".to_owned(), 1)], "failing {failing}");
-    }
-}
-
-#[tokio::test]
-async fn a_tool_that_is_interrupted_is_told_its_round_again() {
-    let (store, booking_tools) = (store(), BookingTools::safe());
-    let setup = Setup::new(&store);
-    let model = booking_model();
-    let request = interrupted_at_c2(&setup, &model, &booking_tools, false).await;
-    let rounds = Arc::new(Mutex::new(Vec::new()));
-    let tools = ["book", "seat"].into_iter().fold(tower_chat::Tools::new(), |tools, name| {
-        let noting = rounds.clone();
-        let mut definition = definition(name);
-        definition.safe_to_retry = true;
-        tools.with(tool_fn(definition, move |context| {
-            noting.lock().unwrap().push((label_of(&context), context.round_index()));
-            let answer = format!("{} {}", context.call().name, label_of(&context));
-            async { Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer)) }
-        }))
-    });
-    send(&setup.stack(&model, tools), request).await.unwrap();
-    let told = std::mem::take(&mut *rounds.lock().unwrap());
-    assert_eq!(told, [("c2".to_owned(), 0), ("c3".to_owned(), 1)]);
 }
 
 #[tokio::test]
