@@ -46,8 +46,17 @@ pub async fn delete_scope(
     progress: Progress<'_>,
 ) -> Result<Receipt, TransferError> {
     let mut receipt = Receipt::begin(Operation::Delete, Selection::scope(scope));
-    let conversations = count(store, scope).await?;
-    tell(progress, &Event::Total { conversations })?;
+    let mut total = count(store, scope).await?;
+    tell(progress, &Event::Total { conversations: total })?;
+    let mut after = None;
+    while let Some(keys) = listed_after(store, scope, &mut after).await? {
+        for key in keys {
+            let summary = if_readable(store.summary(&key).await)?;
+            receipt.add(&delete(store, &key, summary.as_ref(), progress).await?);
+        }
+    }
+    // Those of which readers see nothing are left, and what was written meanwhile. The directory has
+    // these too, but in a store without an index of it each page costs a look at the whole scope.
     // A conversation that is active meanwhile moves between the pages; so the first page is asked for
     // until it is empty.
     loop {
@@ -59,6 +68,8 @@ pub async fn delete_scope(
         if conversations.is_empty() {
             return Ok(receipt.end());
         }
+        total += conversations.len() as u64;
+        tell(progress, &Event::Total { conversations: total })?;
         for (key, summary) in conversations {
             let step = delete(store, &key, summary.as_ref(), progress).await?;
             receipt.add(&step);
@@ -77,16 +88,23 @@ pub async fn delete_conversation(
     progress: Progress<'_>,
 ) -> Result<Receipt, TransferError> {
     let mut receipt = Receipt::begin(Operation::Delete, Selection::conversation(key.clone()));
-    // What the directory has of it may be damaged, and it can be deleted all the same.
     let summary = match store.summary(key).await {
         Ok(None) => return Ok(receipt.end()),
-        Ok(summary) => summary,
-        Err(StoreError::Corrupt { .. } | StoreError::Undecodable { .. }) => None,
-        Err(error) => return Err(error.into()),
+        summary => if_readable(summary)?,
     };
     tell(progress, &Event::Total { conversations: 1 })?;
     receipt.add(&delete(store, key, summary.as_ref(), progress).await?);
     Ok(receipt.end())
+}
+
+/// What the directory has of a conversation may be damaged, and it can be deleted all the same.
+fn if_readable(
+    summary: Result<Option<ConversationSummary>, StoreError>,
+) -> Result<Option<ConversationSummary>, StoreError> {
+    match summary {
+        Err(StoreError::Corrupt { .. } | StoreError::Undecodable { .. }) => Ok(None),
+        summary => summary,
+    }
 }
 
 async fn delete(
@@ -110,15 +128,23 @@ async fn delete(
     Ok(step)
 }
 
+/// How many conversations readers see.
 async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError> {
-    let mut query = ConversationQuery::in_scope(scope).with_limit(PAGE);
-    let mut count = 0;
-    loop {
-        let page = store.conversations(&query).await?;
-        count += (page.conversations.len() + page.unreadable.len()) as u64;
-        match page.next {
-            Some(next) => query = query.after(next),
-            None => return Ok(count),
-        }
+    let (mut after, mut count) = (None, 0);
+    while let Some(keys) = listed_after(store, scope, &mut after).await? {
+        count += keys.len() as u64;
     }
+    Ok(count)
+}
+
+/// The next conversations that readers see, after the last one that was listed; `None` at the end.
+async fn listed_after(
+    store: &dyn HistoryStore,
+    scope: &str,
+    after: &mut Option<String>,
+) -> Result<Option<Vec<ConversationKey>>, StoreError> {
+    let keys = store.list(scope, after.as_deref(), PAGE).await?;
+    let Some(last) = keys.last() else { return Ok(None) };
+    *after = Some(last.id().to_owned());
+    Ok(Some(keys))
 }

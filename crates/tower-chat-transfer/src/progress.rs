@@ -4,12 +4,12 @@ use tower_chat_core::{BoxError, ConversationKey};
 
 use crate::{Counts, Step, TransferError};
 
-/// What a transfer tells its caller, in this order: once how much there is, and of every conversation
-/// that it begins and how it ended.
+/// What a transfer tells its caller, in this order: how much there is, and of every conversation that
+/// it begins and how it ended.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// How many conversations there are to do.
+    /// How many conversations there are to do in all. It is told again where more are found.
     Total {
         /// The conversations.
         conversations: u64,

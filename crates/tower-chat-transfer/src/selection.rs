@@ -95,16 +95,13 @@ impl Selection {
 pub(crate) struct Keys<'a> {
     store: &'a dyn HistoryStore,
     selection: Selection,
-    /// The scope that is listed, and the last id of it that was found.
-    current: Option<(String, Option<String>)>,
+    current: Option<ListedScope>,
     last_scope: Option<String>,
-    found: VecDeque<ConversationKey>,
 }
 
 impl<'a> Keys<'a> {
     pub(crate) fn new(store: &'a dyn HistoryStore, selection: &Selection) -> Self {
-        let selection = selection.clone();
-        Self { store, selection, current: None, last_scope: None, found: VecDeque::new() }
+        Self { store, selection: selection.clone(), current: None, last_scope: None }
     }
 
     /// How many there are from here on.
@@ -118,18 +115,26 @@ impl<'a> Keys<'a> {
 
     pub(crate) async fn next(&mut self) -> Result<Option<ConversationKey>, StoreError> {
         loop {
-            if let Some(key) = self.found.pop_front() {
-                return Ok(Some(key));
-            }
-            if self.current.is_none() {
+            let Some(listed) = &mut self.current else {
                 let Some(scope) = self.next_scope().await? else { return Ok(None) };
+                if let Some(id) = &self.selection.id {
+                    let key = ConversationKey::new(scope, id.as_str());
+                    if self.selection.is_after(&key) && self.store.summary(&key).await?.is_some() {
+                        return Ok(Some(key));
+                    }
+                    continue;
+                }
                 let after = match &self.selection.after {
                     Some((after, id)) if *after == scope => Some(id.clone()),
                     Some(_) | None => None,
                 };
-                self.current = Some((scope, after));
+                self.current = Some(ListedScope::new(scope, after));
+                continue;
+            };
+            match listed.next(self.store).await? {
+                Some(key) => return Ok(Some(key)),
+                None => self.current = None,
             }
-            self.list_page().await?;
         }
     }
 
@@ -153,32 +158,67 @@ impl<'a> Keys<'a> {
         self.last_scope.clone_from(&scope);
         Ok(scope)
     }
+}
 
-    /// The next conversations of the current scope: those that readers see something of, and those
-    /// with an open run.
-    async fn list_page(&mut self) -> Result<(), StoreError> {
-        let Some((scope, after)) = self.current.take() else { return Ok(()) };
-        if let Some(id) = &self.selection.id {
-            let key = ConversationKey::new(scope.as_str(), id.as_str());
-            if self.selection.is_after(&key) && self.store.summary(&key).await?.is_some() {
-                self.found.push_back(key);
+/// A scope that is listed: the conversations that readers see something of, and those with an open run.
+struct ListedScope {
+    scope: String,
+    visible: ListedIds,
+    open: ListedIds,
+}
+
+/// A list of conversations in the order of their ids, of which one page is here.
+struct ListedIds {
+    page: VecDeque<ConversationKey>,
+    /// The last id of the page.
+    last: Option<String>,
+    is_at_end: bool,
+}
+
+impl ListedScope {
+    fn new(scope: String, after: Option<String>) -> Self {
+        Self { scope, visible: ListedIds::after(after.clone()), open: ListedIds::after(after) }
+    }
+
+    /// The lesser one of the next conversations of both lists. Each goes on by itself: to find the next
+    /// page of open runs, a store may have to look at all conversations.
+    async fn next(
+        &mut self,
+        store: &dyn HistoryStore,
+    ) -> Result<Option<ConversationKey>, StoreError> {
+        let Self { scope, visible, open } = self;
+        if visible.is_used_up() {
+            visible.turn_to(store.list(scope, visible.last.as_deref(), PAGE).await?);
+        }
+        if open.is_used_up() {
+            let page = store.open_runs(scope, open.last.as_deref(), PAGE).await?;
+            open.turn_to(page.into_iter().map(|(key, _)| key).collect());
+        }
+        let next = [&*visible, &*open].into_iter().filter_map(|list| list.page.front()).min();
+        let next = next.cloned();
+        for list in [visible, open] {
+            if list.page.front() == next.as_ref() {
+                list.page.pop_front();
             }
-            return Ok(());
         }
-        let visible = self.store.list(&scope, after.as_deref(), PAGE).await?;
-        let open = self.store.open_runs(&scope, after.as_deref(), PAGE).await?;
-        let open: Vec<_> = open.into_iter().map(|(key, _)| key).collect();
-        // Of two lists that may go on, only what is not after the end of either is known in full.
-        let ends = [&visible, &open].into_iter().filter(|page| page.len() == PAGE);
-        let end = ends.filter_map(|page| page.last()).min().cloned();
-        let mut keys: Vec<_> = visible.into_iter().chain(open).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        if let Some(end) = &end {
-            keys.retain(|key| key <= end);
-            self.current = Some((scope, Some(end.id().to_owned())));
+        Ok(next)
+    }
+}
+
+impl ListedIds {
+    fn after(last: Option<String>) -> Self {
+        Self { page: VecDeque::new(), last, is_at_end: false }
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.page.is_empty() && !self.is_at_end
+    }
+
+    fn turn_to(&mut self, page: Vec<ConversationKey>) {
+        self.is_at_end = page.len() < PAGE;
+        if let Some(last) = page.last() {
+            self.last = Some(last.id().to_owned());
         }
-        self.found.extend(keys);
-        Ok(())
+        self.page = page.into();
     }
 }
