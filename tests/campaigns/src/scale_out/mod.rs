@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tower_chat_core::ConversationKey;
-use tower_chat_testkit::server::{Missing, RedisCluster};
+use tower_chat_testkit::server::{Missing, PostgresServer, RedisCluster};
 
 use self::{
     log::{Seen, check},
@@ -161,4 +161,16 @@ fn started<Server>(server: Result<Server, Missing>) -> Result<Server, Failure> {
 /// What a scenario does besides writing.
 fn failed(what: &str, error: impl std::error::Error) -> Failure {
     Failure::cannot_run(format!("{what}: {}", text(&error)))
+}
+
+/// A connection to a server, besides those of its stores.
+async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Failure> {
+    let connected =
+        tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;
+    let (client, connection) = connected.map_err(|error| failed("a server is connected", error))?;
+    tokio::spawn(async move {
+        // It ends with the client or the server.
+        drop(connection.await);
+    });
+    Ok(client)
 }

@@ -18,7 +18,7 @@ use tower_chat_redis::{RedisOptions, RedisStore};
 use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer, RedisServer};
 use tower_chat_transfer::delete_scope;
 
-use super::{Search, append, failed, started};
+use super::{Search, append, connect, failed, started};
 use crate::{Failure, Figures};
 
 /// How often each is measured, in turn.
@@ -57,9 +57,25 @@ async fn postgres(search: Search, figures: &mut Figures) -> Result<(), Failure> 
         ("PgBouncer, sessions", open(options(), &sessions.address("postgres")).await?),
         ("PgBouncer, transactions", open(whole(), &transactions.address("postgres")).await?),
     ];
-    let of_server = measure(search, &stores, figures).await?;
     let [(_, store), ..] = &stores;
+    analyzed(search, &server, store).await?;
+    let of_server = measure(search, &stores, figures).await?;
     delete(store, "PostgreSQL", of_server, figures).await
+}
+
+/// Does what autovacuum does in the first minutes, which is off here: a statement that was prepared when
+/// the tables were empty is planned for empty tables until they are analyzed.
+async fn analyzed(
+    search: Search,
+    server: &PostgresServer,
+    store: &PostgresStore,
+) -> Result<(), Failure> {
+    let key = |number| ConversationKey::new("before", format!("{number:036}"));
+    let fill = |number| fill(store.clone(), key(number));
+    rate(search, fill, &AtomicUsize::new(0)).await?;
+    let client = connect(server).await?;
+    let done = client.batch_execute("ANALYZE").await;
+    done.map_err(|error| failed("the tables are analyzed", error))
 }
 
 async fn redis(search: Search, figures: &mut Figures) -> Result<(), Failure> {

@@ -5,7 +5,9 @@ use tower_chat_core::{ConversationKey, store::StoreError};
 use tower_chat_postgres::{PostgresOptions, PostgresStore};
 use tower_chat_testkit::server::PostgresServer;
 
-use super::{Plant, Search, Seen, Writers, append, check, failed, stale, started, until_answered};
+use super::{
+    Plant, Search, Seen, Writers, append, check, connect, failed, stale, started, until_answered,
+};
 use crate::{Failure, Figures};
 
 /// Writes that are acknowledged while the replica gets nothing.
@@ -146,15 +148,4 @@ async fn until(server: &PostgresServer, question: &str) -> Result<(), Failure> {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-}
-
-async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Failure> {
-    let connected =
-        tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;
-    let (client, connection) = connected.map_err(|error| failed("a server is connected", error))?;
-    tokio::spawn(async move {
-        // It ends with the client or the server.
-        drop(connection.await);
-    });
-    Ok(client)
 }
