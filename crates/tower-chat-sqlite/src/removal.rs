@@ -114,3 +114,43 @@ fn end_of_step(
     }
     Ok(end.map(|_| last))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_goes_in_one_step() {
+        let half = usize::try_from(STEP / 2).unwrap();
+        // Messages and results, by their lengths; the conversation after it has a large one.
+        let cases: [(&[usize], &[usize], bool); 6] = [
+            (&[], &[], true),
+            (&[10, 20], &[30], true),
+            (&[half], &[half], true),
+            (&[half, half, half], &[], false),
+            (&[10], &[half, half, half], false),
+            (&[1; ROWS + 1], &[], false),
+        ];
+        for (messages, results, fits) in cases {
+            let connection = Connection::open_in_memory().unwrap();
+            let tables = "CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB);
+                 CREATE TABLE tool_invocations (place INTEGER PRIMARY KEY, result TEXT, error TEXT);";
+            connection.execute_batch(tables).unwrap();
+            let insert = |sql, place: i64, length: usize| {
+                connection.execute(sql, params![place, "x".repeat(length)]).unwrap();
+            };
+            let message = "INSERT INTO messages VALUES (?1, ?2)";
+            let result = "INSERT INTO tool_invocations VALUES (?1, ?2, NULL)";
+            let (first, _) = row_key::range(7);
+            for (place, length) in (first..).zip(messages) {
+                insert(message, place, *length);
+            }
+            for (place, length) in (first..).zip(results) {
+                insert(result, place, *length);
+            }
+            insert(message, row_key::range(8).0, 4 * half);
+            let found = is_one_step(&connection, 7).unwrap();
+            assert_eq!(found, fits, "{} messages, {} results", messages.len(), results.len());
+        }
+    }
+}
