@@ -77,3 +77,24 @@ impl Revision {
         if is_other { incarnation } else { !self.incarnation | 1 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Revision;
+
+    #[test]
+    fn every_holder_has_an_incarnation_of_its_own() {
+        let revision = Revision { incarnation: 0b0110, sequence: 3 };
+        // Of each bit of the holder another incarnation comes, whatever the one before it was.
+        let mut incarnations: Vec<_> = (0..64)
+            .map(|bit| revision.taken_by(1 << bit))
+            .inspect(|taken| assert_eq!(taken.sequence, 3))
+            .map(|taken| taken.incarnation)
+            .collect();
+        incarnations.push(revision.incarnation);
+        incarnations.sort_unstable();
+        incarnations.dedup();
+        assert_eq!(incarnations.len(), 65);
+        assert!(!incarnations.contains(&0));
+    }
+}
