@@ -130,7 +130,7 @@ fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reason
 /// Whether the results after a call say that its own was not to be stored.
 fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     let Some(id) = id else { return false };
-    let following = stored.iter_from(position + 1).skip_while(|it| it.role == Role::Assistant);
+    let following = stored.iter_from(position).skip_while(|it| it.role == Role::Assistant);
     let mut results = following.take_while(|message| message.role == Role::Tool);
     results.any(|message| forgotten_ids(message).any(|forgotten| forgotten == id))
 }

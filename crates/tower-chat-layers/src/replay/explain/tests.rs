@@ -313,3 +313,10 @@ async fn times_of_the_record_are_asked_for_where_the_policy_needs_them() {
         assert_eq!(sketch(&explained), [expected, expected]);
     }
 }
+
+#[test]
+fn a_row_that_is_split_has_not_moved() {
+    let parts = vec![Part::text("Look:"), call("c1").into(), ToolResult::new("c1", "found").into()];
+    let row = Message::new(Role::Assistant, parts);
+    assert_eq!(by_default([Message::user("one"), row, Message::assistant("done")]), ["="; 3]);
+}

@@ -239,3 +239,27 @@ fn the_record_of_tool_calls_knows_no_call_that_replays_leave_out() {
         records.iter().map(|it| (it.call.sequence, it.call_id.as_str(), it.status)).collect();
     assert_eq!(answered, [(1, "c", tower_chat_core::ToolStatus::Ok)]);
 }
+
+#[tokio::test]
+async fn a_long_history_is_folded_in_stretches_between_which_other_tasks_run() {
+    use std::pin::pin;
+    for (messages, yields) in
+        [(1, 0), (LARGE, 0), (LARGE + 1, 1), (3 * LARGE, 2), (3 * LARGE + 5, 3)]
+    {
+        // Nothing is known to be sound from the first orphan on.
+        let orphans = (0..messages)
+            .map(|index| Ok::<_, Infallible>(Arc::new(results([&*format!("{index}")]))));
+        let head = Head::new(Revision { incarnation: 7, sequence: 1 });
+        let history = History::collect(head, orphans).unwrap();
+        let mut folding = pin!(Replay::of_long_history(&history, DanglingCalls::Drop));
+        let mut pending = 0;
+        let replay = loop {
+            match futures_util::poll!(folding.as_mut()) {
+                std::task::Poll::Ready(replay) => break replay,
+                std::task::Poll::Pending => pending += 1,
+            }
+        };
+        assert_eq!((pending, replay.pushed()), (yields, messages), "{messages} messages");
+        assert!(history.memo().get::<Replay>().is_some(), "{messages} messages");
+    }
+}

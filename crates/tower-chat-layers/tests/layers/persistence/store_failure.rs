@@ -371,3 +371,37 @@ async fn errors_name_the_conversation_and_have_their_cause() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_write_that_is_submitted_again_waits_once() {
+    Cases::all()
+        .unless_journaled()
+        .check(async |case| {
+            let script = [
+                case.calls([("look", "c1")]),
+                case.calls([("look", "c2")]),
+                Step::text("there"),
+                Step::text("bye"),
+            ];
+            let (store, _, client) = case.begin(script).await;
+            store.fail_every_append(disk_full);
+            let all = [
+                "user where?",
+                "assistant look#c1",
+                "tool c1=looked c1",
+                "assistant look#c2",
+                "tool c2=looked c2",
+                "assistant there",
+                "user and now?",
+                "assistant bye",
+            ];
+            for (text, messages) in [("where?", 6), ("and now?", 8)] {
+                let answer = send(&client, case.ask(text)).await.unwrap();
+                assert_eq!(answer.finish.saved.unwrap().unsaved, messages);
+                let waiting = store.handle().unsaved(&key());
+                let waiting = waiting.iter().flat_map(|write| write.messages().iter());
+                assert_eq!(shorts(waiting), all[..messages]);
+            }
+        })
+        .await;
+}

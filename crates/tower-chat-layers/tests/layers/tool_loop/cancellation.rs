@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::poll_immediate};
 use tower_chat::{
-    ChatRequest,
+    ChatRequest, Message,
     tool::{Tool, ToolContext, tool_fn},
 };
 
@@ -54,4 +54,24 @@ async fn dropping_a_streamed_answer_cancels_running_tools() {
     assert!(Arc::strong_count(&held) > idle, "a tool runs");
     drop(response);
     assert_eq!(Arc::strong_count(&held), idle);
+}
+
+#[tokio::test]
+async fn other_tasks_run_before_very_many_messages_are_sent() {
+    for (messages, is_large) in [(100, false), (1000, true)] {
+        let mut request = ChatRequest::user("0");
+        let more = (1..messages).map(|number| Arc::new(Message::user(format!("{number}"))));
+        request.messages.extend(more);
+        for request in both(&request) {
+            let script = Script::new(["done"]);
+            let tool_loop = over(echo());
+            let mut future = pin!(ask(&tool_loop, &script, request));
+            assert_eq!(poll_immediate(&mut future).await.is_none(), is_large);
+            assert_eq!(script.calls(), usize::from(!is_large), "none, if the caller leaves now");
+            if is_large {
+                future.await.unwrap();
+                assert_eq!(script.texts(0).len(), messages);
+            }
+        }
+    }
 }
