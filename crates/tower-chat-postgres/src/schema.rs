@@ -8,7 +8,7 @@ use crate::{connections::Connections, directory_migration, failure::Failure, fun
 /// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
 const MIGRATIONS: &[fn(&Layout) -> String] =
-    &[first, pruned, partition_policies, replacing, directory];
+    &[first, pruned, partition_policies, replacing, directory, activity_index];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -188,6 +188,17 @@ fn directory(layout: &Layout) -> String {
         sql.push_str(&function.replace("{name_scope}", name_scope));
     }
     layout.with_schema(&sql)
+}
+
+/// The index by which a scope is listed is for that alone. Where the planner believes that a scope has one
+/// conversation, it takes that index for as good as the key to find one by, and looks at all of a scope
+/// that has many; a condition that is always true keeps it out of all questions that do not name the hour.
+fn activity_index(layout: &Layout) -> String {
+    layout.with_schema(
+        "DROP INDEX {schema}.conversations_by_activity;
+         CREATE INDEX conversations_by_activity ON {schema}.conversations (scope, active_hour)
+         WHERE active_hour IS NOT NULL;",
+    )
 }
 
 /// A partition that is named itself is not held to the policy of its table: it gets one of its own.

@@ -194,3 +194,27 @@ async fn an_append_changes_no_index_of_the_conversation() {
         assert_eq!(found, [updates; 2], "{table}");
     }
 }
+
+#[tokio::test]
+async fn a_conversation_is_found_by_its_key_in_a_scope_of_which_the_planner_knows_nothing() {
+    let (schema, user) = (schema(), ordinary_user().await);
+    PostgresStore::options().with_schema(&schema).connect(&user).await.unwrap();
+    let client = raw(&user).await;
+    let table = format!("{}.conversations", quoted(&schema));
+    let insert = |scope: &str| {
+        format!(
+            "INSERT INTO {table} (scope, conversation, incarnation, last_sequence)
+             SELECT {scope}, convert_to(lpad(i::text, 36, '0'), 'UTF8'), 1, 1
+             FROM generate_series(1, 5000) AS i"
+        )
+    };
+    // All that it knows is that a scope has one conversation.
+    client.batch_execute(&insert("convert_to('user ' || i, 'UTF8')")).await.unwrap();
+    client.batch_execute(&format!("ANALYZE {table}")).await.unwrap();
+    client.batch_execute(&insert("convert_to('large', 'UTF8')")).await.unwrap();
+    let question = "WHERE scope = 'large' AND conversation = '1'";
+    let sql = format!("EXPLAIN SELECT last_sequence FROM {table} {question}");
+    let plan = client.query(&sql, &[]).await.unwrap();
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    assert!(plan[0].contains("conversations_pkey"), "{plan:#?}");
+}
