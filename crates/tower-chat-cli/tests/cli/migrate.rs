@@ -9,7 +9,7 @@ use crate::support::*;
 /// The version of the SQLite file that this release writes.
 const NOW: i64 = 6;
 /// The version of PostgreSQL's tables that this release writes.
-const TABLES: i64 = 5;
+const TABLES: i64 = 6;
 
 /// Commands that only read.
 const READING: [&[&str]; 6] =
