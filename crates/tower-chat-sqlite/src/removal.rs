@@ -136,17 +136,17 @@ mod tests {
             let tables = "CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB);
                  CREATE TABLE tool_invocations (place INTEGER PRIMARY KEY, result TEXT, error TEXT);";
             connection.execute_batch(tables).unwrap();
-            let insert = |sql, place: i64, length: usize| {
-                connection.execute(sql, params![place, "x".repeat(length)]).unwrap();
+            let insert = |sql, row: i64, length: usize| {
+                connection.execute(sql, params![row, "x".repeat(length)]).unwrap();
             };
             let message = "INSERT INTO messages VALUES (?1, ?2)";
             let result = "INSERT INTO tool_invocations VALUES (?1, ?2, NULL)";
             let (first, _) = row_key::range(7);
-            for (place, length) in (first..).zip(messages) {
-                insert(message, place, *length);
+            for (row, length) in (first..).zip(messages) {
+                insert(message, row, *length);
             }
-            for (place, length) in (first..).zip(results) {
-                insert(result, place, *length);
+            for (row, length) in (first..).zip(results) {
+                insert(result, row, *length);
             }
             insert(message, row_key::range(8).0, 4 * half);
             let found = is_one_step(&connection, 7).unwrap();
