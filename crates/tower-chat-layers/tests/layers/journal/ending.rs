@@ -6,7 +6,7 @@ use tower_chat::{
     recovery::{
         JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, RunEnd, close, open_run, recover,
     },
-    store::{HistoryStore, StoreError},
+    store::{HistoryStore, InvocationQuery, StoreError},
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };
@@ -53,6 +53,11 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
             assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "it is no more");
             let history = store.inner().load(&key()).await.unwrap();
             validate_messages(history.messages.iter().map(|message| &**message)).unwrap();
+            let recorded = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
+            let recorded = recorded.found.into_iter().map(|(_, call)| call.result.unwrap().text());
+            let results = history.messages.iter().flat_map(|message| message.results());
+            let results: Vec<_> = results.map(|result| result.text()).collect();
+            assert_eq!(recorded.collect::<Vec<_>>(), results, "the record finds the same");
         }
         send(&client, ask("hi", false)).await.unwrap();
         let history = stored(&store).await;
@@ -83,6 +88,23 @@ async fn a_run_that_is_discarded_leaves_nothing() {
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
         assert_eq!(seen(&model, 0), ["user hi"]);
     }
+}
+
+#[tokio::test]
+async fn a_recovered_run_goes_on_with_the_options_of_the_recovery() {
+    let store = store();
+    let setup = Setup::new(&store);
+    left_open(&setup, 3).await;
+    let model = booking_model();
+    let mut client = setup.stack(&model, BookingTools::default().tools());
+    let mut options = ChatOptions::default();
+    options.model = Some("a cheaper one".to_owned());
+    let policy = RecoveryPolicy::resume().with_options(options);
+    recover(&mut client, &store, &key(), policy).await.unwrap();
+    let requests = model.requests();
+    let models: Vec<_> = requests.iter().map(|request| request.options.model.as_deref()).collect();
+    assert_eq!(models, [Some("a cheaper one"); 2]);
+    assert_eq!(stored(&store).await, WHOLE_RUN);
 }
 
 #[tokio::test]
