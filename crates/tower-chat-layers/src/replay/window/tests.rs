@@ -1,6 +1,6 @@
 //! Where the window begins, and how seldom that changes.
 
-use tower_chat_core::{MessageId, RunId, ToolCall, ToolResult};
+use tower_chat_core::{ErrorPart, MessageId, Reasoning, Role, RunId, ToolCall, ToolResult};
 
 use super::*;
 use crate::replay::generated::{Rng, SEEDS, check_step, history, output_of};
@@ -160,5 +160,30 @@ fn the_shown_prefix_changes_only_when_the_boundary_moves() {
             }
             before = (boundary.begin(), now);
         }
+    }
+}
+
+#[test]
+fn three_quarters_stay_by_default_of_any_limit() {
+    let limits: Vec<usize> = (0..20).chain([usize::MAX]).collect();
+    for limit in limits {
+        let three_quarters = (limit as u128 * 3 / 4) as usize;
+        assert_eq!(Window::turns(limit).low_water, three_quarters, "of {limit}");
+    }
+}
+
+#[test]
+fn every_kind_of_part_has_its_tokens() {
+    let text = "x".repeat(41);
+    let parts: [(Part, usize); 5] = [
+        (Part::text(text.clone()), 11),
+        (Reasoning::new(text.clone()).into(), 11),
+        (ToolCall::new("an id", "look", text.clone()).into(), 12),
+        (ToolResult::new("an id", text.clone()).into(), 11),
+        (ErrorPart::new(text).into(), 11),
+    ];
+    for (part, tokens) in parts {
+        let message = Message::new(Role::Assistant, vec![part.clone()]);
+        assert_eq!(EstimatedTokens.tokens(&message), 8 + tokens, "{part:?}");
     }
 }
