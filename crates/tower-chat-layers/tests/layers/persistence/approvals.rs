@@ -1,8 +1,10 @@
 //! Calls that wait for approval: stored, answered by a later run, and run exactly once.
 
+use std::sync::{Arc, Mutex};
+
 use tower_chat::{
     Answer, ApprovalRequest, ApprovalResponse, ChatRequest, ConflictPolicy, Finish, Message, Part,
-    PersistenceMode, Role, ToolLoopError,
+    PersistenceMode, Role, ToolLoopError, run::Run,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -226,6 +228,27 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
             assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{case_name}");
             assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_is_told_what_waits_for_approval() {
+    every_case(async |case| {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let noting = Step::respond({
+            let told = told.clone();
+            move |request| {
+                let run = request.extensions.get::<Run>().unwrap();
+                told.lock().unwrap().push(run.pending_approvals());
+                Step::text("noted")
+            }
+        });
+        let (_, _, client) =
+            case.begin([case.calls([("pay", "c1"), ("look", "c2")]), noting]).await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        send(&client, case.ask("wait")).await.unwrap();
+        assert_eq!(*told.lock().unwrap(), [vec![asked]]);
     })
     .await;
 }
