@@ -4,20 +4,20 @@ use std::fmt::Display;
 /// Why a campaign ended without its figures.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A promise is broken. The same seed and case find it again.
+    /// A promise is broken. The same seed and case reproduce it.
     #[error("broken promise in case {case} of seed {seed}: {what}")]
     Found {
-        /// Of the campaign.
+        /// The seed of the campaign.
         seed: u64,
-        /// Which of its cases, from 0.
+        /// The number of the case, from 0.
         case: u64,
-        /// The promise, and what was seen instead.
+        /// The promise, and what was observed instead.
         what: String,
     },
-    /// The campaign could not go on: a program is missing, a server did not start.
+    /// The campaign could not continue: a program is missing, or a server did not start.
     #[error("the campaign cannot run: {what}")]
     CannotRun {
-        /// What was being done.
+        /// What could not be done.
         what: String,
         /// What stopped it.
         #[source]
@@ -26,7 +26,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Without an error of somebody else's behind it.
+    /// A [`Failure::CannotRun`] without a source.
     pub fn cannot_run(what: impl Display) -> Self {
         Self::CannotRun { what: what.to_string(), source: None }
     }

@@ -1,11 +1,11 @@
 use std::fmt::{self, Display};
 
-/// What a campaign did, one name and value a line.
+/// What a campaign counted and measured: one name and value a line.
 #[derive(Debug, Default)]
 pub struct Figures(Vec<(String, String)>);
 
 impl Figures {
-    /// Adds a line below those there are.
+    /// Appends a line.
     pub fn add(&mut self, name: impl Display, value: impl Display) {
         self.0.push((name.to_string(), value.to_string()));
     }

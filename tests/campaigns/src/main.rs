@@ -1,4 +1,4 @@
-//! `tower-chat-campaigns NAME`: runs one campaign and prints its figures, or what it found.
+//! `tower-chat-campaigns NAME`: runs one campaign and prints its figures, or the broken promise that it found.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use tower_chat_campaigns::{
     Failure, Figures, corruption, histories, power_cuts, scale_out, server_crashes, soak,
 };
 
-/// Searches for lost, doubled or damaged messages
+/// Searches for lost, duplicated or damaged messages
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -17,12 +17,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Campaign {
-    /// Flips bits of SQLite files, their logs and exports, and looks what is read
+    /// Flips bits of SQLite files, their logs and exports, and compares what is read with what was stored
     Corruption(corruption::Arguments),
     Histories(histories::Arguments),
     #[command(hide = true)]
     HistoriesClient(histories::ClientArguments),
-    /// Cuts the power at random moments, and looks what a SQLite store holds
+    /// Simulates power loss at random moments, and checks what a SQLite store holds
     PowerCuts(power_cuts::Arguments),
     #[command(hide = true)]
     PowerCutsWorkload(power_cuts::WorkloadArguments),

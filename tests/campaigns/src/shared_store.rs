@@ -1,11 +1,11 @@
-//! A store of whatever kind.
+//! A store of any kind.
 
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use tower_chat::store::{self, HistoryStore};
 
-/// A store of whatever kind, which the layers take.
+/// A store of any kind, in a type that the layers accept.
 #[derive(Clone)]
 pub(crate) struct SharedStore(Arc<dyn HistoryStore>);
 

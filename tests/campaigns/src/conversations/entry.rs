@@ -1,10 +1,10 @@
-//! A stored message as the model of a conversation knows it.
+//! A stored message, in the terms of the model of a conversation.
 
 use tower_chat::{Message, Part, Role, ToolResult};
 
 use super::plan::{Turn, token_of};
 
-/// What one message holds.
+/// The content of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     Input(Turn),
@@ -12,20 +12,20 @@ pub(crate) enum Entry {
         token: String,
         calls: Vec<String>,
     },
-    /// The calls that are answered, each with what came of it.
+    /// The answered calls, each with its result.
     Results(Vec<(String, CallResult)>),
-    /// Nothing that was ever sent.
+    /// Content that was never sent.
     Foreign(String),
 }
 
-/// What a stored result says of its call.
+/// A stored result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallResult {
-    /// The execution with this token.
+    /// The result of the execution with this token.
     Of(String),
-    /// It may or may not have run.
+    /// The call may or may not have run.
     Unknown,
-    /// It was not run.
+    /// The call was not run.
     NeverRun,
 }
 
@@ -61,7 +61,7 @@ fn result(result: &ToolResult) -> Option<(String, CallResult)> {
     } else if text.contains("was not run") {
         CallResult::NeverRun
     } else {
-        // The text of a failed tool stands in what the model is told of the failure.
+        // The error result for the model contains the text of the failed tool.
         let (_, after) = text.split_once('<')?;
         CallResult::Of(token_of(after.split_once('>')?.0)?.to_owned())
     };

@@ -1,4 +1,4 @@
-//! Compares what is stored of a conversation with its model.
+//! Compares a stored conversation with its model.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,16 +20,16 @@ use super::{
     turn::TurnModel,
 };
 
-/// Of which time the stored conversation is.
+/// When the stored conversation was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// Of now; nobody is at work on it.
+pub(crate) enum ReadAt {
+    /// Now, with no run or prune in progress.
     Now,
-    /// Of some time after this run was acknowledged, if it was one: runs after it may be whole or not.
+    /// At some time after this run, if any, was acknowledged. Later runs may be absent, partial or complete.
     Since(Option<u32>),
 }
 
-/// What an inspection has found, for the model to remember.
+/// The result of an inspection, for the model to remember.
 #[derive(Debug)]
 pub(crate) struct Inspected {
     seen: BTreeMap<u64, (u32, Entry)>,
@@ -42,37 +42,37 @@ impl ConversationModel {
         &self,
         history: &History,
         open: Option<&OpenRunContent>,
-        asked: Asked,
+        read_at: ReadAt,
     ) -> Result<Inspected, String> {
         let pruned = history.head.pruned;
         let mut seen: BTreeMap<u64, (u32, Entry)> = BTreeMap::new();
         let mut groups: Vec<(&TurnModel, Vec<Entry>)> = Vec::new();
         for (number, message) in history.numbered() {
-            if asked != Asked::Now && number <= self.pruned {
-                // It was pruned since, and the model has forgotten it too.
+            if read_at != ReadAt::Now && number <= self.pruned {
+                // It was pruned since, so the model does not contain it.
                 continue;
             }
             let entry = Entry::of(message);
             let run = message.id.map(|id| id.run);
             let Some(turn) = self.turns.iter().find(|turn| Some(turn.run) == run) else {
-                return Err(format!("message {number} is of no run that can be here: {entry:?}"));
+                return Err(format!("message {number} belongs to no run of the model: {entry:?}"));
             };
             seen.insert(number, (turn.turn.number, entry.clone()));
             match groups.last_mut() {
                 Some((last, entries)) if last.run == turn.run => entries.push(entry),
                 Some((last, _)) if last.turn > turn.turn => {
                     return Err(format!(
-                        "message {number} is of an earlier run than the one before"
+                        "message {number} belongs to an earlier run than the message before"
                     ));
                 }
                 _ => groups.push((turn, vec![entry])),
             }
         }
-        self.check_remembered(&seen, pruned, asked)?;
-        self.check_prune(&seen, pruned, asked)?;
-        let is_bound = |turn: &TurnModel| match asked {
-            Asked::Now => true,
-            Asked::Since(bound) => Some(turn.turn.number) <= bound,
+        self.check_remembered(&seen, pruned, read_at)?;
+        self.check_prune(&seen, pruned, read_at)?;
+        let is_bound = |turn: &TurnModel| match read_at {
+            ReadAt::Now => true,
+            ReadAt::Since(bound) => Some(turn.turn.number) <= bound,
         };
         for (turn, entries) in &groups {
             if is_bound(turn) {
@@ -86,37 +86,37 @@ impl ConversationModel {
             let is_visible = groups.iter().any(|(group, _)| group.run == turn.run);
             let was_pruned = pruned > 0 && first.is_none_or(|first| turn.turn.number < first);
             if !is_visible && !was_pruned && open_run != Some(turn.run) {
-                let is_over = asked == Asked::Now;
+                let is_over = read_at == ReadAt::Now;
                 turn.check_absent(is_over)
                     .map_err(|what| format!("run {}: {what}", turn.turn.token()))?;
             }
         }
         if let Some(open) = open {
-            self.check_open(open, asked)?;
+            self.check_open(open, read_at)?;
         }
         check_replay(&history.messages)?;
         Ok(Inspected { seen, pruned })
     }
 
-    /// Takes back what the caller knows of runs at the end, where the server may lose these: all of
-    /// those before must be there. A run that was under way when the server crashed may have read what
-    /// was left, and go on after that. Returns the acknowledged runs of which something is missing.
-    pub(crate) fn lose_end(
+    /// Removes lost answers of the last runs from the model, if the server may lose them; all earlier runs
+    /// must be stored. A run in flight at the crash may have read the remaining history and continued after
+    /// it. Returns the acknowledged runs of which something is missing.
+    pub(crate) fn remove_lost_end(
         &mut self,
         history: &History,
         open: Option<&OpenRunContent>,
-        under_way: &HashSet<Turn>,
+        in_flight: &HashSet<Turn>,
     ) -> Result<Vec<Turn>, String> {
         let is_there = |turn: &TurnModel| {
             let mut ids = history.messages.iter().filter_map(|message| message.id);
             ids.any(|id| id.run == turn.run) || open.is_some_and(|open| open.open.run == turn.run)
         };
-        let mut before = self.turns.iter().filter(|turn| !under_way.contains(&turn.turn));
+        let mut before = self.turns.iter().filter(|turn| !in_flight.contains(&turn.turn));
         let last = before.rfind(|turn| is_there(turn)).map(|turn| turn.turn.number);
-        self.inspect(history, None, Asked::Since(last.and_then(|last| last.checked_sub(1))))?;
+        self.inspect(history, None, ReadAt::Since(last.and_then(|last| last.checked_sub(1))))?;
         let mut lost = Vec::new();
         for turn in self.turns.iter_mut().filter(|turn| Some(turn.turn.number) >= last) {
-            lost.extend(turn.lose(|token| {
+            lost.extend(turn.remove_lost(|token| {
                 history.messages.iter().any(|message| token_of(&message.text()) == Some(token))
             }));
         }
@@ -124,7 +124,7 @@ impl ConversationModel {
         Ok(lost)
     }
 
-    /// What was seen is what will be compared with from now on.
+    /// Makes the inspected messages the ones that later inspections are compared with.
     pub(crate) fn remember(&mut self, inspected: Inspected) {
         let Inspected { seen, pruned } = inspected;
         if let Some((first, _)) = seen.values().next()
@@ -133,7 +133,7 @@ impl ConversationModel {
             let first = *first;
             self.turns.retain(|turn| turn.turn.number >= first);
         }
-        // A run that is not visible once a later one was acknowledged never will be.
+        // Once a later run was acknowledged, a run that is not visible never becomes visible.
         let last = self.last_acknowledged();
         self.turns.retain(|turn| {
             Some(turn.turn.number) >= last
@@ -142,22 +142,22 @@ impl ConversationModel {
         (self.seen, self.pruned, self.kept) = (seen, pruned, None);
     }
 
-    /// What was visible stays, at its number, unless it was pruned.
+    /// Checks that every message that was visible keeps its number and content, unless it was pruned.
     fn check_remembered(
         &self,
         seen: &BTreeMap<u64, (u32, Entry)>,
         pruned: u64,
-        asked: Asked,
+        read_at: ReadAt,
     ) -> Result<(), String> {
         let last = seen.keys().next_back().copied().unwrap_or(pruned);
         for (number, (turn, entry)) in self.seen.range(pruned + 1..) {
-            let may_be_later = match asked {
-                Asked::Now => false,
-                Asked::Since(bound) => *number > last && Some(*turn) > bound,
+            let may_be_later = match read_at {
+                ReadAt::Now => false,
+                ReadAt::Since(bound) => *number > last && Some(*turn) > bound,
             };
             let found = seen.get(number);
             if !may_be_later && found.map(|(_, found)| found) != Some(entry) {
-                return Err(format!("message {number} was {entry:?}, and is {found:?}"));
+                return Err(format!("message {number} was {entry:?} and is now {found:?}"));
             }
         }
         Ok(())
@@ -167,27 +167,27 @@ impl ConversationModel {
         &self,
         seen: &BTreeMap<u64, (u32, Entry)>,
         pruned: u64,
-        asked: Asked,
+        read_at: ReadAt,
     ) -> Result<(), String> {
-        if asked != Asked::Now || pruned == self.pruned {
+        if read_at != ReadAt::Now || pruned == self.pruned {
             return Ok(());
         }
         match self.kept {
             Some(keep) if pruned > self.pruned && seen.len() as u64 >= keep => Ok(()),
             kept => Err(format!(
-                "messages up to {pruned} were pruned, which leaves {}; it was {kept:?} after {}",
+                "messages up to {pruned} are pruned and {} are left, expected at least {kept:?} after {}",
                 seen.len(),
                 self.pruned
             )),
         }
     }
 
-    fn check_open(&self, open: &OpenRunContent, asked: Asked) -> Result<(), String> {
+    fn check_open(&self, open: &OpenRunContent, read_at: ReadAt) -> Result<(), String> {
         let run = open.open.run;
         let Some(turn) = self.turns.iter().find(|turn| turn.run == run) else {
-            return Err(format!("the open run {run} is none that can be here"));
+            return Err(format!("the open run {run} is not in the model"));
         };
-        if asked != Asked::Now {
+        if read_at != ReadAt::Now {
             return Ok(());
         }
         let entries: Vec<Entry> = open.messages.iter().map(|message| Entry::of(message)).collect();
@@ -196,14 +196,14 @@ impl ConversationModel {
     }
 }
 
-/// What a model would be sent is what providers take.
+/// Checks that providers accept the replay of a history.
 fn check_replay(messages: &Messages) -> Result<(), String> {
     let mut replay = Replay::new(DanglingCalls::default());
     messages.iter().for_each(|message| replay.push(message));
     check_valid(&replay.view()).map_err(|invalid| format!("the replay is not valid: {invalid}"))
 }
 
-/// Whether providers take these messages.
+/// Checks that providers accept these messages.
 pub(crate) fn check_valid(messages: &Messages) -> Result<(), String> {
     let messages = || messages.iter().map(|message| &**message);
     validate_messages(messages()).map_err(|invalid| invalid.to_string())?;

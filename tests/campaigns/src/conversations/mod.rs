@@ -1,9 +1,9 @@
-//! Conversations that a campaign drives through the whole stack, and the plain model that each of them
-//! is held against.
+//! Conversations that a campaign drives through the whole stack, each compared with a plain model.
 //!
-//! Every text is made of a token that nothing else has, so a message that is lost, doubled, damaged or
-//! in the wrong conversation is known by its text alone. Whatever the model client and the tools do is
-//! told to a [`Reporter`] before the store can have it: what is stored and was never told of is a fault.
+//! Every text is generated from a unique token, so a message that is lost, duplicated, damaged or in the
+//! wrong conversation is recognised by its text alone. The model client and the tools report every answer
+//! and execution to a [`Reporter`] before the store can receive it: a stored message that was never
+//! reported is a fault.
 
 mod entry;
 mod inspection;
@@ -13,7 +13,7 @@ mod stack;
 mod turn;
 
 pub(crate) use self::{
-    inspection::Asked,
+    inspection::ReadAt,
     model::ConversationModel,
     plan::{Plan, Turn, key, text},
     stack::{Job, Outcome, PLANNED, Reporter, Stack, chain},

@@ -1,4 +1,4 @@
-//! What may be in a conversation, and what must be.
+//! What a conversation may and must contain.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,16 +11,16 @@ use super::{
     turn::{TurnEvent, TurnModel},
 };
 
-/// A conversation as its callers know it.
+/// A conversation from the view of its callers.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationModel {
     pub(crate) number: u32,
-    /// Runs of which something may be stored, oldest first.
+    /// Runs that may be stored, oldest first.
     pub(super) turns: VecDeque<TurnModel>,
-    /// What was visible when it was last looked at, by the numbers of the messages.
+    /// The messages that were visible at the last inspection, by their numbers.
     pub(super) seen: BTreeMap<u64, (u32, Entry)>,
     pub(super) pruned: u64,
-    /// The most that a prune may have left since: so many messages must still be there.
+    /// The number of messages that the last prune must have left.
     pub(super) kept: Option<u64>,
     next_turn: u32,
     /// Turns that were acknowledged since it was last pruned.
@@ -40,7 +40,8 @@ impl ConversationModel {
         }
     }
 
-    /// The next run: the last one again, if its caller received no answer and it is wanted, or a new one.
+    /// Begins a run: another attempt at the last one, if `is_again` and its caller received no answer, or a
+    /// new one.
     pub(crate) fn begin(
         &mut self,
         is_again: bool,
@@ -60,20 +61,20 @@ impl ConversationModel {
         begun
     }
 
-    /// Adds what happened in a run, which need not be the last: a later one may go on with it.
+    /// Adds an event of a run. It need not be the last run: a later request may resume it.
     pub(crate) fn add(&mut self, turn: Turn, event: TurnEvent) -> Result<(), String> {
         match self.turns.iter_mut().find(|model| model.turn == turn) {
             Some(model) => {
                 model.add(event);
                 Ok(())
             }
-            None => Err(format!("run {} goes on although it has ended: {event:?}", turn.token())),
+            None => Err(format!("an event of run {}, which has ended: {event:?}", turn.token())),
         }
     }
 
-    /// The attempt at the last run has ended. `None` if its process was killed.
+    /// Ends the attempt at the last run. `None` if its process was killed.
     pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
-        // The attempt may have gone on with an earlier run first.
+        // The attempt may have resumed an earlier run first.
         self.turns.iter_mut().for_each(TurnModel::end_attempt);
         let Some(last) = self.turns.back_mut() else { return };
         if let Some(Outcome::Answered { token }) = outcome {
@@ -82,19 +83,19 @@ impl ConversationModel {
         }
     }
 
-    /// A prune begins that leaves at least so many messages.
+    /// Begins a prune that leaves at least this many messages.
     pub(crate) fn begin_prune(&mut self, keep: u64) {
         self.kept = Some(keep);
         self.since_prune = 0;
     }
 
-    /// The last run whose answer its caller has.
+    /// The last run whose caller received the answer.
     pub(crate) fn last_acknowledged(&self) -> Option<u32> {
         let acknowledged = self.turns.iter().rev().find(|turn| turn.acknowledged.is_some());
         acknowledged.map(|turn| turn.turn.number)
     }
 
-    /// The model is shown every earlier run whose caller has its answer, in order.
+    /// Checks that the model is sent every earlier acknowledged run, in order.
     pub(crate) fn check_shown(&self, turn: Turn, event: &TurnEvent) -> Result<(), String> {
         let TurnEvent::Asked { shown } = event else { return Ok(()) };
         let mut shown = shown.iter();
@@ -102,7 +103,7 @@ impl ConversationModel {
             let Some(answer) = &earlier.acknowledged else { continue };
             for token in [&earlier.turn.token(), answer] {
                 if !shown.any(|it| it == token) {
-                    return Err(format!("in run {} the model is not shown {token}", turn.token()));
+                    return Err(format!("in run {} the model is not sent {token}", turn.token()));
                 }
             }
         }

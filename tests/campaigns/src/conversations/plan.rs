@@ -1,25 +1,25 @@
-//! What the conversations are about.
+//! The runs of the conversations, and their texts.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{ConversationKey, PersistenceMode};
 use tower_chat_testkit::Rng;
 
-/// Names a run: its conversation, and its number in there.
+/// Identifies a run by its conversation and its number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) conversation: u32,
     pub(crate) number: u32,
 }
 
-/// What happens in a run, the same in every process that has a hand in it.
+/// The plan of a run, the same in every process that takes part in it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) mode: PersistenceMode,
-    /// How many tools are called in each round before the answer.
+    /// The number of tool calls in each round before the final answer.
     pub(crate) rounds: Vec<usize>,
 }
 
-/// How many scopes the conversations are spread over.
+/// The number of scopes of the conversations.
 const SCOPES: u32 = 7;
 
 pub(crate) fn key(conversation: u32) -> ConversationKey {
@@ -27,12 +27,12 @@ pub(crate) fn key(conversation: u32) -> ConversationKey {
 }
 
 impl Turn {
-    /// The beginning of what the user says.
+    /// The token of the input.
     pub(crate) fn token(self) -> String {
         format!("c{}t{}", self.conversation, self.number)
     }
 
-    /// The turn that a user's text is of.
+    /// The turn of an input.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         let token = text.split_whitespace().next()?;
         let (conversation, number) = token.strip_prefix('c')?.split_once('t')?;
@@ -55,8 +55,8 @@ impl Plan {
     }
 }
 
-/// A token with words after it, which follow from the token: most are short, one in thirty has
-/// thousands of bytes.
+/// A token followed by words that are derived from it. Most texts are short, one in thirty has thousands of
+/// bytes.
 pub(crate) fn text(token: &str) -> String {
     let hash = token.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -70,7 +70,7 @@ pub(crate) fn text(token: &str) -> String {
     text
 }
 
-/// The token of a text that is exactly what [`text`] makes of it.
+/// The token of a text, if [`text`] generates exactly this text from it.
 pub(crate) fn token_of(text: &str) -> Option<&str> {
     let token = text.split_whitespace().next()?;
     (self::text(token) == text).then_some(token)

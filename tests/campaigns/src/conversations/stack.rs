@@ -1,4 +1,4 @@
-//! The stack that a run goes through: the layers, the model client and the tools.
+//! The stack of a run: the layers, the model client and the tools.
 
 use std::{
     fmt,
@@ -29,21 +29,21 @@ use super::{
     turn::TurnEvent,
 };
 
-/// More service calls than any run makes, with the open run that it goes on with.
+/// More service calls than any run makes, including those of an open run that it resumes.
 const MOST_SERVICE_CALLS: usize = 40;
 
-/// How long a run of a process that was killed is left alone.
+/// The lease of journaled runs: how long other attempts wait for a killed process.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// What the tools and the model client of a stack fail with where the plan says so.
+/// The error of planned failures of the model client.
 pub(crate) const PLANNED: &str = "planned failure";
 
-/// Takes up what happens.
+/// Receives the events of runs.
 #[derive(Clone)]
 pub(crate) struct Reporter(Arc<dyn Fn(Turn, Result<TurnEvent, String>) + Send + Sync>);
 
 impl Reporter {
-    /// Events of runs, or what is wrong in one.
+    /// Calls a function with each event of a run, or the description of a fault in it.
     pub(crate) fn new(
         report: impl Fn(Turn, Result<TurnEvent, String>) + Send + Sync + 'static,
     ) -> Self {
@@ -62,13 +62,13 @@ impl fmt::Debug for Reporter {
 pub(crate) struct Job {
     pub(crate) turn: Turn,
     pub(crate) run: RunId,
-    /// Of everything about this attempt that is left to chance.
+    /// The seed of the random choices of this attempt.
     pub(crate) seed: u64,
-    /// Whether its caller may leave, and the model may fail.
-    pub(crate) is_stormy: bool,
+    /// Whether the caller may drop the response, and the model may fail.
+    pub(crate) is_unstable: bool,
 }
 
-/// What the caller knows in the end.
+/// The outcome for the caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// The answer, by the token of its text.
@@ -78,15 +78,15 @@ pub(crate) enum Outcome {
     Failed {
         error: String,
     },
-    /// The caller has left.
-    Gone,
+    /// The caller dropped the response.
+    Dropped,
 }
 
 /// Sends requests through the layers, over a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     pub(crate) seed: u64,
-    /// What the tokens of this process begin with, which no other's do.
+    /// The prefix of the tokens of this process, unique among the processes.
     pub(crate) prefix: Arc<str>,
     pub(crate) tokens: Arc<AtomicU64>,
     pub(crate) reporter: Reporter,
@@ -105,21 +105,21 @@ impl Stack {
         (self.reporter.0)(turn, Ok(event));
     }
 
-    fn complain(&self, turn: Turn, what: String) {
+    fn report_fault(&self, turn: Turn, what: String) {
         (self.reporter.0)(turn, Err(what));
     }
 
-    /// Sends the request of a job, and waits as its caller does.
+    /// Sends the request of a job, and waits or drops the response as its caller does.
     pub(crate) async fn send(&self, store: impl HistoryStore + Clone, job: &Job) -> Outcome {
         let mut rng = Rng::of(job.seed, 0);
-        let leaves = job.is_stormy && rng.one_in(4);
+        let leaves = job.is_unstable && rng.one_in(4);
         let is_aborted = leaves && rng.one_in(2);
         let patience = Duration::from_micros(rng.below(30_000) as u64);
         let polls = if leaves { rng.below(30) } else { usize::MAX };
         let (stack, job) = (self.clone(), job.clone());
         let answered = async move { stack.answer(store, &job).await };
         let mut task = tokio::spawn(async move {
-            if is_aborted { Some(answered.await) } else { until(answered, polls).await }
+            if is_aborted { Some(answered.await) } else { poll_at_most(answered, polls).await }
         });
         let in_time = match is_aborted {
             true => timeout(patience, &mut task).await.ok(),
@@ -131,15 +131,15 @@ impl Stack {
                 if is_aborted {
                     task.abort();
                 }
-                // An aborted task goes on until it waits for something.
+                // An aborted task runs until its next await.
                 task.await
             }
         };
         match outcome {
-            Ok(None) => Outcome::Gone,
+            Ok(None) => Outcome::Dropped,
             Ok(Some(Ok(token))) => Outcome::Answered { token },
             Ok(Some(Err(error))) => Outcome::Failed { error: chain(&*error) },
-            Err(error) if error.is_cancelled() => Outcome::Gone,
+            Err(error) if error.is_cancelled() => Outcome::Dropped,
             Err(error) => Outcome::Failed { error: error.to_string() },
         }
     }
@@ -185,7 +185,8 @@ impl Stack {
             yield_now().await;
         }
         let text = last.map(|message| message.text()).unwrap_or_default();
-        let token = token_of(&text).ok_or_else(|| format!("an answer of nobody: {text:?}"))?;
+        let token = token_of(&text)
+            .ok_or_else(|| format!("the model did not give this answer: {text:?}"))?;
         Ok(token.to_owned())
     }
 
@@ -198,17 +199,17 @@ impl Stack {
 
     fn respond(&self, request: &ChatRequest, job: &Job, call: usize) -> Step {
         let Some(turn) = last_turn(request) else {
-            self.complain(job.turn, "the model was not shown the input".to_owned());
-            return Step::error("the model was not shown the input");
+            self.report_fault(job.turn, "the model was not sent the input".to_owned());
+            return Step::error("the model was not sent the input");
         };
         if let Err(invalid) = check_valid(&request.messages) {
-            self.complain(turn, format!("the model was shown what providers refuse: {invalid}"));
+            self.report_fault(turn, format!("the model was sent an invalid history: {invalid}"));
         }
         let mut rng = Rng::of(job.seed, 2 + call as u64);
         self.report(turn, TurnEvent::Asked { shown: shown(request) });
         let token = self.next_token();
         let mut message = Message::assistant(text(&token));
-        if job.is_stormy && rng.one_in(40) {
+        if job.is_unstable && rng.one_in(40) {
             return match rng.one_in(2) {
                 true => Step::error(PLANNED),
                 false => Step::message(message).fails_after(1, PLANNED),
@@ -254,8 +255,8 @@ impl Stack {
     }
 }
 
-/// What a future comes to, unless it was polled so often: then it is dropped.
-async fn until<F: Future>(future: F, most: usize) -> Option<F::Output> {
+/// The output of a future, or `None` if it is not ready after this many polls.
+async fn poll_at_most<F: Future>(future: F, most: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut polls = 0;
     poll_fn(move |cx| {
@@ -274,14 +275,14 @@ fn last_turn(request: &ChatRequest) -> Option<Turn> {
     Turn::of_text(&request.messages.iter().rev().find(is_user)?.text())
 }
 
-/// The tokens of the inputs and the answers that a model is shown.
+/// The tokens of the inputs and answers that a model is sent.
 fn shown(request: &ChatRequest) -> Vec<String> {
     let is_text = |message: &&Arc<Message>| matches!(message.role, Role::User | Role::Assistant);
     let texts = request.messages.iter().filter(is_text).map(|message| message.text());
     texts.filter_map(|text| token_of(&text).map(str::to_owned)).collect()
 }
 
-/// Which round of the plan is next, as the arguments of the earlier rounds' calls say.
+/// The next round of the plan, derived from the arguments of the calls of earlier rounds.
 fn next_round(request: &ChatRequest, turn: Turn) -> usize {
     let calls = request.messages.iter().flat_map(|message| message.calls());
     let rounds = calls.filter_map(|call| {

@@ -1,4 +1,4 @@
-//! One run of a conversation, from the reports of the processes that took part in it.
+//! The model of one run, built from the reports of the processes that took part in it.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{PersistenceMode, RunId};
@@ -8,32 +8,32 @@ use super::{
     plan::Turn,
 };
 
-/// What happens in a run.
+/// An event in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum TurnEvent {
-    /// The model is called, and shown these inputs and answers.
+    /// The model is called, and sent these inputs and answers.
     Asked { shown: Vec<String> },
-    /// It answers, with a text of this token and these calls.
+    /// The model answers, with the text of this token and these calls.
     Answered { token: String, calls: Vec<String> },
-    /// A tool comes to its end.
+    /// The execution of a tool ends.
     Ran { call: String, token: String },
 }
 
-/// Everything that may be stored of a run, and what must be.
+/// What may and must be stored of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnModel {
     pub(crate) turn: Turn,
     pub(crate) run: RunId,
     pub(crate) mode: PersistenceMode,
-    /// How often its request was sent.
+    /// The number of attempts.
     pub(crate) attempts: u32,
-    /// Answers with their calls, in the order in which they were given.
+    /// The answers with their calls, in order.
     answers: Vec<(String, Vec<String>)>,
-    /// Executions of tools: call and token.
+    /// The executions of tools: call and token.
     executions: Vec<(String, String)>,
     /// Answers that must be durable.
     durable: Vec<String>,
-    /// Answers of the present attempt after which nothing has come.
+    /// Answers of the current attempt without a later event.
     last_answers: Vec<String>,
     /// The final answer, if the caller received it.
     pub(crate) acknowledged: Option<String>,
@@ -65,7 +65,7 @@ impl TurnModel {
 
     pub(crate) fn add(&mut self, event: TurnEvent) {
         match event {
-            // Both modes store an answer before the loop goes on with it.
+            // Both modes with durable answers store an answer before the next service call.
             TurnEvent::Asked { .. } => self.answers_are_durable(),
             TurnEvent::Answered { token, calls } => {
                 self.last_answers.push(token.clone());
@@ -80,9 +80,9 @@ impl TurnModel {
         }
     }
 
-    /// Its server may have lost what is not there, so nothing of it must be; returns the run if its
-    /// caller has an answer that is gone.
-    pub(crate) fn lose(&mut self, is_stored: impl Fn(&str) -> bool) -> Option<Turn> {
+    /// Removes answers that the server has lost from those that must be stored. Returns the run if its caller
+    /// received an answer that is lost.
+    pub(crate) fn remove_lost(&mut self, is_stored: impl Fn(&str) -> bool) -> Option<Turn> {
         self.durable.retain(|token| is_stored(token));
         self.acknowledged.take_if(|token| !is_stored(token)).map(|_| self.turn)
     }
@@ -96,12 +96,12 @@ impl TurnModel {
         }
     }
 
-    /// Whether something other than its one caller has decided what is stored of it.
+    /// Whether the run had more than one attempt, or its caller received no answer.
     fn was_interrupted(&self) -> bool {
         self.attempts != 1 || self.acknowledged.is_none()
     }
 
-    /// Checks what is visible of the run, which is something.
+    /// Checks the visible messages of the run, of which there is at least one.
     pub(crate) fn check_visible(&self, entries: &[Entry]) -> Result<(), String> {
         let unanswered = self.check_entries(entries)?;
         let last = match entries.last() {
@@ -111,37 +111,37 @@ impl TurnModel {
         match &self.acknowledged {
             Some(token) if last != Some(token) => {
                 return Err(format!(
-                    "its caller received the answer {token}, the last is {last:?}"
+                    "its caller received the answer {token}, but the last is {last:?}"
                 ));
             }
             None if last.is_none() && self.mode == PersistenceMode::PerRun => {
-                return Err("part of a run that is stored at its end is visible".to_owned());
+                return Err("a part of a run of the mode per run is visible".to_owned());
             }
             None if !unanswered.is_empty() && self.mode == PersistenceMode::Journaled => {
-                return Err(format!("it was committed and lacks results of {unanswered:?}"));
+                return Err(format!("it was committed without results of {unanswered:?}"));
             }
             Some(_) | None => {}
         }
         self.check_durable(entries)
     }
 
-    /// Checks what is staged of the run.
+    /// Checks the staged messages of the run.
     pub(crate) fn check_staged(&self, entries: &[Entry]) -> Result<(), String> {
         if self.mode != PersistenceMode::Journaled || self.acknowledged.is_some() {
-            return Err("it is open and cannot be".to_owned());
+            return Err("it must not be open".to_owned());
         }
         self.check_entries(entries)?;
         self.check_durable(entries)
     }
 
-    /// Whether nothing of it may be missing, so that it must be there.
+    /// Checks that the run may be absent.
     pub(crate) fn check_absent(&self, is_over: bool) -> Result<(), String> {
         if let Some(token) = &self.acknowledged {
-            return Err(format!("its caller received the answer {token}, and it is not stored"));
+            return Err(format!("its caller received the answer {token}, but it is not stored"));
         }
         let is_due = self.mode == PersistenceMode::PerServiceCall || is_over;
         match self.durable.first().filter(|_| is_due) {
-            Some(token) => Err(format!("the answer {token} was durable, and is not stored")),
+            Some(token) => Err(format!("the answer {token} was durable, but is not stored")),
             None => Ok(()),
         }
     }
@@ -153,13 +153,13 @@ impl TurnModel {
             entries.iter().any(is_it)
         };
         match self.durable.iter().find(|durable| !is_stored(durable)) {
-            Some(token) => Err(format!("the answer {token} was durable, and is not stored")),
+            Some(token) => Err(format!("the answer {token} was durable, but is not stored")),
             None => Ok(()),
         }
     }
 
-    /// Checks the order of the entries and that each of them happened; returns the last calls without
-    /// a result.
+    /// Checks the order of the entries, and that each of them was reported; returns the last calls without a
+    /// result.
     fn check_entries(&self, entries: &[Entry]) -> Result<Vec<String>, String> {
         let mut unanswered: Vec<String> = Vec::new();
         let mut answers = Vec::new();
@@ -173,7 +173,9 @@ impl TurnModel {
                     if answers.contains(token)
                         || !self.answers.contains(&(token.clone(), calls.clone()))
                     {
-                        return Err(format!("the model did not give this answer once: {entry:?}"));
+                        return Err(format!(
+                            "this answer was not given by the model, or is stored twice: {entry:?}"
+                        ));
                     }
                     answers.push(token.clone());
                     unanswered.clone_from(calls);
@@ -181,21 +183,21 @@ impl TurnModel {
                 Entry::Results(results) if index > 0 => {
                     for (call, result) in results {
                         let Some(position) = unanswered.iter().position(|it| it == call) else {
-                            return Err(format!("no call waits for the result of {call}"));
+                            return Err(format!("a result of {call}, which is not an open call"));
                         };
                         unanswered.remove(position);
                         self.check_result(call, result)?;
                     }
                 }
                 Entry::Input(_) | Entry::Answer { .. } | Entry::Results(_) | Entry::Foreign(_) => {
-                    return Err(format!("entry {index} is not of this run: {entry:?}"));
+                    return Err(format!("entry {index} does not belong to this run: {entry:?}"));
                 }
             }
         }
         let given = self.answers.iter().map(|(token, _)| token);
         if !self.was_interrupted() && !answers.iter().eq(given.clone()) {
             let given: Vec<_> = given.collect();
-            return Err(format!("the model answered {given:?}, stored is {answers:?}"));
+            return Err(format!("the model answered {given:?}, but {answers:?} is stored"));
         }
         Ok(unanswered)
     }
@@ -209,7 +211,7 @@ impl TurnModel {
         };
         match is_right {
             true => Ok(()),
-            false => Err(format!("call {call} cannot have come to {result:?}")),
+            false => Err(format!("call {call} cannot have the result {result:?}")),
         }
     }
 }

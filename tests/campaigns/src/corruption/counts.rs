@@ -1,25 +1,27 @@
-//! What flipped bits come to, counted.
+//! Counts the effects of flipped bits.
 
-use super::{Arguments, look::Damage};
+use super::{Arguments, contents::Damage};
 use crate::{Failure, Figures};
 
-/// What came of the flips in one kind of file.
+/// The effects of the flips in one kind of file.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) flips: u64,
     none: u64,
     refused: u64,
-    told: u64,
+    reported: u64,
+    /// All, and those that `verify` reports.
     beside: [u64; 2],
+    /// All, and those that `verify` reports.
     missing: [u64; 2],
     wrong: u64,
     first_wrong: Option<(u64, String)>,
 }
 
-/// What a file came to with a bit flipped.
+/// What happened when a file with a flipped bit was opened and read.
 pub(super) enum Outcome {
     Refused,
-    Read { damage: Damage, verify_tells: bool },
+    Read { damage: Damage, verify_reports: bool },
 }
 
 impl Counts {
@@ -28,15 +30,15 @@ impl Counts {
         self.flips += 1;
         match outcome {
             Outcome::Refused => self.refused += 1,
-            Outcome::Read { damage, verify_tells } => {
+            Outcome::Read { damage, verify_reports } => {
                 let count = |counts: &mut [u64; 2]| {
-                    let [all, told] = counts;
+                    let [all, verified] = counts;
                     *all += 1;
-                    *told += u64::from(verify_tells);
+                    *verified += u64::from(verify_reports);
                 };
                 match damage {
                     Damage::None => self.none += 1,
-                    Damage::Told => self.told += 1,
+                    Damage::Reported => self.reported += 1,
                     Damage::Beside(_) => count(&mut self.beside),
                     Damage::Missing(_) => count(&mut self.missing),
                     Damage::Wrong(how) => {
@@ -63,15 +65,15 @@ impl Counts {
         }
         let mut add = |what: &str, count: u64| figures.add(format!("{name}: {what}"), count);
         add("flips", self.flips);
-        add("flips that change nothing that is read", self.none);
+        add("flips without an effect on what is read", self.none);
         add("flips that are refused when the store is opened", self.refused);
-        add("flips of which an error tells", self.told);
-        let [all, told] = self.missing;
+        add("flips that an error reports", self.reported);
+        let [all, verified] = self.missing;
         add("flips after which messages are not found", all);
-        add("of these, flips of which verify tells", told);
-        let [all, told] = self.beside;
+        add("flips after which messages are not found, reported by verify", verified);
+        let [all, verified] = self.beside;
         add("flips that change the record or the directory", all);
-        add("of these, flips of which verify tells, too", told);
+        add("flips that change the record or the directory, reported by verify", verified);
         add("flips that are read as other messages", self.wrong);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! A store with some of everything, and no text twice.
+//! Fills a store with conversations, tool calls, records, descriptions, usage and an open run; every text is
+//! unique.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,7 @@ use tower_chat_testkit::{Rng, Step};
 
 use crate::power_cuts::stack;
 
-/// A store that is shared by whoever reads and writes it.
+/// A store of any kind.
 #[derive(Clone)]
 pub(super) struct Shared(pub(super) Arc<dyn HistoryStore>);
 
@@ -69,7 +70,7 @@ pub(super) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> 
     Ok(())
 }
 
-/// Texts that are all different.
+/// Generates unique texts.
 #[derive(Default)]
 struct Texts(u64);
 

@@ -1,14 +1,15 @@
-//! Corruption: one bit is flipped in a copy of a store, wherever it is kept.
+//! Corruption: one bit is flipped in a copy of a store, its log or an export.
 //!
 //! A bit is flipped in every page of a SQLite file, in every frame of its log, and in every line of an
-//! export. Then everything is read, verified, exported and written to. Nothing may panic or hang, and no
-//! message may be read as it was not stored: rows have a checksum, lines of an export have theirs, and
-//! what `EncryptedStore` keeps is authenticated. What else a flip changes is counted: messages that are
-//! not found, what the record and the directory say, and how much of it `verify` tells.
+//! export. The campaign then reads, verifies, exports and writes everything. Nothing may panic or hang, and
+//! no message may be read with another content than was stored: rows and lines of an export have
+//! checksums, and the values of an `EncryptedStore` are authenticated. Other effects of a flip are counted:
+//! messages that are not found, changes of the record and the directory, and how many of them `verify`
+//! reports.
 
+mod contents;
 mod counts;
 mod fill;
-mod look;
 
 use std::{
     fs,
@@ -27,25 +28,25 @@ use tower_chat_testkit::{Rng, Step};
 use tower_chat_transfer::{ExportFile, Selection, export, import};
 
 use self::{
+    contents::{Damage, StoreContents, read_contents},
     counts::{Counts, Outcome},
     fill::{Shared, fill, keys},
-    look::{Damage, Look, look},
 };
 use crate::{
     Failure, Figures,
     power_cuts::{problem, stack},
 };
 
-/// How much is flipped.
+/// Flips bits of SQLite files, their logs and exports, and compares what is read with what was stored
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// How many bits are flipped, one at a time, in each page, frame and line
     #[arg(long, default_value_t = 1)]
     pub cases: u64,
-    /// Of all random choices
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A fault to be found
+    /// A planted fault, which the campaign must find
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
 }
@@ -53,7 +54,7 @@ pub struct Arguments {
 /// A fault that the campaign has to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Plant {
-    /// Messages without checksums, as releases before them have stored them
+    /// Messages without checksums, as older releases stored them
     Unchecked,
 }
 
@@ -62,10 +63,10 @@ const PAGE: usize = 4096;
 const FRAME: usize = PAGE + 24;
 const LOG_HEADER: usize = 32;
 
-/// Longer than anything takes that does not hang.
-const FOR_EVER: Duration = Duration::from_secs(300);
+/// An operation that takes longer counts as a hang.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// What is flipped.
+/// The store whose bits are flipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -76,8 +77,7 @@ enum Kind {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] with the first promise that is broken; [`Failure::CannotRun`], if no store can be
-/// made.
+/// [`Failure::Found`] with the first broken promise; [`Failure::CannotRun`], if no store can be created.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let runtime =
@@ -91,42 +91,44 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
 
 async fn search(arguments: &Arguments, figures: &mut Figures) -> Result<(), Failure> {
     for kind in [Kind::Plain, Kind::Encrypted] {
-        let made = Made::new(arguments, kind).await?;
-        made.flip_pages(arguments, figures).await?;
+        let filled = FilledStore::new(arguments, kind).await?;
+        filled.flip_pages(arguments, figures).await?;
         if kind == Kind::Plain {
-            made.flip_log(arguments, figures).await?;
-            made.flip_lines(arguments, figures).await?;
+            filled.flip_log(arguments, figures).await?;
+            filled.flip_lines(arguments, figures).await?;
         }
     }
     Ok(())
 }
 
-/// A store that was filled, as files.
-struct Made {
+/// The files of a filled store.
+struct FilledStore {
     kind: Kind,
-    /// The file, closed.
+    /// The file after the store was closed.
     file: Vec<u8>,
-    /// The file and its log, copied while it was open.
+    /// The file and its log, copied while the store was open.
     open: (Vec<u8>, Vec<u8>),
     export: Vec<u8>,
-    before: Look,
+    before: StoreContents,
 }
 
-impl Made {
+impl FilledStore {
     async fn new(arguments: &Arguments, kind: Kind) -> Result<Self, Failure> {
         let folder = tempfile::tempdir().map_err(|error| cannot("make a folder", error))?;
         let path = folder.path().join("chat.db");
         let sqlite =
             SqliteStore::open(&path).await.map_err(|error| cannot("make a store", error))?;
-        let store = around(sqlite.clone(), kind)?;
+        let store = wrap(sqlite.clone(), kind)?;
         let mut rng = Rng::of(arguments.seed, 0);
         fill(&store, &mut rng).await.map_err(|error| Failure::CannotRun {
             what: "fill a store".to_owned(),
             source: Some(error),
         })?;
-        let before = look(&store, &keys()).await;
-        if !before.is_whole() {
-            return Err(Failure::cannot_run(format!("what was stored cannot be read: {before:?}")));
+        let before = read_contents(&store, &keys()).await;
+        if !before.is_readable() {
+            return Err(Failure::cannot_run(format!(
+                "the filled store cannot be read: {before:?}"
+            )));
         }
         let mut file = Vec::new();
         let all = Selection::everything();
@@ -138,9 +140,9 @@ impl Made {
         let open = (read("chat.db")?, read("chat.db-wal")?);
         HistoryStore::close(&sqlite).await.map_err(|error| cannot("close a store", error))?;
         if arguments.plant == Some(Plant::Unchecked) {
-            let forget = "UPDATE messages SET checksum = NULL";
-            let forgot = Connection::open(&path).and_then(|it| it.execute(forget, []).map(drop));
-            forgot.map_err(|error| cannot("forget checksums", error))?;
+            let remove = "UPDATE messages SET checksum = NULL";
+            let removed = Connection::open(&path).and_then(|it| it.execute(remove, []).map(drop));
+            removed.map_err(|error| cannot("remove checksums", error))?;
         }
         Ok(Self { kind, file: read("chat.db")?, open, export: file, before })
     }
@@ -169,7 +171,8 @@ impl Made {
         counts.figures(name, arguments, figures)
     }
 
-    /// Flips in a log lose what follows them: SQLite takes a damaged frame for the end of the log.
+    /// Flips bits of the log. SQLite treats a damaged frame as the end of the log, so the writes after it are
+    /// missing.
     async fn flip_log(&self, arguments: &Arguments, figures: &mut Figures) -> Result<(), Failure> {
         let (mut flips, mut refused, mut lost) = (0_u64, 0_u64, 0_u64);
         let mut rng = Rng::of(arguments.seed, 2);
@@ -186,7 +189,7 @@ impl Made {
                 let found =
                     |what: String| Failure::Found { seed: arguments.seed, case: flips, what };
                 if let Some(now) = now {
-                    if !now.is_beginning_of(&self.before) {
+                    if !now.is_prefix_of(&self.before) {
                         return Err(found(format!("bit {bit} of the log: {now:?}")));
                     }
                     lost += u64::from(now.damage(&self.before) != Damage::None);
@@ -218,8 +221,7 @@ impl Made {
                 match guarded(arguments, flips, imported).await? {
                     None => refused += 1,
                     Some(now)
-                        if now.is_beginning_of(&self.before)
-                            && self.before.is_beginning_of(&now) => {}
+                        if now.is_prefix_of(&self.before) && self.before.is_prefix_of(&now) => {}
                     Some(now) => {
                         let what = format!("bit {bit} of an export is imported: {now:?}");
                         return Err(Failure::Found { seed: arguments.seed, case: flips, what });
@@ -234,14 +236,14 @@ impl Made {
         Ok(())
     }
 
-    /// Reads a store, verifies, exports and writes to it.
+    /// Reads, verifies and exports a store, and writes to it.
     async fn try_files(&self, files: &[(&str, Vec<u8>)]) -> Result<Outcome, String> {
-        let (_folder, path) = lay(files)?;
+        let (_folder, path) = write_files(files)?;
         let Some(sqlite) = open(&path).await? else { return Ok(Outcome::Refused) };
-        let store = around(sqlite.clone(), self.kind).map_err(|error| error.to_string())?;
-        let now = look(&store, &keys()).await;
+        let store = wrap(sqlite.clone(), self.kind).map_err(|error| error.to_string())?;
+        let now = read_contents(&store, &keys()).await;
         let damage = now.damage(&self.before);
-        let verify_tells = verify_tells(&sqlite, &path).await;
+        let verify_reports = verify_reports(&sqlite, &path).await;
         let all = Selection::everything();
         let _ = export(&store, &all, ExportFile::new(Vec::new()), &mut |_| Ok(())).await;
         for key in keys() {
@@ -253,52 +255,52 @@ impl Made {
             if let Err(error) = run.await {
                 let text = format!("{error:?}");
                 if text.contains("Panicked") {
-                    return Err(format!("a panic while it was written to: {text}"));
+                    return Err(format!("a panic in a write: {text}"));
                 }
             }
         }
         let _ = HistoryStore::close(&sqlite).await;
-        Ok(Outcome::Read { damage, verify_tells })
+        Ok(Outcome::Read { damage, verify_reports })
     }
 
-    /// Reads a store; nothing if it does not open.
-    async fn read_files(&self, files: &[(&str, Vec<u8>)]) -> Result<Option<Look>, String> {
-        let (_folder, path) = lay(files)?;
+    /// Reads a store; `None` if it cannot be opened.
+    async fn read_files(&self, files: &[(&str, Vec<u8>)]) -> Result<Option<StoreContents>, String> {
+        let (_folder, path) = write_files(files)?;
         let Some(sqlite) = open(&path).await? else { return Ok(None) };
-        let now = look(&sqlite, &keys()).await;
+        let now = read_contents(&sqlite, &keys()).await;
         let _ = HistoryStore::close(&sqlite).await;
         Ok(Some(now))
     }
 }
 
-/// What `tower-chat verify` would tell of.
-async fn verify_tells(store: &SqliteStore, path: &Path) -> bool {
+/// Whether `tower-chat verify` would report a problem.
+async fn verify_reports(store: &SqliteStore, path: &Path) -> bool {
     let integrity = Connection::open(path).and_then(|connection| {
         connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0))
     });
-    let mut tells = integrity.is_ok_and(|first| first == "ok").then_some(()).is_none();
-    tells |= store.stray_rows().await.map_or(true, |it| it.messages + it.tools > 0);
+    let mut reports = integrity.is_ok_and(|first| first == "ok").then_some(()).is_none();
+    reports |= store.stray_rows().await.map_or(true, |it| it.messages + it.tools > 0);
     let listed: Vec<ConversationKey> = store.list("alice", None, 1000).await.unwrap_or_else(|_| {
-        tells = true;
+        reports = true;
         Vec::new()
     });
     for key in listed {
         let rows = store.rows(&key).await;
-        tells |= rows.map_or(true, |rows| rows.is_some_and(|rows| problem(&rows).is_some()));
+        reports |= rows.map_or(true, |rows| rows.is_some_and(|rows| problem(&rows).is_some()));
     }
-    tells
+    reports
 }
 
-async fn import_flipped(file: Vec<u8>) -> Result<Option<Look>, String> {
+async fn import_flipped(file: Vec<u8>) -> Result<Option<StoreContents>, String> {
     let store = MemoryStore::new();
     let all = Selection::everything();
     match import(&store, Cursor::new(file), &all, &mut |_| Ok(())).await {
-        Ok(_) => Ok(Some(look(&store, &keys()).await)),
+        Ok(_) => Ok(Some(read_contents(&store, &keys()).await)),
         Err(_) => Ok(None),
     }
 }
 
-fn around(sqlite: SqliteStore, kind: Kind) -> Result<Shared, Failure> {
+fn wrap(sqlite: SqliteStore, kind: Kind) -> Result<Shared, Failure> {
     Ok(Shared(match kind {
         Kind::Plain => Arc::new(sqlite),
         Kind::Encrypted => {
@@ -311,7 +313,7 @@ fn around(sqlite: SqliteStore, kind: Kind) -> Result<Shared, Failure> {
     }))
 }
 
-fn lay(files: &[(&str, Vec<u8>)]) -> Result<(tempfile::TempDir, PathBuf), String> {
+fn write_files(files: &[(&str, Vec<u8>)]) -> Result<(tempfile::TempDir, PathBuf), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     for (name, content) in files {
         fs::write(folder.path().join(name), content).map_err(|error| error.to_string())?;
@@ -320,7 +322,7 @@ fn lay(files: &[(&str, Vec<u8>)]) -> Result<(tempfile::TempDir, PathBuf), String
     Ok((folder, path))
 }
 
-/// The store, unless it is refused.
+/// Opens a store; `None` if opening it is an error.
 async fn open(path: &Path) -> Result<Option<SqliteStore>, String> {
     let options = SqliteStore::options().with_durability(Durability::Normal).with_create(false);
     Ok(options.open(path).await.ok())
@@ -334,18 +336,18 @@ fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
     bytes
 }
 
-/// Finds panics and what never ends.
+/// Turns a panic or a hang into a finding.
 async fn guarded<T>(
     arguments: &Arguments,
     case: u64,
     work: impl Future<Output = Result<T, String>>,
 ) -> Result<T, Failure> {
     let found = |what: String| Failure::Found { seed: arguments.seed, case, what };
-    let caught = std::panic::AssertUnwindSafe(tokio::time::timeout(FOR_EVER, work));
+    let caught = std::panic::AssertUnwindSafe(tokio::time::timeout(TIME_LIMIT, work));
     match futures_util::FutureExt::catch_unwind(caught).await {
         Ok(Ok(Ok(done))) => Ok(done),
         Ok(Ok(Err(what))) => Err(found(what)),
-        Ok(Err(_)) => Err(found("it never ends".to_owned())),
+        Ok(Err(_)) => Err(found(format!("a hang: no end after {TIME_LIMIT:?}"))),
         Err(panic) => Err(found(format!("a panic: {:?}", panic.downcast_ref::<String>()))),
     }
 }

@@ -1,4 +1,4 @@
-//! A recorded history, for the checker.
+//! Converts a recorded history for the checker, and finds the first unexplained answer.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,22 +12,22 @@ use super::{
     specification::{Operation, Step, Store},
 };
 
-/// What of a history no order of its operations explains.
+/// The first answer of a history that no order of its operations explains.
 #[derive(Debug)]
 pub(super) struct Unexplained {
-    /// The first answer up to which there is none.
+    /// The end of the shortest prefix without an order.
     pub(super) answer: Event,
-    /// What was asked, by whom.
+    /// The request, with its client.
     pub(super) asked: Option<Event>,
 }
 
-/// Looks for an order of the operations that explains every answer, in which each operation takes
+/// Searches for an order of the operations that explains every answer, in which each operation takes
 /// effect between its begin and its end. Events are in the order of their times.
 pub(super) fn check(events: &[Event]) -> Result<(), Box<Unexplained>> {
     if is_explained(events) {
         return Ok(());
     }
-    // An order of a history explains every beginning of it, so the answers can be bisected.
+    // An order of a history explains every prefix of it, so the answers can be bisected.
     let answers: Vec<usize> = (0..events.len())
         .filter(|index| matches!(events.get(*index), Some(Event::Return { .. })))
         .collect();
@@ -45,13 +45,13 @@ pub(super) fn check(events: &[Event]) -> Result<(), Box<Unexplained>> {
 
 fn is_explained(events: &[Event]) -> bool {
     let actions = actions(events);
-    // The checker takes no history without operations.
+    // The checker does not accept a history without operations.
     actions.is_empty() || WGLChecker::<Store>::is_linearizable(History::from_actions(actions))
 }
 
-/// The events as the checker takes them, each step of an operation as a process of its own. One whose outcome
-/// is not known ends after everything else, so that it may have taken effect at any time, or, as the
-/// last of all, at none that anybody saw. If it reads, it says nothing, and is left out.
+/// The events in the form of the checker, each step of an operation as a process of its own. A change with
+/// an unknown outcome ends after everything else: it may have taken effect at any time, or last of all,
+/// where no operation observes it. A read with an unknown outcome is left out, since it constrains nothing.
 fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
     let mut responses = HashMap::new();
     for event in events {
@@ -86,7 +86,7 @@ fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
                 }
             }
             Event::Return { operation, .. } => {
-                // One that failed has ended without an answer.
+                // A failed operation has ended without an answer.
                 actions.extend(ends(begun.remove(operation).unwrap_or_default()));
             }
         }
@@ -103,7 +103,7 @@ fn ends(
 
 fn steps(operation: u64, request: &Request) -> Vec<Step> {
     match request {
-        Request::Fork { .. } => vec![Step::Reads(operation), Step::Makes(operation)],
+        Request::Fork { .. } => vec![Step::Reads(operation), Step::Creates(operation)],
         _ => vec![Step::Whole],
     }
 }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_without_an_answer_may_be_seen_later_and_never_vanishes_again() {
+    fn a_write_without_an_answer_may_be_read_later_and_then_stays() {
         let history = |seen: &[bool]| {
             let loads = seen.iter().zip(1..);
             let loads = loads.flat_map(|(seen, number)| load(number * 10, number, *seen));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_write_is_seen_by_who_asks_afterwards() {
+    fn an_acknowledged_write_is_in_every_later_load() {
         let stored = answers(15, 0, Response::Stored(RESULT));
         let mut during = vec![asks(0, 0, append())];
         during.extend(load(10, 1, false));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_may_have_taken_effect() {
+    fn a_failed_write_may_have_taken_effect() {
         let failed = answers(5, 0, Response::Failed("connection reset".to_owned()));
         for is_stored in [false, true] {
             let mut history = vec![asks(0, 0, append()), failed.clone()];

@@ -1,4 +1,4 @@
-//! One client: what it does, by its numbers.
+//! One client, whose operations are chosen by its random numbers.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,25 +18,25 @@ use super::{
 
 /// The conversation that most operations are on.
 const MAIN: &str = "main";
-/// Where it is copied to.
+/// The targets of forks.
 const COPIES: [&str; 2] = ["copy-1", "copy-2"];
 
-/// A client, which does one operation after the other.
+/// A client, which performs its operations one after the other.
 #[derive(Debug)]
 pub(super) struct Client {
     operations: Operations,
     rng: Rng,
     name: String,
     holder: u64,
-    /// What its clock is ahead by, and behind.
+    /// By how much its clock is ahead, and behind.
     ahead: Duration,
     behind: Duration,
     texts: u32,
-    /// The last revision that it knows of the main conversation.
+    /// The last revision of the main conversation that it has received.
     known: Revision,
     journal: Option<Journal>,
-    /// A write of which it does not know whether it is stored.
-    unsure: Option<Write>,
+    /// A write with an unknown outcome.
+    unacknowledged: Option<Write>,
 }
 
 /// An open run as its writer knows it.
@@ -62,11 +62,11 @@ impl Client {
             texts: 0,
             known: Revision::ABSENT,
             journal: None,
-            unsure: None,
+            unacknowledged: None,
         }
     }
 
-    /// Does so many operations, and waits for those whose acknowledgement it did not wait for.
+    /// Performs this many operations, and finally waits for those with a late acknowledgement.
     pub(super) async fn run(mut self, operations: usize) {
         for _ in 0..operations {
             if self.rng.one_in(4) {
@@ -74,23 +74,23 @@ impl Client {
             }
             self.act().await;
         }
-        self.operations.settle().await;
+        self.operations.wait_for_late().await;
     }
 
     async fn act(&mut self) {
-        if let Some(write) = self.unsure.take() {
+        if let Some(write) = self.unacknowledged.take() {
             match self.rng.below(4) {
                 0 => self.journal = None,
                 _ => return self.submit(write).await,
             }
         }
         match self.journal {
-            Some(journal) if !self.rng.one_in(5) => self.go_on(journal).await,
-            Some(_) | None => self.begin_something().await,
+            Some(journal) if !self.rng.one_in(5) => self.continue_run(journal).await,
+            Some(_) | None => self.start_operation().await,
         }
     }
 
-    async fn begin_something(&mut self) {
+    async fn start_operation(&mut self) {
         match self.rng.below(20) {
             0..6 => self.append().await,
             6..9 => self.open().await,
@@ -125,7 +125,7 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Opens a run that is journaled.
+    /// Begins a journaled run.
     async fn open(&mut self) {
         let (run, at) = (RunId::new(), self.known);
         let count = 1 + self.rng.below(2);
@@ -135,7 +135,7 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Takes over the run that is open, if its lease has ended by the clock of this client.
+    /// Takes the open run over, if its lease has ended by the clock of this client.
     async fn take_over(&mut self) {
         let Some(content) = self.operations.open_run(MAIN).await else { return };
         self.known = content.head.revision;
@@ -159,8 +159,8 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Stages more of a run, renews its lease, or ends it.
-    async fn go_on(&mut self, journal: Journal) {
+    /// Stages more messages of a run, renews its lease, or ends it.
+    async fn continue_run(&mut self, journal: Journal) {
         let (count, close) = match self.rng.below(8) {
             0..3 => (1, None),
             3 => (0, None),
@@ -180,7 +180,7 @@ impl Client {
             1 => [MAIN, COPIES[1]],
             _ => COPIES,
         };
-        // Of a fork the history always has the end: which numbers the copy has is its choice.
+        // The history needs the answer of every fork, since the store chooses the incarnation of the copy.
         let lost = match self.acknowledgement() {
             Acknowledgement::Lost { .. } => Acknowledgement::Late,
             other => other,
@@ -188,7 +188,7 @@ impl Client {
         self.operations.fork(one, other, lost).await;
     }
 
-    /// Submits a write, and learns from what becomes of it.
+    /// Submits a write, and updates what it knows by the outcome.
     async fn submit(&mut self, write: Write) {
         let lost = self.acknowledgement();
         match self.operations.append(&write, lost).await {
@@ -207,7 +207,7 @@ impl Client {
                 self.known = Revision { incarnation: found.incarnation, sequence: found.sequence };
                 self.journal = None;
             }
-            Some(_) | None => self.unsure = Some(write),
+            Some(_) | None => self.unacknowledged = Some(write),
         }
     }
 
@@ -254,7 +254,7 @@ impl Client {
         }
     }
 
-    /// Puts the clock ahead, behind, or right.
+    /// Sets the clock ahead, behind, or to the true time.
     fn step_clock(&mut self) {
         let step = Duration::from_millis(1 + self.rng.below(30_000) as u64);
         (self.ahead, self.behind) = match self.rng.below(3) {
@@ -270,7 +270,7 @@ impl Client {
     }
 }
 
-/// Reads all that there is, after everything was done.
+/// Reads everything, after all operations of a history.
 pub(super) async fn read_all(operations: &Operations) {
     for key in [MAIN, COPIES[0], COPIES[1]] {
         operations.load(key).await;

@@ -8,15 +8,15 @@ use super::event::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
     pub(super) incarnation: Incarnation,
-    /// The number of the last message, staged ones included.
+    /// The number of the last message, including staged ones.
     pub(super) sequence: u64,
     pub(super) pruned: u64,
-    /// What readers see.
+    /// The visible messages.
     pub(super) messages: Vec<MessageSeen>,
     pub(super) open: Option<Open>,
 }
 
-/// The incarnation; after a prune any other than the one before, until somebody sees it.
+/// The incarnation. After a prune it may be any other than before, until an operation reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Incarnation {
     Known(u64),
@@ -33,7 +33,7 @@ pub(super) struct Open {
 }
 
 impl Incarnation {
-    /// The number, or the one that it is not.
+    /// The number; the excluded number if it is not known.
     pub(super) fn number(self) -> u64 {
         match self {
             Self::Known(number) | Self::Unknown { not: number } => number,
@@ -48,13 +48,13 @@ impl Open {
 }
 
 impl Conversation {
-    /// One that was never written.
+    /// A conversation that was never written.
     pub(super) fn absent() -> Self {
         let (messages, incarnation) = (Vec::new(), Incarnation::Known(0));
         Self { incarnation, sequence: 0, pruned: 0, messages, open: None }
     }
 
-    /// Whether nothing is in it, such as after the discard of its only run.
+    /// Whether it has no messages and no open run, for example after its only run was discarded.
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.open.is_none()
     }
@@ -64,7 +64,7 @@ impl Conversation {
             && self.sequence == revision.sequence
     }
 
-    /// Whether this revision may be read now. An incarnation that was not known is this one then.
+    /// Whether this revision may be read now. This makes an unknown incarnation known.
     pub(super) fn binds(&mut self, seen: RevisionSeen) -> bool {
         if let Incarnation::Unknown { not } = self.incarnation
             && seen.incarnation != not
@@ -85,15 +85,15 @@ impl Conversation {
         is_same_run && self.pruned == head.pruned && self.binds(head.revision)
     }
 
-    /// The message with a number, staged ones included.
+    /// The message with a number, including staged ones.
     pub(super) fn message(&self, number: u64) -> Option<&MessageSeen> {
         let index = usize::try_from(number.checked_sub(self.pruned + 1)?).ok()?;
         let staged = self.open.iter().flat_map(|open| &open.staged);
         self.messages.iter().chain(staged).nth(index)
     }
 
-    /// Whether the end of the conversation is the writer's: the present holder of the lease or a later
-    /// attempt where a run is open, else everybody who has something to write.
+    /// Whether the writer owns the end of the conversation. If a run is open, only the current holder of its
+    /// lease or a later attempt does; otherwise every writer does.
     pub(super) fn admits(&self, write: &AppendRequest) -> bool {
         match (&self.open, &write.staged) {
             (None, None) => true,
@@ -112,7 +112,7 @@ impl Conversation {
         }
     }
 
-    /// Stores a write that is admitted.
+    /// Stores an admitted write.
     pub(super) fn store(&mut self, write: &AppendRequest) {
         let visible = self.pruned + self.messages.len() as u64;
         match write.staged {

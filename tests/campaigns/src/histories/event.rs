@@ -1,7 +1,7 @@
-//! What a history consists of: one JSON object a line.
+//! The file format of a history: one JSON object a line.
 //!
-//! The first line is a [`Heading`]; each other one an [`Event`]. An operation has a line with what was
-//! asked, and one with the answer; without the second its outcome is unknown. `at` is the machine's
+//! The first line is a [`Heading`], every other an [`Event`]. An operation has a line with its request and a
+//! line with its answer; without the second its outcome is unknown. `at` is the machine's
 //! monotonic clock in nanoseconds, which is the same clock in every process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use tower_chat_core::store::{
 };
 use tower_chat_core::{Message, RunId};
 
-/// Which history it is.
+/// Identifies a history.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Heading {
     pub(super) store: String,
@@ -28,7 +28,7 @@ pub(super) enum Event {
     Return { at: u64, operation: u64, response: Response },
 }
 
-/// What a client asks of the store.
+/// A request of a client to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
@@ -46,7 +46,7 @@ pub(super) enum Request {
         from: String,
         to: String,
     },
-    /// Keeps the newest messages, so many of them.
+    /// Keeps this many of the newest messages.
     Prune {
         key: String,
         keep: u64,
@@ -56,7 +56,7 @@ pub(super) enum Request {
     },
 }
 
-/// What the store answers.
+/// An answer of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Response {
@@ -154,7 +154,7 @@ pub(super) struct MessageSeen {
 }
 
 impl Event {
-    /// By time; of the same time, what was asked comes before what was answered.
+    /// The sort key: by time, and at the same time requests before answers.
     pub(super) fn order(&self) -> (u64, bool) {
         match self {
             Self::Invoke { at, .. } => (*at, false),
@@ -164,7 +164,7 @@ impl Event {
 }
 
 impl Response {
-    /// Of an operation that did not succeed.
+    /// The answer of an operation that returned an error.
     pub(super) fn of_error(error: &StoreError) -> Self {
         match error {
             StoreError::Conflict(conflict) => {

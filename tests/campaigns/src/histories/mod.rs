@@ -1,29 +1,29 @@
 //! Histories of concurrent clients, and an order of their operations that explains every answer.
 //!
 //! Clients in two processes append, journal runs, take them over, discard, fork, prune, delete and read
-//! on a few conversations of one store. Each has a clock of its own, which is put ahead and behind, and
-//! by which it judges whether a lease has ended. Acknowledgements come late or never; the client then
-//! goes on without, or sends the same write again. Every operation is recorded with its begin and its
-//! end, and the history (`event.rs`) is linearizable if there is an order of the operations, in which each
-//! takes effect between the two, such that a store that does one at a time (`specification.rs`) would have
-//! given the same answers.
+//! a few conversations of one store. Each client has its own clock, which is stepped forward and back and
+//! which decides whether a lease has ended. Some acknowledgements are late or never received; the client
+//! then continues without them, or sends the same write again. Every operation is recorded with its begin
+//! and its end. The history (`event.rs`) is linearizable if there is an order of the operations, each of
+//! which takes effect between its begin and its end, in which a sequential store (`specification.rs`)
+//! would have given the same answers.
 //!
 //! # The checker
 //!
-//! The order is looked for by `todc-utils`: the algorithm of Wing and Gong with Lowe's cache of the
-//! states that were tried, as in Porcupine and Knossos, tested by its authors against histories of etcd
-//! recorded by Jepsen. It depends on no other crate. The others that could be had:
+//! `todc-utils` searches for the order: the algorithm of Wing and Gong with Lowe's cache of visited
+//! states, as in Porcupine and Knossos, tested by its authors against histories of etcd recorded by Jepsen.
+//! It depends on no other crate. The alternatives:
 //!
-//! - Elle and Knossos are Clojure's, and their registry cannot be reached from where this is tested.
-//!   Elle infers dependencies between transactions of reads, writes and appends; most of what a store
-//!   promises here is neither: conflicts, leases, discards, prunes.
-//! - Porcupine is Go's. Its port `porcupine-rs` brings a benchmark harness along as a dependency.
-//! - `stateright` tries the same state again by every way that leads to it, which takes exponential time
-//!   where many clients overlap, and brings a web server along.
+//! - Elle and Knossos are written in Clojure, and their registry cannot be reached from the test machine.
+//!   Elle infers dependencies between transactions of reads, writes and appends. Most promises of a store
+//!   are about none of these: conflicts, leases, discards, prunes.
+//! - Porcupine is written in Go. Its port `porcupine-rs` depends on a benchmark harness.
+//! - `stateright` visits the same state again on every path to it, which takes exponential time where many
+//!   clients overlap, and depends on a web server.
 //!
-//! The checker answers yes or no. Of a history that has no order, `check.rs` finds the shortest beginning
-//! that has none. A seed decides what the clients do, not how their operations interleave, so what was
-//! found is kept as a file, and `--check FILE` looks at it again.
+//! The checker answers yes or no. For a history without an order, `check.rs` finds the shortest prefix
+//! that has none. The seed decides what the clients do, not how their operations interleave, so a finding
+//! is saved as a file, and `--check FILE` checks it again.
 
 mod check;
 mod client;
@@ -57,7 +57,7 @@ pub struct Arguments {
     /// How many histories to record of each store
     #[arg(long, default_value_t = 40)]
     pub cases: u64,
-    /// What the clients do
+    /// Decides what the clients do
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The first history
@@ -75,10 +75,10 @@ pub struct Arguments {
     /// Plants a fault into the store
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
-    /// Where a history that has no order is kept; a folder for temporary files if it is not given
+    /// Where a history without an order is saved; a folder for temporary files if it is not given
     #[arg(long)]
     pub folder: Option<PathBuf>,
-    /// Checks a history that was kept, and records none
+    /// Checks a saved history, and records none
     #[arg(long)]
     pub check: Option<PathBuf>,
     /// The program whose `histories-client` is the second process; this one if it is not given
@@ -91,7 +91,7 @@ pub struct Arguments {
 /// # Errors
 ///
 /// [`Failure::Found`], if a history has no order; [`Failure::CannotRun`], if a server is missing, or
-/// the second process has ended.
+/// the second process ends.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     if let Some(file) = &arguments.check {
         return check_file(file);
@@ -144,7 +144,7 @@ fn record(arguments: &Arguments, store: StoreKind) -> Result<Totals, Failure> {
         totals.longest_check = totals.longest_check.max(took);
         if let Err(unexplained) = checked {
             let heading = Heading { store: store.name().to_owned(), seed: arguments.seed, case };
-            let file = keep(arguments.folder.as_deref(), &heading, &events)?;
+            let file = save(arguments.folder.as_deref(), &heading, &events)?;
             let what = format!("{unexplained}; the history is in {}", file.display());
             return Err(Failure::Found { seed: arguments.seed, case, what });
         }
@@ -177,9 +177,9 @@ impl Totals {
     }
 }
 
-/// Writes a history to a file of its own.
-fn keep(folder: Option<&Path>, heading: &Heading, events: &[Event]) -> Result<PathBuf, Failure> {
-    let failed = |error: std::io::Error| Failure::cannot_run(format!("keep a history: {error}"));
+/// Saves a history to a file of its own.
+fn save(folder: Option<&Path>, heading: &Heading, events: &[Event]) -> Result<PathBuf, Failure> {
+    let failed = |error: std::io::Error| Failure::cannot_run(format!("save a history: {error}"));
     let folder =
         folder.map_or_else(|| std::env::temp_dir().join("tower-chat-histories"), Into::into);
     fs::create_dir_all(&folder).map_err(failed)?;
@@ -188,12 +188,12 @@ fn keep(folder: Option<&Path>, heading: &Heading, events: &[Event]) -> Result<Pa
     let mut lines = vec![serde_json::to_string(heading)];
     lines.extend(events.iter().map(serde_json::to_string));
     let lines: Result<Vec<String>, _> = lines.into_iter().collect();
-    let lines = lines.map_err(|error| Failure::cannot_run(format!("keep a history: {error}")))?;
+    let lines = lines.map_err(|error| Failure::cannot_run(format!("save a history: {error}")))?;
     fs::write(&file, lines.join("\n") + "\n").map_err(failed)?;
     Ok(file)
 }
 
-/// Checks a history that was kept.
+/// Checks a saved history.
 fn check_file(file: &Path) -> Result<Figures, Failure> {
     let unreadable = |error: &dyn std::fmt::Display| {
         Failure::cannot_run(format!("read the history {}: {error}", file.display()))

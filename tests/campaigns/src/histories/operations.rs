@@ -1,4 +1,4 @@
-//! Operations on a store, with their record.
+//! Operations on a store, each of which is recorded.
 
 use std::future::Future;
 
@@ -18,25 +18,25 @@ use super::{
     stores::DynStore,
 };
 
-/// What becomes of the acknowledgement of an operation.
+/// What happens to the acknowledgement of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acknowledgement {
     /// The client receives it.
     Received,
-    /// The client goes on without it; the operation goes on too, and the history has its end.
+    /// The client continues without it; the operation continues too, and the history has its end.
     Late,
-    /// The client drops the future after it was polled some times: nobody knows the outcome.
+    /// The client drops the future after some polls, so the outcome stays unknown.
     Lost { polls: usize },
 }
 
-/// A store, with the record of what is done through it.
+/// A store that records every operation of one client.
 #[derive(Debug)]
 pub(super) struct Operations {
     store: DynStore,
     recorder: Recorder,
     scope: String,
     client: u64,
-    /// Operations whose client did not wait for the end.
+    /// Operations with a late acknowledgement.
     late: JoinSet<()>,
 }
 
@@ -80,7 +80,7 @@ impl Operations {
         }
     }
 
-    /// Submits a write; `None` if the client does not know what has become of it.
+    /// Submits a write; `None` if the client does not receive the outcome.
     pub(super) async fn append(
         &mut self,
         write: &Write,
@@ -151,8 +151,8 @@ impl Operations {
         self.finish(self.invoke(request), deleted, acknowledgement).await
     }
 
-    /// Waits for the end of what the client did not wait for.
-    pub(super) async fn settle(mut self) {
+    /// Waits for the operations with a late acknowledgement.
+    pub(super) async fn wait_for_late(mut self) {
         while self.late.join_next().await.is_some() {}
     }
 
@@ -201,7 +201,7 @@ fn failed<T>(begun: Begun, error: &StoreError) -> Option<T> {
     None
 }
 
-/// How many of these operations are of which kind, for the figures.
+/// The number of operations of each kind, for the figures.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
     pub(super) operations: u64,

@@ -1,4 +1,4 @@
-//! Stores that are wrong on purpose.
+//! Stores with planted faults.
 
 use std::{
     collections::HashSet,
@@ -21,20 +21,20 @@ use tower_chat_core::{
 /// A fault that is planted into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
-    /// A write that another one has overtaken is acknowledged, and not stored.
+    /// A write that conflicts with an earlier one is acknowledged, and not stored.
     LostUpdate,
     /// A write that is sent again is stored again.
     Duplicate,
-    /// A load has the last two messages in the wrong order.
+    /// A load returns the last two messages in the faulty order.
     Reordering,
-    /// A load has what is staged.
+    /// A load returns staged messages.
     DirtyRead,
-    /// Of two who take a run over at the same time both are told that they hold it.
+    /// When two attempts take a run over at the same time, both are acknowledged as holders of the lease.
     TwoHolders,
 }
 
 impl Plant {
-    /// The name of it on the command line.
+    /// Its name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::LostUpdate => "lost-update",
@@ -46,24 +46,24 @@ impl Plant {
     }
 }
 
-/// How often a fault happens where it can: once in so many times.
+/// A fault happens once in this many opportunities.
 const ONCE_IN: usize = 2;
 
-/// A store with a fault.
+/// A store with a planted fault.
 pub(super) struct Planted {
     inner: Arc<dyn HistoryStore>,
     plant: Plant,
-    chances: AtomicUsize,
+    opportunities: AtomicUsize,
     acknowledged: Arc<Mutex<HashSet<WriteId>>>,
 }
 
 impl Planted {
     pub(super) fn new(inner: Arc<dyn HistoryStore>, plant: Plant) -> Self {
-        Self { inner, plant, chances: AtomicUsize::new(0), acknowledged: Arc::default() }
+        Self { inner, plant, opportunities: AtomicUsize::new(0), acknowledged: Arc::default() }
     }
 
-    fn is_time(&self) -> bool {
-        self.chances.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONCE_IN)
+    fn is_due(&self) -> bool {
+        self.opportunities.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONCE_IN)
     }
 }
 
@@ -79,11 +79,11 @@ impl store::StoreWrapper for Planted {
         let history = self.inner().load(key).await?;
         let mut messages: Vec<_> = history.messages.iter().cloned().collect();
         match self.plant {
-            Plant::Reordering if messages.len() > 1 && self.is_time() => {
+            Plant::Reordering if messages.len() > 1 && self.is_due() => {
                 let last = messages.len() - 1;
                 messages.swap(last - 1, last);
             }
-            Plant::DirtyRead if self.is_time() => {
+            Plant::DirtyRead if self.is_due() => {
                 let open = self.inner().open_run(key).await?;
                 messages.extend(open.into_iter().flat_map(|open| open.messages));
             }
@@ -93,18 +93,18 @@ impl store::StoreWrapper for Planted {
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
-        let (inner, plant, is_time) = (self.inner.clone(), self.plant, self.is_time());
+        let (inner, plant, is_due) = (self.inner.clone(), self.plant, self.is_due());
         let acknowledged = self.acknowledged.clone();
         let ticket = self.inner().append(slot, writes.clone());
-        let (sender, wrong) = Ticket::channel();
+        let (sender, faulty) = Ticket::channel();
         tokio::spawn(async move {
             let outcome = ticket.await;
             let Some(write) = writes.first() else { return sender.send(outcome) };
             sender.send(match plant {
-                Plant::LostUpdate if is_time && write.as_staged().is_none() => {
-                    forgive(outcome, write)
+                Plant::LostUpdate if is_due && write.as_staged().is_none() => {
+                    acknowledge_conflict(outcome, write)
                 }
-                Plant::TwoHolders if takes_over(write) => forgive(outcome, write),
+                Plant::TwoHolders if takes_over(write) => acknowledge_conflict(outcome, write),
                 Plant::Duplicate if write.as_staged().is_none() && outcome.is_ok() => {
                     match is_first(&acknowledged, write.id()) {
                         true => outcome,
@@ -114,7 +114,7 @@ impl store::StoreWrapper for Planted {
                 _ => outcome,
             });
         });
-        wrong
+        faulty
     }
 }
 
@@ -126,22 +126,25 @@ fn takes_over(write: &Write) -> bool {
     write.begins_attempt() && write.as_staged().is_some_and(|staged| staged.lease.attempt > 1)
 }
 
-/// Acknowledges a write that was refused.
-fn forgive(outcome: Result<Revision, AppendError>, write: &Write) -> Result<Revision, AppendError> {
+/// Acknowledges a write that was refused with a conflict.
+fn acknowledge_conflict(
+    outcome: Result<Revision, AppendError>,
+    write: &Write,
+) -> Result<Revision, AppendError> {
     match outcome {
         Err(AppendError { source: StoreError::Conflict(_), .. }) => Ok(write.result()),
         other => other,
     }
 }
 
-/// Stores the messages of a write at the end of the conversation, whatever is there.
+/// Stores the messages of a write at the end of the conversation, at its current revision.
 async fn append_again(store: &dyn HistoryStore, write: &Write) -> Result<Revision, AppendError> {
     let failed = |source| AppendError { completed: 0, source };
     let head = store.head(write.key()).await.map_err(failed)?;
     let messages = write.messages().iter().cloned();
     let again = Write::new(write.key().clone(), write.id(), head.revision, messages);
     let slot = store.reserve().await.map_err(failed)?;
-    // What is told of the write is what it would be without the fault.
+    // The answer to the write is the same as without the fault.
     drop(store.append(slot, vec![again]).await);
     Ok(write.result())
 }

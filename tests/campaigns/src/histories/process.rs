@@ -25,10 +25,10 @@ pub struct ClientArguments {
     /// The store
     #[arg(long, value_enum)]
     pub store: StoreKind,
-    /// Where it is
+    /// Its address
     #[arg(long)]
     pub address: String,
-    /// What the clients do
+    /// Decides what the clients do
     #[arg(long)]
     pub seed: u64,
     /// How many there are
@@ -37,7 +37,7 @@ pub struct ClientArguments {
     /// How many operations each begins
     #[arg(long)]
     pub operations: usize,
-    /// The fault that is planted
+    /// The planted fault
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
 }
@@ -70,7 +70,7 @@ impl Clients {
         Ok(Self { runtime, store, recorder: Recorder::new(process), settings: settings.clone() })
     }
 
-    /// Lets the clients do what they do in a case.
+    /// Runs the clients of a case.
     pub(super) fn play(&self, case: u64) -> Result<Vec<Event>, Failure> {
         let ended = self.runtime.block_on(async {
             let mut clients = JoinSet::new();
@@ -82,15 +82,15 @@ impl Clients {
                 clients.spawn(client.run(self.settings.operations));
             }
             while let Some(ended) = clients.join_next().await {
-                ended.map_err(|error| Failure::cannot_run(format!("a client: {error}")))?;
+                ended.map_err(|error| Failure::cannot_run(format!("a client failed: {error}")))?;
             }
             let flushed = self.store.flush().await;
-            flushed.map_err(|error| Failure::cannot_run(format!("flush: {error}")))
+            flushed.map_err(|error| Failure::cannot_run(format!("flush the store: {error}")))
         });
         ended.map(|()| self.recorder.take())
     }
 
-    /// Reads everything.
+    /// Reads all conversations of a case.
     pub(super) fn read(&self, case: u64) -> Result<Vec<Event>, Failure> {
         let operations = self.operations(case, self.settings.clients);
         self.runtime.block_on(read_all(&operations));
@@ -103,7 +103,7 @@ impl Clients {
     }
 }
 
-/// Does what the first process orders, until it closes standard input.
+/// Carries out the orders of the first process, until it closes standard input.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub fn serve(arguments: ClientArguments) -> Result<(), Failure> {
     let mut lines = std::io::stdout().lock();
     for order in std::io::stdin().lock().lines() {
         let order = order.map_err(Failure::cannot_run)?;
-        let unknown = || Failure::cannot_run(format!("an unknown order: {order}"));
+        let unknown = || Failure::cannot_run(format!("unknown order: {order}"));
         let (what, case) = order.split_once(' ').ok_or_else(unknown)?;
         let case = case.parse().map_err(|_| unknown())?;
         let events = match what {
@@ -163,7 +163,7 @@ impl OtherProcess {
         sent.map_err(|error| Failure::cannot_run(format!("the second process has ended: {error}")))
     }
 
-    /// What it has recorded since the last order.
+    /// The events that it has recorded since the last order.
     pub(super) fn events(&mut self) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         loop {

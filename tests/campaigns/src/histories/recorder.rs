@@ -1,4 +1,4 @@
-//! What one process records of its operations.
+//! Records the operations of one process.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -20,7 +20,7 @@ struct Recorded {
     events: Mutex<Vec<Event>>,
 }
 
-/// An operation that was begun.
+/// An operation that has begun.
 #[derive(Debug)]
 pub(super) struct Begun {
     recorder: Recorder,
@@ -37,16 +37,16 @@ impl Recorder {
         self.0.process
     }
 
-    /// Records what is asked, before it is.
+    /// Records a request, before it is sent.
     pub(super) fn invoke(&self, client: u64, request: Request) -> Begun {
-        // Two processes count in turn.
+        // One process has the even numbers, the other the odd ones.
         let operation = self.0.operations.fetch_add(1, Ordering::Relaxed) * 2 + self.0.process;
         let client = format!("{}.{client}", self.0.process);
         self.push(|at| Event::Invoke { at, operation, client, request });
         Begun { recorder: self.clone(), operation }
     }
 
-    /// What was recorded since this was asked last.
+    /// Removes and returns the recorded events.
     pub(super) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.0.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -58,7 +58,7 @@ impl Recorder {
 }
 
 impl Begun {
-    /// Records the answer, once it is there. An operation that is dropped without has none.
+    /// Records the answer. An operation that is dropped before has none.
     pub(super) fn end(self, response: Response) {
         let operation = self.operation;
         self.recorder.push(|at| Event::Return { at, operation, response });

@@ -1,8 +1,9 @@
-//! What a store promises of its conversations, one operation after the other.
+//! A sequential specification of a store.
 //!
 //! It is written from the documentation of `HistoryStore` and `Write`, and shares no code with the
-//! stores. The state is that of all conversations of a history, since a fork reads one and makes another.
-//! It does so at two moments: the two may lie on different servers, which have no transaction in common.
+//! stores. The state covers all conversations of a history, since a fork reads one and creates another.
+//! A fork takes effect at two moments: its two conversations may be on different servers, without a common
+//! transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use super::event::{AppendRequest, CloseSeen, MessageSeen, Request, Response, Rev
 
 const ABSENT: RevisionSeen = RevisionSeen { incarnation: 0, sequence: 0 };
 
-/// An operation with its answer; `None` if nobody knows it.
+/// An operation with its answer; `None` if the answer is unknown.
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
     pub(super) step: Step,
@@ -21,28 +22,28 @@ pub(super) struct Operation {
     pub(super) response: Option<Response>,
 }
 
-/// What of an operation happens at one moment.
+/// The part of an operation that takes effect at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Whole,
-    /// A fork with this number reads what it copies.
+    /// The fork with this number reads its source.
     Reads(u64),
-    /// A fork that has read makes the copy.
-    Makes(u64),
+    /// The fork with this number creates the copy.
+    Creates(u64),
 }
 
 /// The state of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// The conversations that there are, by their ids.
+    /// The existing conversations, by their ids.
     conversations: Conversations,
-    /// What forks have read, by their numbers.
+    /// The sources that forks have read, by their numbers.
     forks: BTreeMap<u64, Option<Conversation>>,
 }
 
 type Conversations = BTreeMap<String, Conversation>;
 
-/// The specification, as the checker takes it.
+/// The specification in the form of the checker.
 #[derive(Debug)]
 pub(super) struct Store;
 
@@ -63,19 +64,19 @@ impl Specification for Store {
     }
 }
 
-/// Whether the answer is one that the store may give in this state, which becomes the one afterwards.
+/// Whether the store may give this answer in this state; updates the state.
 fn allows(state: &mut State, operation: &Operation) -> bool {
     let (conversations, response) = (&mut state.conversations, operation.response.as_ref());
     match (&operation.request, operation.step) {
         (Request::Fork { from, .. }, Step::Reads(fork)) => {
             let source = conversations.get(from).filter(|source| !source.messages.is_empty());
             state.forks.insert(fork, source.cloned());
-            // That there is nothing to copy is seen where it is read.
+            // Whether there is anything to copy is decided when the source is read.
             *response.unwrap_or(&Response::Exists) != Response::Forked(ABSENT) || source.is_none()
         }
-        (Request::Fork { to, .. }, Step::Makes(fork)) => {
+        (Request::Fork { to, .. }, Step::Creates(fork)) => {
             let read = state.forks.remove(&fork);
-            read.is_some_and(|source| make_copy(conversations, source.as_ref(), to, response))
+            read.is_some_and(|source| create_copy(conversations, source.as_ref(), to, response))
         }
         (request, _) => allows_whole(conversations, request, response),
     }
@@ -84,17 +85,17 @@ fn allows(state: &mut State, operation: &Operation) -> bool {
 fn allows_whole(state: &mut Conversations, request: &Request, response: Option<&Response>) -> bool {
     match request {
         Request::Head { key } => match response {
-            Some(Response::Head(head)) => seen(state, key, |it| it.shows_head(head)),
+            Some(Response::Head(head)) => read(state, key, |it| it.shows_head(head)),
             _ => false,
         },
         Request::Load { key } => match response {
             Some(Response::Loaded { head, messages }) => {
-                seen(state, key, |it| it.shows_head(head) && it.messages == *messages)
+                read(state, key, |it| it.shows_head(head) && it.messages == *messages)
             }
             _ => false,
         },
         Request::OpenRun { key } => match response {
-            Some(Response::OpenRun(content)) => seen(state, key, |it| match (content, &it.open) {
+            Some(Response::OpenRun(content)) => read(state, key, |it| match (content, &it.open) {
                 (None, open) => open.is_none(),
                 (Some(content), Some(open)) => {
                     open.is(&content.open)
@@ -108,14 +109,14 @@ fn allows_whole(state: &mut Conversations, request: &Request, response: Option<&
         Request::Append(write) => append(state, write, response),
         Request::Prune { key, keep } => prune(state, key, *keep, response),
         Request::Delete { key } => delete(state, key, response),
-        // It has two steps.
+        // A fork has two steps, handled above.
         Request::Fork { .. } => false,
     }
 }
 
 fn delete(state: &mut Conversations, key: &str, response: Option<&Response>) -> bool {
     let deleted = state.remove(key);
-    // Whether one of which nothing is left is one, the contract does not say.
+    // The contract does not say whether an empty conversation exists.
     let is_certain = deleted.as_ref().is_none_or(|it| !it.is_empty());
     match response {
         Some(Response::Deleted(was_there)) => !is_certain || *was_there == deleted.is_some(),
@@ -124,20 +125,20 @@ fn delete(state: &mut Conversations, key: &str, response: Option<&Response>) -> 
     }
 }
 
-/// Looks at a conversation, which may be one that there is not.
-fn seen(
+/// Reads a conversation, which may be absent.
+fn read(
     state: &mut Conversations,
     key: &str,
-    look: impl FnOnce(&mut Conversation) -> bool,
+    check: impl FnOnce(&mut Conversation) -> bool,
 ) -> bool {
     match state.get_mut(key) {
-        Some(conversation) => look(conversation),
-        None => look(&mut Conversation::absent()),
+        Some(conversation) => check(conversation),
+        None => check(&mut Conversation::absent()),
     }
 }
 
-/// A write is stored whole if the conversation has the revision that it expects and its end is the
-/// writer's; acknowledged if it is stored already; refused otherwise.
+/// A write is stored whole if the conversation has the expected revision and the writer owns its end. It
+/// is acknowledged if it is stored already, and refused otherwise.
 fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Response>) -> bool {
     let mut conversation = state.get(&write.key).cloned().unwrap_or_else(Conversation::absent);
     let is_expected = conversation.is_at(write.expected);
@@ -169,7 +170,7 @@ fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Re
 #[derive(PartialEq, Eq)]
 enum Repetition {
     Yes,
-    /// It stands at its position in another incarnation: the contract allows both answers.
+    /// Its messages have their positions in another incarnation: the contract allows both answers.
     InAnotherIncarnation,
     No,
 }
@@ -177,22 +178,21 @@ enum Repetition {
 fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition {
     let is_same = conversation.incarnation == Incarnation::Known(write.result.incarnation);
     if write.texts.is_empty() {
-        // It has no id in the store: its repetition is known while nothing came after it.
+        // The store has no id of it, so its repetition is recognised only until the next write.
         let is_stored = is_same && conversation.sequence == write.result.sequence;
         return if is_stored { Repetition::Yes } else { Repetition::No };
     }
     let messages = write.messages();
-    let stands = messages.iter().zip(write.expected.sequence + 1..);
-    let mut stands = stands.map(|(message, number)| conversation.message(number) == Some(message));
-    match stands.all(|stands| stands) {
+    let mut numbered = messages.iter().zip(write.expected.sequence + 1..);
+    match numbered.all(|(message, number)| conversation.message(number) == Some(message)) {
         true if is_same => Repetition::Yes,
         true => Repetition::InAnotherIncarnation,
         false => Repetition::No,
     }
 }
 
-/// A copy is what was read, in an incarnation of its own; one that would replace something is refused.
-fn make_copy(
+/// A fork copies what it has read, with a new incarnation; it is refused if the target exists.
+fn create_copy(
     state: &mut Conversations,
     source: Option<&Conversation>,
     to: &str,
@@ -210,7 +210,7 @@ fn make_copy(
         (Some(Response::Forked(revision)), Some(source)) => {
             let incarnation = Incarnation::Known(revision.incarnation);
             let is_own = revision.incarnation != 0 && source.incarnation != incarnation;
-            // The copy of a conversation that was pruned is numbered as that is, or from 1.
+            // The copy of a pruned conversation keeps its numbers, or begins at 1.
             let pruned = revision.sequence.checked_sub(source.messages.len() as u64);
             let pruned = pruned.filter(|it| [0, source.pruned].contains(it));
             match pruned {
@@ -227,7 +227,7 @@ fn make_copy(
     true
 }
 
-/// A prune takes the oldest runs away whole, and leaves the last.
+/// A prune removes the oldest runs as a whole, and never the last one.
 fn prune(state: &mut Conversations, key: &str, keep: u64, response: Option<&Response>) -> bool {
     let nothing = Response::Pruned { runs: 0, messages: 0 };
     let Some(conversation) = state.get_mut(key) else {
@@ -237,19 +237,20 @@ fn prune(state: &mut Conversations, key: &str, keep: u64, response: Option<&Resp
         let under_way = Response::UnderWay { run: run.clone() };
         return response.is_none_or(|it| *it == under_way);
     }
-    let gone = how_many_go(&conversation.messages, keep);
-    let messages = gone.len() as u64;
-    let runs = gone.iter().map(|message| &message.run).collect::<BTreeSet<_>>().len() as u64;
+    let removed = pruned_messages(&conversation.messages, keep);
+    let messages = removed.len() as u64;
+    let runs = removed.iter().map(|message| &message.run).collect::<BTreeSet<_>>().len() as u64;
     if messages > 0 {
-        conversation.messages.drain(..gone.len());
+        conversation.messages.drain(..removed.len());
         conversation.pruned += messages;
         conversation.incarnation = Incarnation::Unknown { not: conversation.incarnation.number() };
     }
     response.is_none_or(|it| *it == Response::Pruned { runs, messages })
 }
 
-/// The messages before the last cut that leaves so many, divides no run, and takes not the last one.
-fn how_many_go(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
+/// The messages that a prune removes: the most that leave at least `keep`, divide no run and keep the last
+/// run.
+fn pruned_messages(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     let Some(last) = messages.last() else { return Vec::new() };
     let divides = |cut: usize| {
@@ -264,7 +265,7 @@ fn how_many_go(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
 }
 
 impl AppendRequest {
-    /// What it appends.
+    /// The messages that it appends.
     pub(super) fn messages(&self) -> Vec<MessageSeen> {
         let message = |(text, index): (&String, u32)| MessageSeen {
             run: self.run.clone(),
@@ -274,7 +275,7 @@ impl AppendRequest {
         self.texts.iter().zip(self.index..).map(message).collect()
     }
 
-    /// Whether it ends a run that is open.
+    /// How it ends the open run, if it does.
     pub(super) fn close(&self) -> Option<CloseSeen> {
         self.staged.and_then(|staged| staged.close)
     }

@@ -28,13 +28,13 @@ pub enum StoreKind {
     Redis,
 }
 
-/// Where the store is, for as long as this lives.
+/// The address of a store, with its server or folder, which ends when this is dropped.
 pub(super) struct Backend {
     pub(super) address: String,
     _running: Running,
 }
 
-#[expect(dead_code, reason = "what is held ends when it is dropped")]
+#[expect(dead_code, reason = "dropping it stops the server or removes the folder")]
 enum Running {
     Folder(TempDir),
     Postgres(PostgresServer),
@@ -42,7 +42,7 @@ enum Running {
 }
 
 impl StoreKind {
-    /// The name of it on the command line.
+    /// Its name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -51,7 +51,7 @@ impl StoreKind {
         }
     }
 
-    /// Makes a folder or starts a server.
+    /// Creates a folder or starts a server.
     pub(super) fn start(self) -> Result<Backend, Failure> {
         let missing = |missing: Missing| Failure::cannot_run(missing);
         Ok(match self {
@@ -73,13 +73,14 @@ impl StoreKind {
         })
     }
 
-    /// Opens the store, with the fault that is planted.
+    /// Opens the store, with the planted fault.
     pub(super) async fn open(
         self,
         address: &str,
         plant: Option<Plant>,
     ) -> Result<DynStore, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::cannot_run(format!("open: {error}"));
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::cannot_run(format!("open the store: {error}"));
         let store: Arc<dyn HistoryStore> = match self {
             Self::Sqlite => {
                 let path = PathBuf::from(address);

@@ -1,4 +1,4 @@
-//! What is asked of the files that a cut has left.
+//! Checks the files of a disk image after a cut.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -14,28 +14,28 @@ use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{Rng, Step};
 
 use super::{
-    disk::Left,
+    disk::DiskImage,
     expected::{Bounds, History, State},
     notes::{Key, described},
     verify,
     workload::{FILE, SCOPE, stack},
 };
 
-/// What a cut came to.
+/// The result of the check after a cut.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Changes that had begun and are not there.
+    /// Changes that had begun and are missing.
     pub(super) lost_changes: usize,
     pub(super) open_runs: usize,
     pub(super) backups: usize,
 }
 
-/// Puts the files into a folder.
-pub(super) fn lay(left: &Left, folder: &Path, rng: &mut Rng) -> std::io::Result<()> {
-    for (name, content) in &left.files {
+/// Writes the files into a folder.
+pub(super) fn write_files(image: &DiskImage, folder: &Path, rng: &mut Rng) -> std::io::Result<()> {
+    for (name, content) in &image.files {
         fs::write(folder.join(name), content)?;
     }
-    // The index of the log is shared memory: nothing, zeros, or anything.
+    // The index of the log is shared memory, so it may be absent, zero, or random bytes.
     let index = folder.join(format!("{FILE}-shm"));
     match rng.below(3) {
         0 => Ok(()),
@@ -44,7 +44,7 @@ pub(super) fn lay(left: &Left, folder: &Path, rng: &mut Rng) -> std::io::Result<
     }
 }
 
-/// Holds everything against the rules; the error says which is broken.
+/// Checks the store and its backups; the error names the broken rule.
 pub(super) async fn check(
     folder: &Path,
     history: &History,
@@ -58,7 +58,7 @@ pub(super) async fn check(
     outcome.lost_changes = lost;
     outcome.open_runs = found.values().filter(|state| state.open.is_some()).count();
     if was_there || !found.is_empty() {
-        check_goes_on(&path, &found, rng).await?;
+        check_further_use(&path, &found, rng).await?;
     }
     let mut names: Vec<&str> = history.backups.iter().map(|(name, ..)| name.as_str()).collect();
     names.sort_unstable();
@@ -69,8 +69,8 @@ pub(super) async fn check(
     Ok(outcome)
 }
 
-/// A backup that was acknowledged is there and whole, or a later one of the same name is. Says whether
-/// there is one.
+/// Checks that an acknowledged backup, or a later one of the same name, exists and is complete. Returns
+/// whether there is one.
 async fn check_backup(
     folder: &Path,
     name: &str,
@@ -86,13 +86,15 @@ async fn check_backup(
     let (last_done, path) = (done.max(), folder.join(name));
     if !path.exists() {
         return match last_done {
-            Some(_) => Err(format!("{name}, which was acknowledged, is not there")),
+            Some(_) => Err(format!("{name} was acknowledged and does not exist")),
             None => Ok(false),
         };
     }
     // A file that appears under its name is complete, acknowledged or not.
     let began = last_done.or_else(|| begun.iter().map(|(_, began, _)| *began).min());
-    let Some(began) = began else { return Err(format!("nobody has made {name}")) };
+    let Some(began) = began else {
+        return Err(format!("{name} exists, but no backup of this name had begun"));
+    };
     let of_copy = Bounds { until: bounds.until, at_least: began };
     let checked = check_file(&path, history, of_copy).await;
     checked.map(|_| true).map_err(|what| format!("{name}: {what}"))
@@ -104,14 +106,14 @@ async fn check_file(
     history: &History,
     bounds: Bounds,
 ) -> Result<(BTreeMap<Key, State>, usize), String> {
-    // What is done here is not cut.
+    // This check has no cuts, so it needs no syncs.
     let options = SqliteStore::options().with_durability(Durability::Normal).with_readers(1);
-    let store = options.open(path).await.map_err(told("it does not open"))?;
-    let integrity = integrity(path).map_err(told("integrity_check fails"))?;
+    let store = options.open(path).await.map_err(error_text("it does not open"))?;
+    let integrity = integrity(path).map_err(error_text("integrity_check fails"))?;
     if integrity != ["ok"] {
         return Err(format!("integrity_check: {integrity:?}"));
     }
-    let stray = store.stray_rows().await.map_err(told("stray rows cannot be counted"))?;
+    let stray = store.stray_rows().await.map_err(error_text("stray rows cannot be counted"))?;
     if stray.messages + stray.tools > 0 {
         return Err(format!("{stray:?} belong to no conversation"));
     }
@@ -122,7 +124,8 @@ async fn check_file(
             found.insert(key.clone(), state);
         }
     }
-    let listed = store.list(SCOPE, None, 100_000).await.map_err(told("it cannot be listed"))?;
+    let listed =
+        store.list(SCOPE, None, 100_000).await.map_err(error_text("it cannot be listed"))?;
     for key in &listed {
         let key = super::notes::key(key);
         if !found.contains_key(&key) {
@@ -130,7 +133,7 @@ async fn check_file(
         }
     }
     let lost = history.admits(&found, bounds)?;
-    store.close().await.map_err(told("it cannot be closed"))?;
+    store.close().await.map_err(error_text("it cannot be closed"))?;
     Ok((found, lost))
 }
 
@@ -140,11 +143,11 @@ fn integrity(path: &Path) -> rusqlite::Result<Vec<String>> {
     statement.query_map([], |row| row.get(0))?.collect()
 }
 
-/// A conversation as it is, after its rows were verified.
+/// Verifies the rows of a conversation, and returns its state.
 async fn observe(store: &SqliteStore, key: &ConversationKey) -> Result<State, String> {
     let failed = |what: &str| {
         let what = format!("conversation {key}: {what}");
-        move |error: tower_chat::store::StoreError| told(&what)(error)
+        move |error: tower_chat::store::StoreError| error_text(&what)(error)
     };
     let loaded = store.load(key).await.map_err(failed("it cannot be loaded"))?;
     let Some(rows) = store.rows(key).await.map_err(failed("its rows cannot be read"))? else {
@@ -172,14 +175,14 @@ async fn observe(store: &SqliteStore, key: &ConversationKey) -> Result<State, St
     Ok(state)
 }
 
-/// What is staged can be recovered, and everything can be written to.
-async fn check_goes_on(
+/// Checks that open runs can be recovered, and that conversations accept further runs.
+async fn check_further_use(
     path: &Path,
     found: &BTreeMap<Key, State>,
     rng: &mut Rng,
 ) -> Result<(), String> {
     let options = SqliteStore::options().with_durability(Durability::Normal).with_readers(1);
-    let store = options.open(path).await.map_err(told("it does not open again"))?;
+    let store = options.open(path).await.map_err(error_text("it does not open again"))?;
     for (key, state) in found {
         if let Some(visible) = state.open {
             let key = ConversationKey::new(&*key.0, &*key.1);
@@ -200,17 +203,17 @@ async fn check_goes_on(
         let request =
             ChatRequest::user(format!("is all well in {key}?")).in_conversation(key.clone());
         let answered = async { client.ready().await?.call(request).await?.collect().await };
-        answered.await.map_err(|error| told("a run after the cut fails")(&*error))?;
+        answered.await.map_err(|error| error_text("a run after the cut fails")(&*error))?;
         let after = observe(&store, &key).await?;
         let (old, new) = after.messages.split_at_checked(before.messages.len()).unwrap_or_default();
         if old != before.messages || new.len() != 2 || !new.iter().any(|it| it.1.contains(&text)) {
-            return Err(format!("a run after the cut has left {after:?} of {before:?}"));
+            return Err(format!("a run after the cut changed {before:?} to {after:?}"));
         }
     }
-    store.close().await.map_err(told("it cannot be closed"))
+    store.close().await.map_err(error_text("it cannot be closed"))
 }
 
-/// A run that was open ends: nothing of it is left, or all that was staged is part of the history.
+/// Ends an open run, and checks that all its staged messages were discarded or committed.
 async fn check_recovery(
     store: &SqliteStore,
     key: &ConversationKey,
@@ -220,25 +223,25 @@ async fn check_recovery(
 ) -> Result<(), String> {
     let end = if rng.one_in(3) { RunEnd::Discard } else { RunEnd::Commit };
     let closed = recovery::close(store, key, end).await;
-    if !closed.map_err(told("an open run cannot be ended"))? {
-        return Err(format!("the open run of {key} is gone"));
+    if !closed.map_err(error_text("an open run cannot be ended"))? {
+        return Err(format!("the open run of {key} was not found"));
     }
     let after = observe(store, key).await?;
     let seen = usize::try_from(visible.saturating_sub(state.pruned)).unwrap_or(0);
     let expected = match end {
         RunEnd::Discard => state.messages.get(..seen).unwrap_or_default(),
         RunEnd::Commit => &state.messages,
-        _ => return Err("another end".to_owned()),
+        _ => return Err("an unknown end of a run".to_owned()),
     };
     let is_exact = !matches!(end, RunEnd::Discard) || after.messages.len() == seen;
     if after.open.is_some() || !after.messages.starts_with(expected) || !is_exact {
-        return Err(format!("{end:?} has left {after:?} of {state:?}"));
+        return Err(format!("{end:?} changed {state:?} to {after:?}"));
     }
     Ok(())
 }
 
-/// An error with everything that caused it.
-fn told<E: std::error::Error>(what: &str) -> impl Fn(E) -> String {
+/// The text of an error with its causes.
+fn error_text<E: std::error::Error>(what: &str) -> impl Fn(E) -> String {
     let what = what.to_owned();
     move |error| {
         let mut text = format!("{what}: {error}");

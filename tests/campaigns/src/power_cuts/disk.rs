@@ -1,20 +1,20 @@
-//! What a disk holds when the power goes: what was synced, and any part of the rest.
+//! What a disk holds after a power loss: everything that was synced, and any part of the rest.
 //!
-//! The model is as strict as POSIX allows, and not what one file system happens to do:
+//! The model is as strict as POSIX allows, not that of one file system:
 //!
 //! - `fsync` and `fdatasync` of a file make everything durable that had been written to that file before
-//!   they were called. They say nothing of its name: only an `fsync` of the folder does. (ext4 and XFS make
-//!   the name of a new file durable too; POSIX does not promise it.)
-//! - What was not synced may be on the disk or not, in any order: each write and each change of size of a
-//!   file, and of a write each sector of 512 or 4,096 bytes. A sector is written whole or not at all, and
-//!   no byte outside of a write changes, as SQLite assumes of a disk (its "powersafe overwrite").
-//! - Where a file has grown and what was written there is lost, there are zeros, or anything: some file
+//!   they were called. They do not make its name durable: only an `fsync` of the folder does. (ext4 and XFS
+//!   make the name of a new file durable too; POSIX does not promise it.)
+//! - An unsynced change may be on the disk or not, in any order. This applies to each write and each change
+//!   of the size of a file, and within a write to each sector of 512 or 4,096 bytes. A sector is written
+//!   whole or not at all, and no byte outside of a write changes, as SQLite assumes (its "powersafe
+//!   overwrite").
+//! - Where a file has grown and the data written there are lost, it has zeros or arbitrary bytes: some file
 //!   systems make the size durable before the content.
-//! - A change of a folder that was not synced is there or not, independently of changes of other names.
-//!   Changes of one name are in order, and a rename is whole or absent, as every journaling file system
-//!   has it and as `rename` is used for everywhere.
+//! - An unsynced change of a folder is on the disk or not, independently of changes of other names. Changes
+//!   of one name keep their order, and a rename is atomic, as on every journaling file system.
 //!
-//! The index of a log (`-shm`) is memory that processes share: after a cut it is anything.
+//! The index of a log (`-shm`) is shared memory, so after a cut its content is arbitrary.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -45,15 +45,15 @@ struct FileState {
     pending: Vec<Pending<Change>>,
 }
 
-/// The files that a cut has left.
+/// The files on the disk after a cut.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct DiskImage {
     pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
     /// Writes and changes of folders that had not been synced.
     pub(super) unsynced: usize,
-    /// How many of them are wholly or partly lost.
+    /// How many of them are lost, wholly or in part.
     pub(super) lost: usize,
-    /// How many writes are there in part.
+    /// How many writes are torn.
     pub(super) torn: usize,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Disk<'a> {
         Self { recording, next: 0, files, names: BTreeMap::new(), entries: Vec::new(), plant }
     }
 
-    /// Goes on to a step.
+    /// Applies the steps before this one.
     pub(super) fn advance(&mut self, to: usize) {
         while self.next < to {
             let Some((_, step)) = self.recording.steps.get(self.next) else { return };
@@ -94,30 +94,35 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// One of the states in which the power may leave the disk now.
-    pub(super) fn cut(&self, rng: &mut Rng) -> Left {
+    /// A random one of the states that the disk may have after a power loss at this step.
+    pub(super) fn cut(&self, rng: &mut Rng) -> DiskImage {
         let style = Style::of(rng);
-        let mut left = Left::default();
-        let names = self.cut_names(&style, rng, &mut left);
+        let mut image = DiskImage::default();
+        let names = self.cut_names(&style, rng, &mut image);
         for (name, file) in names {
             if let Some(file) = self.files.get(file) {
-                let content = file.cut(&style, rng, &mut left);
-                left.files.insert(name.into(), content);
+                let content = file.cut(&style, rng, &mut image);
+                image.files.insert(name.into(), content);
             }
         }
-        left
+        image
     }
 
-    fn cut_names(&self, style: &Style, rng: &mut Rng, left: &mut Left) -> BTreeMap<String, usize> {
+    fn cut_names(
+        &self,
+        style: &Style,
+        rng: &mut Rng,
+        image: &mut DiskImage,
+    ) -> BTreeMap<String, usize> {
         let mut names = self.names.clone();
         let mut skipped: HashSet<&str> = HashSet::new();
         for entry in &self.entries {
-            left.unsynced += 1;
+            image.unsynced += 1;
             let touched = entry.what.names();
             let follows = touched.iter().any(|name| skipped.contains(*name));
-            if follows || !style.has_entry(rng) {
+            if follows || !style.keeps_entry(rng) {
                 skipped.extend(touched);
-                left.lost += 1;
+                image.lost += 1;
             } else {
                 apply_entry(&mut names, &entry.what);
             }
@@ -150,42 +155,42 @@ fn apply_entry(names: &mut BTreeMap<String, usize>, entry: &Entry) {
     }
 }
 
-/// What becomes of what was not synced, at one cut.
+/// Which unsynced changes are on the disk after a cut.
 #[derive(Debug, Clone)]
 enum Style {
-    /// All of it is lost.
-    Lost,
-    /// All of it is there, as where only the process dies.
-    There,
-    /// Of each file a beginning is there, and the last write in part.
-    InOrder { sector: u64 },
-    /// Each is there with this chance in eight; some are torn.
-    Any { chance: usize, sector: u64, garbage: bool },
+    /// None of them.
+    AllLost,
+    /// All of them, as when only the process is killed.
+    AllDurable,
+    /// Of each file a prefix of its changes, the last of which may be torn.
+    Prefix { sector: u64 },
+    /// Each with a probability of `chance` in eight; some are torn.
+    Random { chance: usize, sector: u64, garbage: bool },
 }
 
 impl Style {
     fn of(rng: &mut Rng) -> Self {
         let sector = if rng.one_in(2) { 512 } else { 4096 };
         match rng.below(10) {
-            0 | 1 => Self::Lost,
-            2 => Self::There,
-            3 | 4 => Self::InOrder { sector },
-            _ => Self::Any { chance: 1 + rng.below(7), sector, garbage: rng.one_in(3) },
+            0 | 1 => Self::AllLost,
+            2 => Self::AllDurable,
+            3 | 4 => Self::Prefix { sector },
+            _ => Self::Random { chance: 1 + rng.below(7), sector, garbage: rng.one_in(3) },
         }
     }
 
-    fn has_entry(&self, rng: &mut Rng) -> bool {
+    fn keeps_entry(&self, rng: &mut Rng) -> bool {
         match self {
-            Self::Lost => false,
-            Self::There => true,
-            Self::InOrder { .. } => rng.one_in(2),
-            Self::Any { chance, .. } => rng.below(8) < *chance,
+            Self::AllLost => false,
+            Self::AllDurable => true,
+            Self::Prefix { .. } => rng.one_in(2),
+            Self::Random { chance, .. } => rng.below(8) < *chance,
         }
     }
 }
 
 impl FileState {
-    /// A sync that began at a line has returned.
+    /// Applies the return of a sync that began at this line.
     fn sync(&mut self, began: usize) {
         let (durable, pending) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -200,30 +205,30 @@ impl FileState {
         }
     }
 
-    fn cut(&self, style: &Style, rng: &mut Rng, left: &mut Left) -> Vec<u8> {
+    fn cut(&self, style: &Style, rng: &mut Rng, image: &mut DiskImage) -> Vec<u8> {
         let mut content = self.durable.clone();
-        left.unsynced += self.pending.len();
+        image.unsynced += self.pending.len();
         let whole = match style {
-            Style::InOrder { .. } => rng.below(self.pending.len() + 1),
-            Style::Lost => 0,
-            Style::There | Style::Any { .. } => self.pending.len(),
+            Style::Prefix { .. } => rng.below(self.pending.len() + 1),
+            Style::AllLost => 0,
+            Style::AllDurable | Style::Random { .. } => self.pending.len(),
         };
         for (index, change) in self.pending.iter().enumerate() {
             match style {
-                Style::InOrder { sector } if index == whole => {
-                    apply_torn(&mut content, &change.what, *sector, false, rng, left);
+                Style::Prefix { sector } if index == whole => {
+                    apply_torn(&mut content, &change.what, *sector, false, rng, image);
                 }
-                Style::Any { chance, sector, garbage } => {
+                Style::Random { chance, sector, garbage } => {
                     match (rng.below(8) < *chance, rng.one_in(4)) {
                         (_, true) => {
-                            apply_torn(&mut content, &change.what, *sector, *garbage, rng, left);
+                            apply_torn(&mut content, &change.what, *sector, *garbage, rng, image);
                         }
                         (true, false) => apply(&mut content, &change.what),
-                        (false, false) => left.lost += 1,
+                        (false, false) => image.lost += 1,
                     }
                 }
-                Style::InOrder { .. } | Style::Lost if index >= whole => left.lost += 1,
-                Style::InOrder { .. } | Style::Lost | Style::There => {
+                Style::Prefix { .. } | Style::AllLost if index >= whole => image.lost += 1,
+                Style::Prefix { .. } | Style::AllLost | Style::AllDurable => {
                     apply(&mut content, &change.what);
                 }
             }
@@ -239,28 +244,28 @@ fn apply(content: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Writes some sectors of a write, and leaves out at least one if there are several.
+/// Applies random sectors of a write.
 fn apply_torn(
     content: &mut Vec<u8>,
     change: &Change,
     sector: u64,
     garbage: bool,
     rng: &mut Rng,
-    left: &mut Left,
+    image: &mut DiskImage,
 ) {
     let Change::Write { at, data } = change else {
-        // A size is one number.
+        // A size changes atomically.
         if rng.one_in(2) {
             apply(content, change);
         } else {
-            left.lost += 1;
+            image.lost += 1;
         }
         return;
     };
     let end = at + data.len() as u64;
     let before = content.len() as u64;
     if end > before && rng.one_in(2) {
-        // The size is there, the content perhaps not.
+        // The size is durable, the content may be lost.
         content.resize(length(end), 0);
         if garbage {
             content.iter_mut().skip(length(before)).for_each(|byte| *byte = rng.next() as u8);
@@ -277,8 +282,8 @@ fn apply_torn(
         }
         from = to;
     }
-    left.lost += usize::from(written < sectors);
-    left.torn += usize::from(0 < written && written < sectors);
+    image.lost += usize::from(written < sectors);
+    image.torn += usize::from(0 < written && written < sectors);
 }
 
 fn write_at(content: &mut Vec<u8>, at: u64, data: &[u8]) {
@@ -291,7 +296,7 @@ fn write_at(content: &mut Vec<u8>, at: u64, data: &[u8]) {
     }
 }
 
-/// All files here are far smaller than memory.
+/// A size as an index: all files here are far smaller than memory.
 fn length(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -1,17 +1,17 @@
-//! What may be in a store after a cut: a plain model of conversations, and of what was noted.
+//! What a store may hold after a cut: a plain model of conversations, built from the notes.
 
 use std::collections::BTreeMap;
 
 use super::notes::{Action, Key, Note, Staging, WriteNote};
 
-/// A conversation as readers see it, and what is staged.
+/// A conversation as readers see it, and its staged messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) exists: bool,
     pub(super) pruned: u64,
-    /// Ids and stored forms, staged ones too.
+    /// Ids and stored forms, including staged messages.
     pub(super) messages: Vec<(String, String)>,
-    /// The number of the last message that readers see, where a run is open.
+    /// The number of the last message that readers see, if a run is open.
     pub(super) open: Option<u64>,
     pub(super) record: BTreeMap<(u64, u32), String>,
 }
@@ -61,7 +61,7 @@ impl State {
         self.record.retain(|(sequence, _), _| *sequence >= first);
     }
 
-    /// What a copy of it has.
+    /// The state of a fork of it.
     fn copied(&self) -> Self {
         let mut copy = self.clone();
         if let Some(visible) = copy.open.take() {
@@ -71,37 +71,38 @@ impl State {
     }
 }
 
-/// One thing done to a conversation.
+/// One change of a conversation.
 #[derive(Debug)]
 struct Change {
-    /// When it began and was acknowledged, in lines of the trace.
+    /// The lines of the trace at which it began and was acknowledged.
     began: usize,
     done: usize,
     after: State,
 }
 
-/// Everything that was noted of a workload.
+/// Everything that a workload has noted.
 #[derive(Debug, Default)]
 pub(super) struct History {
     conversations: BTreeMap<Key, Vec<Change>>,
-    /// When everything before was made durable: begun, done.
+    /// The lines at which an operation that makes everything before durable began and ended.
     durable: Vec<(usize, usize)>,
-    /// Backups: name, begun, done.
+    /// Backups: name, and the lines at which they began and ended.
     pub(super) backups: Vec<(String, usize, usize)>,
     pub(super) writes: Vec<usize>,
 }
 
-/// What a cut, or a copy, may hold.
+/// What a store or a backup may hold after a cut.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// What began after this line is not there.
+    /// A change that began after this line is absent.
     pub(super) until: usize,
-    /// What was acknowledged before this line is there.
+    /// A change that was acknowledged before this line is present.
     pub(super) at_least: usize,
 }
 
 impl History {
-    /// Of notes with their lines in the trace. The error says which rule the workload itself has broken.
+    /// Builds it from notes with their lines in the trace. The error names the rule that the workload itself
+    /// has broken.
     pub(super) fn of(notes: &[(usize, Note)]) -> Result<Self, String> {
         let mut outcomes: BTreeMap<u64, (usize, Result<u64, &str>)> = BTreeMap::new();
         for (line, note) in notes {
@@ -181,7 +182,7 @@ impl History {
             .map_or_else(State::default, |it| it.after.clone())
     }
 
-    /// A caller is told of an answer when it is stored, whatever the mode.
+    /// Checks that an answer was stored before its caller received it, in every mode.
     fn check_answered(
         &self,
         line: usize,
@@ -197,7 +198,9 @@ impl History {
             let is_stored =
                 |(id, body): &&(String, String)| id.contains(run) && body.contains(text);
             if bodies.iter().filter(is_stored).count() != 1 {
-                return Err(format!("a caller was told of run {run}, and {text:?} is not stored"));
+                return Err(format!(
+                    "a caller received the answer of run {run}, but {text:?} is not stored"
+                ));
             }
         }
         Ok(())
@@ -207,17 +210,17 @@ impl History {
         self.conversations.keys()
     }
 
-    /// What may be there after a cut before this line: under `Full` everything that was acknowledged,
-    /// otherwise what was acknowledged before all was made durable.
+    /// The bounds of a cut before this line: under `Full` all acknowledged changes are present, otherwise
+    /// those acknowledged before the last checkpoint, vacuum or close.
     pub(super) fn bounds(&self, line: usize, is_full: bool) -> Bounds {
         let before = self.durable.iter().filter(|(_, done)| *done < line);
         let durable = before.map(|(began, _)| *began).max().unwrap_or(0);
         Bounds { until: line, at_least: if is_full { line } else { durable } }
     }
 
-    /// Whether a store may hold this: each conversation is as it was after one of its changes, and no
-    /// change is there without those that were acknowledged before it began. Says how many changes that
-    /// had begun are not there.
+    /// Checks that a store may hold this state: each conversation has the state after one of its changes, and
+    /// a present change implies all changes that were acknowledged before it began. Returns how many
+    /// changes that had begun are missing.
     pub(super) fn admits(
         &self,
         found: &BTreeMap<Key, State>,
@@ -230,7 +233,7 @@ impl History {
         for (key, changes) in &self.conversations {
             candidates.insert(key, Candidates::of(key, changes, found.get(key), bounds)?);
         }
-        // The greatest choice that no rule speaks against, if there is one.
+        // Search for the largest counts that satisfy the rule, from the top down.
         loop {
             let begun = candidates.values().filter_map(Candidates::last_began).max().unwrap_or(0);
             let missing = candidates.values().filter(|it| it.lacks(begun)).count();
@@ -242,18 +245,18 @@ impl History {
             let lowered = latest.map(|(key, it)| (*key, it.lower()));
             if let Some((key, false)) = lowered {
                 return Err(format!(
-                    "the last change of conversation {key:?} is there, and one of another \
-                     conversation, acknowledged before it began, is not"
+                    "the last change of conversation {key:?} is present, but a change of another \
+                     conversation that was acknowledged before it began is missing"
                 ));
             }
         }
     }
 }
 
-/// How many changes of a conversation may be there, so that it is as it was found.
+/// The numbers of changes after which a conversation has the state that was found.
 struct Candidates<'a> {
     changes: &'a [Change],
-    /// Ascending; the last is the present choice.
+    /// Ascending; the last is the current choice.
     counts: Vec<usize>,
     begun: usize,
 }
@@ -279,10 +282,10 @@ impl<'a> Candidates<'a> {
             let what = match earlier {
                 Some(count) => format!("{} acknowledged changes are lost", least - count),
                 None => format!(
-                    "it is as it never was: {}; after {least} changes it was {}, after {begun} {}",
-                    brief(found),
-                    brief(state(least)),
-                    brief(state(begun))
+                    "it never had the state {}; after {least} changes it had {}, after {begun} {}",
+                    summary(found),
+                    summary(state(least)),
+                    summary(state(begun))
                 ),
             };
             return Err(format!("conversation {key:?}: {what}"));
@@ -294,7 +297,7 @@ impl<'a> Candidates<'a> {
         self.counts.last().copied().unwrap_or_default()
     }
 
-    /// When the last change that is there began.
+    /// The line at which the last present change began.
     fn last_began(&self) -> Option<usize> {
         Some(self.changes.get(self.count().checked_sub(1)?)?.began)
     }
@@ -314,8 +317,8 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// A state in few words.
-fn brief(state: &State) -> String {
+/// A short description of a state.
+fn summary(state: &State) -> String {
     let texts: Vec<String> = state
         .messages
         .iter()

@@ -1,10 +1,10 @@
-//! Power cuts: what a disk may hold of a store when the power goes.
+//! Power cuts: what a disk may hold of a store after a power loss.
 //!
-//! A workload runs in a process of its own under strace, which records every change of a file with its
-//! data, every sync, and the lines in which the workload notes what it begins and what was acknowledged:
-//! one order of all of it. A cut is a place in that order, and a choice of what was not synced by then
-//! reached the disk all the same (`disk.rs` says what the model of a disk is). The files are made as such a
-//! disk would have them; then the store is opened and held against what was noted.
+//! A workload runs in a process of its own under strace, which records in one order every change of a file
+//! with its data, every sync, and every line in which the workload notes what it begins and what was
+//! acknowledged. A cut is a position in that order, and a random choice of the unsynced changes that
+//! reached the disk (`disk.rs` describes the model of a disk). The campaign creates the files as such a
+//! disk would hold them, opens the store, and compares it with the notes.
 
 mod check;
 mod disk;
@@ -32,25 +32,25 @@ use self::{
 pub(crate) use self::{verify::problem, workload::stack};
 use crate::{Failure, Figures};
 
-/// How long power cuts are looked for.
+/// Simulates power loss at random moments, and checks what a SQLite store holds
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// How many workloads are recorded
     #[arg(long, default_value_t = 6)]
     pub cases: u64,
-    /// How often the power is cut in each
+    /// How many cuts are made in each
     #[arg(long, default_value_t = 20)]
     pub cuts: u64,
-    /// Of all random choices
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The first workload
     #[arg(long, default_value_t = 0)]
     pub first: u64,
-    /// A fault to be found
+    /// A planted fault, which the search must find
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
-    /// Cuts the recordings of an earlier search that are here, or records into this folder
+    /// The folder of the recordings: existing ones are used again, missing ones are made
     #[arg(long)]
     pub recordings: Option<PathBuf>,
     /// This program, which runs the workloads
@@ -79,7 +79,7 @@ impl Plant {
     }
 }
 
-/// What was counted.
+/// The counters of a search.
 #[derive(Debug, Default)]
 struct Counts {
     full: u64,
@@ -97,7 +97,7 @@ struct Counts {
     absent: u64,
 }
 
-/// Cuts the power at random moments of random workloads.
+/// Simulates power loss at random moments of random workloads.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
         let checked =
             runtime.block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts));
         if let Err(what) = checked {
-            // The threads of a workload are not the same twice: what was recorded is.
+            // Threads interleave differently in each execution, so only the recording reproduces it.
             let what = match arguments.plant {
                 None => {
                     drop(folder.keep());
@@ -146,34 +146,35 @@ async fn cut(
     counts: &mut Counts,
 ) -> Result<(), String> {
     let mut rng = Rng::of(arguments.seed ^ 0xc07, case);
-    let mut steps: Vec<usize> = (0..arguments.cuts).map(|_| moment(recording, &mut rng)).collect();
+    let mut steps: Vec<usize> =
+        (0..arguments.cuts).map(|_| random_step(recording, &mut rng)).collect();
     steps.sort_unstable();
     let mut disk = Disk::new(recording, arguments.plant);
     for (number, step) in steps.into_iter().enumerate() {
         disk.advance(step);
         let mut rng = Rng::of(rng.next(), number as u64);
-        let left = disk.cut(&mut rng);
+        let image = disk.cut(&mut rng);
         let line = recording.line(step);
         let bounds = history.bounds(line, plan.is_full);
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        check::lay(&left, folder.path(), &mut rng).map_err(|error| error.to_string())?;
+        check::write_files(&image, folder.path(), &mut rng).map_err(|error| error.to_string())?;
         let checked = check::check(folder.path(), history, bounds, &mut rng).await;
         let outcome = checked.map_err(|what| {
             let mode = if plan.is_full { "Full" } else { "Normal" };
-            let files: Vec<_> = left.files.iter().map(|(name, it)| (name, it.len())).collect();
+            let files: Vec<_> = image.files.iter().map(|(name, it)| (name, it.len())).collect();
             format!(
                 "cut {number} of workload {case} ({mode}), before line {line} of its trace, with \
                  {files:?}: {what}"
             )
         })?;
-        counts.add(plan, &outcome, &left);
+        counts.add(plan, &outcome, &image);
         counts.acknowledged += history.writes.iter().filter(|done| **done < line).count() as u64;
     }
     Ok(())
 }
 
-/// A step at which the power goes: any, or just after something was acknowledged.
-fn moment(recording: &Recording, rng: &mut Rng) -> usize {
+/// The step of a cut: any step, or the one just after an acknowledgement.
+fn random_step(recording: &Recording, rng: &mut Rng) -> usize {
     match rng.one_in(3) {
         false => rng.below(recording.len() + 1),
         true => match rng.one_of(&recording.notes) {
@@ -183,13 +184,13 @@ fn moment(recording: &Recording, rng: &mut Rng) -> usize {
     }
 }
 
-/// Records a workload, unless it is recorded already.
+/// Records a workload, unless there is a recording of it.
 fn record(
     arguments: &Arguments,
     case: u64,
     recorded: &Path,
 ) -> Result<(Recording, History), Failure> {
-    // Names in the trace are as the system has them.
+    // The trace has canonical paths.
     std::fs::create_dir_all(recorded).map_err(cannot("make a folder"))?;
     let recorded = recorded.canonicalize().map_err(cannot("find a folder"))?;
     let [folder, trace, notes] = ["folder", "trace", "notes"].map(|name| recorded.join(name));
@@ -205,7 +206,7 @@ fn record(
         .map(|(line, text)| serde_json::from_str::<Note>(text).map(|note| (*line, note)));
     let lines = lines.collect::<Result<Vec<_>, _>>().map_err(cannot("read the notes"))?;
     if recording.len() == 0 || lines.is_empty() {
-        return Err(Failure::cannot_run("nothing of a workload is in its trace"));
+        return Err(Failure::cannot_run("the trace of a workload has no steps or no notes"));
     }
     let history = History::of(&lines);
     let found = |what| Failure::Found { seed: arguments.seed, case, what };
@@ -234,19 +235,21 @@ fn trace_workload(
         return Ok(());
     }
     let printed = String::from_utf8_lossy(&output.stderr);
-    let what = format!("workload {case} fails on a disk without faults: {printed}");
+    let what = format!("workload {case} fails without any cut: {printed}");
     Err(Failure::Found { seed: arguments.seed, case, what })
 }
 
-/// Runs a workload in this process: what `strace` starts.
+/// Runs a workload in this process, which was started by `strace`.
 ///
 /// # Errors
 ///
-/// [`Failure::CannotRun`], with what failed.
+/// [`Failure::CannotRun`] with the error of the workload.
 pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
     match workload::run(arguments) {
         Ok(()) => Ok(Figures::default()),
-        Err(error) => Err(Failure::CannotRun { what: "work".to_owned(), source: Some(error) }),
+        Err(error) => {
+            Err(Failure::CannotRun { what: "run a workload".to_owned(), source: Some(error) })
+        }
     }
 }
 
@@ -254,7 +257,7 @@ pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
 ///
 /// # Errors
 ///
-/// Why not.
+/// The reason why they cannot.
 pub fn can_record() -> io::Result<()> {
     let status = Command::new("strace")
         .args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync", "true"])
@@ -263,7 +266,7 @@ pub fn can_record() -> io::Result<()> {
         .status()?;
     match status.success() {
         true => Ok(()),
-        false => Err(io::Error::other("strace may not trace here")),
+        false => Err(io::Error::other("strace is not permitted to trace processes")),
     }
 }
 
@@ -273,16 +276,16 @@ fn cannot<E: std::error::Error + Send + Sync + 'static>(what: &str) -> impl Fn(E
 }
 
 impl Counts {
-    fn add(&mut self, plan: &Plan, outcome: &Outcome, left: &disk::Left) {
+    fn add(&mut self, plan: &Plan, outcome: &Outcome, image: &disk::DiskImage) {
         self.cuts += 1;
         self.cuts_full += u64::from(plan.is_full);
-        self.unsynced += u64::from(left.unsynced > 0);
-        self.lost += u64::from(left.lost > 0);
-        self.torn += u64::from(left.torn > 0);
+        self.unsynced += u64::from(image.unsynced > 0);
+        self.lost += u64::from(image.lost > 0);
+        self.torn += u64::from(image.torn > 0);
         self.changes_lost += u64::from(outcome.lost_changes > 0);
         self.open_runs += u64::from(outcome.open_runs > 0);
         self.backups += u64::from(outcome.backups > 0);
-        self.absent += u64::from(!left.files.contains_key(Path::new(workload::FILE)));
+        self.absent += u64::from(!image.files.contains_key(Path::new(workload::FILE)));
     }
 
     fn figures(&self, arguments: &Arguments, began: Instant) -> Figures {
@@ -290,18 +293,18 @@ impl Counts {
         let Self { full, large, cuts, cuts_full, .. } = self;
         let normal = arguments.cases - full;
         figures.add("workloads", format!("{} ({full} Full, {normal} Normal)", arguments.cases));
-        figures.add("workloads that outgrow the log", large);
+        figures.add("workloads that fill the log", large);
         figures.add("writes acknowledged in them", self.writes);
         figures.add("cuts", cuts);
         figures.add("cuts under Full", cuts_full);
         figures.add("writes acknowledged before the cuts", self.acknowledged);
-        figures.add("cuts with something unsynced", self.unsynced);
-        figures.add("cuts that lost some of it", self.lost);
+        figures.add("cuts with unsynced changes", self.unsynced);
+        figures.add("cuts that lost unsynced changes", self.lost);
         figures.add("cuts with a torn write", self.torn);
-        figures.add("cuts after which a change that had begun was gone", self.changes_lost);
+        figures.add("cuts after which a started change was missing", self.changes_lost);
         figures.add("cuts with an open run, which was ended", self.open_runs);
         figures.add("cuts with a backup", self.backups);
-        figures.add("cuts before the file was there", self.absent);
+        figures.add("cuts before the file existed", self.absent);
         figures.add("seconds", began.elapsed().as_secs());
         figures
     }

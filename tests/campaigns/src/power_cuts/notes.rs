@@ -1,4 +1,4 @@
-//! What a workload notes of what it does, outside of the folder whose power is cut.
+//! The notes of a workload about its operations, in a file outside of the folder under test.
 
 use std::{
     fs::{File, OpenOptions},
@@ -23,13 +23,13 @@ use tower_chat_core::{
 /// One line of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Note {
-    /// It is about to be done: noted before anything of it can reach the disk.
+    /// An operation begins. The note is written before any effect of it can reach the disk.
     Began { number: u64, action: Action },
-    /// It was acknowledged: noted afterwards. A pruning took this many messages away.
+    /// An operation was acknowledged. A prune removed this many messages.
     Done { number: u64, pruned: u64 },
-    /// It was not done, and the store said so.
+    /// The store reported that an operation failed.
     Refused { number: u64, reason: String },
-    /// A caller has these answers of a run, and was told that all of it is stored.
+    /// A caller received these answers of a run as stored.
     Answered { key: Key, run: String, texts: Vec<String> },
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Action {
         from: Key,
         to: Key,
     },
-    /// Everything before is durable when it is done: a checkpoint, a vacuum, a close.
+    /// Makes all earlier changes durable: a checkpoint, a vacuum, a close.
     MakeDurable {
         how: String,
     },
@@ -66,7 +66,7 @@ pub(super) struct WriteNote {
     pub(super) after: u64,
     /// The ids of its messages and their stored forms.
     pub(super) messages: Vec<(String, String)>,
-    /// Where calls stand, and what the record says of them.
+    /// The positions of calls, and their records.
     pub(super) record: Vec<((u64, u32), String)>,
     pub(super) staged: Staging,
 }
@@ -75,7 +75,7 @@ pub(super) struct WriteNote {
 pub(super) enum Staging {
     No,
     Yes,
-    /// With the messages that it changes.
+    /// With the messages that the commit replaces.
     Commit(Vec<(u64, String)>),
     Discard {
         visible: u64,
@@ -86,7 +86,7 @@ pub(super) fn key(key: &ConversationKey) -> Key {
     (key.scope().to_owned(), key.id().to_owned())
 }
 
-/// What the record says of a call, with times as they are stored.
+/// The record of a call as text, with times in their stored precision.
 pub(super) fn described(record: &ToolRecord) -> String {
     let mut record = record.clone();
     let at = [record.started_at.take(), record.finished_at.take()];
@@ -125,7 +125,7 @@ impl WriteNote {
     }
 }
 
-/// The file, open.
+/// The open file of the notes.
 #[derive(Debug, Clone)]
 pub(super) struct Notes(Arc<Open>);
 
@@ -143,7 +143,7 @@ impl Notes {
 
     /// Writes a line with one system call.
     pub(super) fn write(&self, note: &Note) {
-        #[expect(clippy::expect_used, reason = "a workload without its notes is of no use")]
+        #[expect(clippy::expect_used, reason = "a workload without its notes cannot be checked")]
         {
             let mut line = serde_json::to_vec(note).expect("a note has a JSON form");
             line.push(b'\n');
@@ -158,7 +158,7 @@ impl Notes {
         number
     }
 
-    /// Notes the outcome of something, where that is not a number of messages.
+    /// Notes the outcome of an operation; the number is that of pruned messages.
     pub(super) fn end<E: std::fmt::Display>(&self, number: u64, outcome: &Result<u64, E>) {
         self.write(&match outcome {
             Ok(pruned) => Note::Done { number, pruned: *pruned },
@@ -167,7 +167,7 @@ impl Notes {
     }
 }
 
-/// A store whose writes are noted, and when they were acknowledged.
+/// A store that notes the begin and the acknowledgement of every write.
 #[derive(Clone)]
 pub(super) struct Noted {
     pub(super) inner: Arc<dyn HistoryStore>,

@@ -1,4 +1,4 @@
-//! What a workload did to its folder, as its trace has it: changes of files and of names, and syncs.
+//! The changes of files and names, and the syncs, of a workload, in the order of its trace.
 
 use std::{collections::HashMap, path::Path};
 
@@ -22,11 +22,11 @@ pub(super) enum Entry {
 #[derive(Debug, Clone)]
 pub(super) struct Pending<T> {
     pub(super) what: T,
-    /// The line on which the call returned: a sync that begins later makes it durable.
+    /// The line on which the call returned, if it did. A sync that begins later makes the change durable.
     pub(super) end: Option<usize>,
 }
 
-/// What happens at a line of the trace.
+/// A change or a sync at a line of the trace.
 #[derive(Debug)]
 pub(super) enum Step {
     Changed {
@@ -44,12 +44,12 @@ pub(super) enum Step {
     },
 }
 
-/// A workload as the disk saw it.
+/// The changes and syncs of a workload, and its notes.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// By the line on which they happen.
+    /// Each with its line of the trace.
     pub(super) steps: Vec<(usize, Step)>,
-    /// The lines of the notes file, each with the line of the trace on which its writing began.
+    /// The lines of the notes file, each with the line of the trace on which its write began.
     pub(super) notes: Vec<(usize, String)>,
     pub(super) files: usize,
 }
@@ -57,7 +57,7 @@ pub(super) struct Recording {
 /// Why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the trace: {what}")]
-pub(super) struct NotRecorded {
+pub(super) struct RecordingError {
     line: usize,
     what: String,
 }
@@ -67,7 +67,7 @@ pub(super) struct NotRecorded {
 enum Target {
     Folder,
     File(usize),
-    /// Its content is nothing to a disk.
+    /// The index of the log: shared memory, which the disk model ignores.
     Index,
     Notes,
 }
@@ -82,12 +82,12 @@ struct Follower<'a> {
 }
 
 impl Recording {
-    /// Of what was done in a folder, with the lines that were written to a file elsewhere.
+    /// Builds it from the calls that changed a folder and the notes file.
     pub(super) fn of(
         traced: Vec<Traced>,
         folder: &Path,
         notes: &Path,
-    ) -> Result<Self, NotRecorded> {
+    ) -> Result<Self, RecordingError> {
         let mut follower = Follower {
             folder,
             notes,
@@ -97,19 +97,19 @@ impl Recording {
         };
         for traced in traced {
             let line = traced.begin;
-            follower.follow(traced).map_err(|what| NotRecorded { line, what })?;
+            follower.follow(traced).map_err(|what| RecordingError { line, what })?;
         }
         let mut recording = follower.recording;
         recording.steps.sort_by_key(|(line, _)| *line);
         Ok(recording)
     }
 
-    /// How many steps there are at which the power can go.
+    /// The number of steps.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// The line of the trace before which the power goes at a cut, and the step that comes next.
+    /// The line of the trace before which a cut at this step happens.
     pub(super) fn line(&self, step: usize) -> usize {
         self.steps.get(step).map_or(usize::MAX, |(line, _)| *line)
     }
@@ -174,7 +174,7 @@ impl Follower<'_> {
                 let (Some(from), Some(to)) = (self.name(&from), self.name(&to)) else {
                     return Ok(());
                 };
-                let file = *self.names.get(&from).ok_or("a link to what is not there")?;
+                let file = *self.names.get(&from).ok_or("a link to an unknown file")?;
                 self.names.insert(to.clone(), file);
                 self.enter(begin, end, Entry::Add { name: to, file });
             }
@@ -182,7 +182,7 @@ impl Follower<'_> {
                 let (Some(from), Some(to)) = (self.name(&from), self.name(&to)) else {
                     return Ok(());
                 };
-                let file = self.names.remove(&from).ok_or("a rename of what is not there")?;
+                let file = self.names.remove(&from).ok_or("a rename of an unknown file")?;
                 self.names.insert(to.clone(), file);
                 self.enter(begin, end, Entry::Rename { from, to, file });
             }
@@ -194,12 +194,12 @@ impl Follower<'_> {
                 }
             }
             Call::MapShared { file } => match self.target(file) {
-                Some(Target::File(_)) => return Err("a file is mapped to memory".to_owned()),
+                Some(Target::File(_)) => return Err("a file is mapped as shared memory".to_owned()),
                 Some(Target::Index | Target::Folder | Target::Notes) | None => {}
             },
             Call::Other { name, file } => {
                 if file.is_some_and(|file| self.target(file).is_some()) {
-                    return Err(format!("what {name} does to a disk is not known here"));
+                    return Err(format!("the effect of {name} on the disk is not modelled"));
                 }
             }
         }
@@ -261,11 +261,11 @@ impl Follower<'_> {
                 self.change(begin, end, file, Change::Write { at: from, data });
             }
             Target::Notes => {
-                let text = String::from_utf8(data).map_err(|_| "a note is no text")?;
+                let text = String::from_utf8(data).map_err(|_| "a note is not UTF-8")?;
                 self.recording.notes.push((begin, text));
             }
             Target::Index => {}
-            Target::Folder => return Err("a folder is written to".to_owned()),
+            Target::Folder => return Err("a write to a folder".to_owned()),
         }
         Ok(())
     }

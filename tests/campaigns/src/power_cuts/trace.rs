@@ -1,4 +1,4 @@
-//! Reads what strace wrote: the system calls of a workload, with their data.
+//! Reads the output of strace: the system calls of a workload, with their data.
 
 use std::{
     collections::HashMap,
@@ -10,14 +10,14 @@ use std::{
 /// A system call that succeeded.
 #[derive(Debug)]
 pub(super) struct Traced {
-    /// The line on which it began. What it does may be done from here on.
+    /// The line on which it began. Its effect may have happened from this line on.
     pub(super) begin: usize,
-    /// The line on which it returned, if it did. What it does is done from here on.
+    /// The line on which it returned, if it did. Its effect has happened from this line on.
     pub(super) end: Option<usize>,
     pub(super) call: Call,
 }
 
-/// What was asked of the system, as far as it changes files or says which they are.
+/// The calls that change files, and those that determine what a descriptor refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Open {
@@ -59,14 +59,14 @@ pub(super) enum Call {
     MapShared {
         file: i64,
     },
-    /// A call of which is not known what it does to the disk.
+    /// A call whose effect on the disk is not modelled.
     Other {
         name: String,
         file: Option<i64>,
     },
 }
 
-/// The system calls to be traced; all others leave files as they are.
+/// The system calls to trace; no other changes files.
 pub(super) const TRACED: &str = "trace=open,openat,creat,write,pwrite64,writev,pwritev,pwritev2,\
     fsync,fdatasync,sync_file_range,ftruncate,truncate,fallocate,copy_file_range,sendfile,unlink,\
     unlinkat,rename,renameat,renameat2,link,linkat,symlink,close,dup,dup2,dup3,mmap,lseek";
@@ -76,11 +76,11 @@ pub(super) const TRACED: &str = "trace=open,openat,creat,write,pwrite64,writev,p
 pub(super) enum TraceError {
     #[error("the trace cannot be read")]
     Io(#[from] std::io::Error),
-    #[error("line {line} of the trace is not understood: {text}")]
+    #[error("line {line} of the trace cannot be parsed: {text}")]
     Line { line: usize, text: String },
 }
 
-/// The calls in the order in which they say what descriptors are.
+/// The calls, in an order in which each descriptor is opened before it is used.
 pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
     let mut reader = BufReader::new(File::open(path)?);
     let mut unfinished: HashMap<String, (usize, String)> = HashMap::new();
@@ -108,14 +108,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
             }
             None => (line, event.to_owned()),
         };
-        if let Some(call) = call(&whole).ok_or_else(|| not_understood(line, &whole))? {
+        if let Some(call) = call(&whole).ok_or_else(|| unparsable(line, &whole))? {
             found.push(Traced { begin, end: Some(line), call });
         }
     }
-    // What never returned may have been done.
+    // A call that never returned may have had its effect.
     for (begin, begun) in unfinished.into_values() {
         if let Some(call) =
-            call(&format!("{begun}) = 0")).ok_or_else(|| not_understood(begin, &begun))?
+            call(&format!("{begun}) = 0")).ok_or_else(|| unparsable(begin, &begun))?
         {
             found.push(Traced { begin, end: None, call });
         }
@@ -125,8 +125,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
 }
 
 impl Traced {
-    /// A descriptor is in use from the end of its opening to the beginning of its closing: meanwhile another
-    /// thread may close one of the same number.
+    /// A descriptor is in use from the return of its `open` to the begin of its `close`. While one thread
+    /// opens it, another may close an earlier one of the same number.
     fn order(&self) -> usize {
         match self.call {
             Call::Open { .. } | Call::Seek { .. } => self.end.unwrap_or(self.begin),
@@ -135,17 +135,17 @@ impl Traced {
     }
 }
 
-fn not_understood(line: usize, text: &str) -> TraceError {
+fn unparsable(line: usize, text: &str) -> TraceError {
     TraceError::Line { line, text: text.chars().take(200).collect() }
 }
 
-/// The call of a line; nothing if it failed. `None` if the line is not understood.
-#[expect(clippy::option_option, reason = "what is not understood is no call that failed")]
+/// The call of a line: `Some(None)` if the call failed, `None` if the line cannot be parsed.
+#[expect(clippy::option_option, reason = "a line that cannot be parsed is not a failed call")]
 fn call(text: &str) -> Option<Option<Call>> {
     let (name, rest) = text.split_once('(')?;
-    // No argument holds the text `) = `: all strings are in hexadecimal numbers.
+    // No argument contains the text `) = `, since all strings are hexadecimal.
     let (arguments, result) = rest.rsplit_once(") = ").or_else(|| {
-        // strace fills with blanks up to a column.
+        // strace pads with blanks up to a column.
         let (arguments, result) = rest.rsplit_once(" = ")?;
         Some((arguments.trim_end().strip_suffix(')')?, result))
     })?;
@@ -159,7 +159,7 @@ fn call(text: &str) -> Option<Option<Call>> {
         let bytes = strings.get(index)?;
         Some(PathBuf::from(String::from_utf8(bytes.clone()).ok()?))
     };
-    // Of paths relative to an open folder nothing is known; nobody here uses them.
+    // Paths relative to an open folder cannot be resolved; no workload uses them.
     let is_relative = path(0).is_some_and(|path| path.is_relative());
     let number = |index: usize| arguments.split(", ").nth(index)?.trim().parse::<u64>().ok();
     let file = || arguments.split([',', ')']).next()?.trim().parse::<i64>().ok();
@@ -200,7 +200,7 @@ fn call(text: &str) -> Option<Option<Call>> {
     }))
 }
 
-/// The bytes of a string that strace has written as hexadecimal numbers.
+/// The bytes of a string in the hexadecimal form of strace.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let digit =
         |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_strace_are_understood() {
+    fn lines_of_strace_are_parsed() {
         let path = r"\x2f\x61\x2d\x77\x61\x6c";
         assert_eq!(
             of(&format!("openat(AT_FDCWD, \"{path}\", O_RDWR|O_CREAT|O_CLOEXEC, 0644) = 4")),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_others_interrupt_begins_on_one_line_and_ends_on_another() {
+    fn an_interleaved_call_begins_on_one_line_and_ends_on_another() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let lines = [
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_opened_while_it_is_closed_is_open() {
+    fn a_descriptor_that_is_reused_during_its_close_is_open() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let lines = [

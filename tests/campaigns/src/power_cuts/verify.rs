@@ -1,4 +1,4 @@
-//! What `tower-chat verify` checks of a store, with the same functions of the library.
+//! The checks of `tower-chat verify`, with the same functions of the library.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tower_chat::{
     validate::validate_messages,
 };
 
-/// The first thing that is wrong with a conversation.
+/// The first problem of a conversation.
 pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
     let first = rows.head.pruned.saturating_add(1);
@@ -30,7 +30,7 @@ pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
         return Some(format!("message {last} is missing"));
     }
     let read: Messages = messages.iter().filter_map(|(_, message)| message.cloned()).collect();
-    // A run that a cut has ended has left calls without results: replay answers them.
+    // A run that a cut has ended may have calls without results, which replay answers.
     let is_wrong = |mismatch: &Mismatch| !matches!(mismatch, Mismatch::DanglingCall { .. });
     if let Some(mismatch) = mismatches_of_readable(messages).into_iter().find(is_wrong) {
         return Some(format!("message {}: {mismatch}", mismatch.sequence()));
@@ -52,5 +52,5 @@ pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
     replay.push_from(&read, 0);
     let view = replay.view();
     let valid = validate_messages(view.iter().map(|message| &**message));
-    valid.err().map(|invalid| format!("what a model is shown is not valid: {invalid}"))
+    valid.err().map(|invalid| format!("the replay is not valid: {invalid}"))
 }

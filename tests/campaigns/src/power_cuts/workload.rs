@@ -1,4 +1,4 @@
-//! What is done to a store while its system calls are recorded.
+//! The workload that uses a store while strace records its system calls.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ pub struct WorkloadArguments {
     pub(super) folder: PathBuf,
     #[arg(long)]
     pub(super) notes: PathBuf,
-    /// Acknowledges before anything is stored
+    /// Acknowledges writes before they are stored
     #[arg(long)]
     pub(super) early: bool,
 }
@@ -40,7 +40,7 @@ pub struct WorkloadArguments {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) is_full: bool,
-    /// So much is written that the log is carried over by itself.
+    /// Whether it writes so much that SQLite checkpoints the log by itself.
     pub(super) is_large: bool,
     phases: usize,
     tasks: usize,
@@ -104,7 +104,7 @@ async fn phases(arguments: &WorkloadArguments, notes: &Notes) -> Result<(), BoxE
             done??;
         }
         match rng.below(4) {
-            // Its connections stay open, as those of another process.
+            // The connections stay open, like those of another process.
             0 => std::mem::forget(sqlite),
             1 => drop((store, sqlite)),
             _ => {
@@ -118,7 +118,7 @@ async fn phases(arguments: &WorkloadArguments, notes: &Notes) -> Result<(), BoxE
     Ok(())
 }
 
-/// Checkpoints, backups and a vacuum, while others write.
+/// Makes checkpoints, vacuums and backups while other tasks write.
 async fn maintain(
     store: SqliteStore,
     folder: PathBuf,
@@ -138,7 +138,7 @@ async fn maintain(
                 notes.end(number, &retryable(store.vacuum().await)?);
             }
             how => {
-                // Some replace an earlier one.
+                // Some backups replace an earlier one.
                 let name = format!("backup {}.db", rng.below(3) * (index + 1) % 3);
                 let backup = match how {
                     3 => Backup::of_file(folder.join(FILE)),
@@ -154,7 +154,7 @@ async fn maintain(
     Ok(())
 }
 
-/// A checkpoint may find readers in the way.
+/// Separates errors that can be retried, such as a checkpoint while readers are active.
 fn retryable(outcome: Result<(), StoreError>) -> Result<Result<u64, StoreError>, StoreError> {
     match outcome {
         Err(error) if !error.is_retryable() => Err(error),
@@ -168,7 +168,7 @@ struct Owner {
     plan: Arc<Plan>,
     rng: Rng,
     name: String,
-    /// With whether its last run was left open.
+    /// Each with whether its last run was left open.
     conversations: Vec<(ConversationKey, bool)>,
     made: usize,
     runs: usize,
@@ -231,7 +231,7 @@ impl Owner {
             response.collect().await
         };
         if is_abandoned {
-            // Its caller goes away while the model does not answer.
+            // The caller drops the response while the model does not answer.
             let patience = Duration::from_millis(10 + self.rng.next() % 20);
             drop(tokio::time::timeout(patience, answer).await);
         } else {
@@ -248,7 +248,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What the model answers, and the texts of it.
+    /// The answers of the model, and their texts.
     fn script(&mut self, is_abandoned: bool) -> (Vec<Step>, Vec<String>) {
         let (mut steps, mut texts) = (Vec::new(), Vec::new());
         for round in 0..self.rng.below(4) {
@@ -269,7 +269,7 @@ impl Owner {
         (steps, texts)
     }
 
-    /// A text that is nowhere else.
+    /// A unique text.
     fn text(&mut self, what: &str) -> String {
         let length = match (self.plan.is_large, self.rng.below(12)) {
             (true, 0..4) => 20_000 + self.rng.below(90_000),

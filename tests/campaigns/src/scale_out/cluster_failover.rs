@@ -7,28 +7,28 @@ use tower_chat_core::ConversationKey;
 use tower_chat_redis::RedisStore;
 use tower_chat_testkit::server::{RedisCluster, RedisServer};
 
-use super::{Search, Seen, Writers, check, failed, is_in_first_slots, stale::Stale, started};
+use super::{Search, Totals, Writers, check, failed, is_in_first_slots, stale::Stale, started};
 use crate::{Failure, Figures};
 
-/// How many servers have slots; each has a replica.
+/// The number of servers with slots; each has a replica.
 const PRIMARIES: usize = 3;
 
-/// How many slots the first server has.
+/// The number of slots of the first server.
 const SLOTS_OF_FIRST: usize = 5_461;
 
-/// Writes that are acknowledged while the replica gets nothing.
+/// The number of writes that are acknowledged while the replica is disconnected.
 const AHEAD: u64 = 60;
 
-/// How a replica comes to take over.
+/// Why a replica takes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// It is asked to, and the primary waits until it has everything.
+    /// On request; the primary waits until the replica has received everything.
     Asked,
-    /// The primary is killed, and comes back after the replica has taken over.
+    /// The primary is killed, and restarts after the replica has taken over.
     Killed,
-    /// The same, and the replica gets nothing for a while before.
+    /// The same, with the replica disconnected for a while before.
     KilledCut,
-    /// The primary does not run for a while, and then goes on where it stopped.
+    /// The primary is paused until the replica has taken over, and then resumes.
     Paused,
     /// The same with `min-replicas-to-write 1`.
     PausedWithMinimum,
@@ -60,7 +60,7 @@ async fn fail_over(
         .with_patience(Duration::from_secs(60))
         .with_response_timeout(Duration::from_secs(5));
     let opened = options.connect_cluster(&addresses).await;
-    let store = opened.map_err(|error| failed("the store is opened", error))?;
+    let store = opened.map_err(|error| failed("open the store", error))?;
     let mut ids = (0..).map(|id| ConversationKey::new("stale", id.to_string()));
     let in_first = |key: &ConversationKey| is_in_first_slots(&cluster, key, SLOTS_OF_FIRST);
     let key = ids.find(in_first).unwrap_or_else(|| ConversationKey::new("stale", "none"));
@@ -73,9 +73,9 @@ async fn fail_over(
         });
     }
     let writers = Writers::start(search, &store);
-    writers.go_on(search).await;
+    writers.run_phase(search).await;
     if event == Event::KilledCut {
-        // Its replica is disconnected, and may not connect again.
+        // Disconnect the replica, and do not let it reconnect.
         block_in_place(|| {
             cluster.ask(0, "ACL SETUSER default -psync -sync");
             cluster.ask(0, "CLIENT KILL TYPE replica");
@@ -85,30 +85,30 @@ async fn fail_over(
     }
     block_in_place(|| take_over(&mut cluster, event));
     if event == Event::KilledCut {
-        stale.go_on(search, &store).await?;
+        stale.assert_refused(search, &store).await?;
     }
-    writers.go_on(search).await;
+    writers.run_phase(search).await;
     let logs = writers.stop().await?;
     check(search, &store, &logs).await?;
-    let seen = Seen::by(&logs);
+    let totals = Totals::of(&logs);
     match event {
-        Event::Asked if seen.lost_writes > 0 => {
-            return Err(search.found(format!("{} writes were lost", seen.lost_writes)));
+        Event::Asked if totals.lost_writes > 0 => {
+            return Err(search.found(format!("{} writes were lost", totals.lost_writes)));
         }
-        Event::KilledCut if seen.lost_writes == 0 => {
-            return Err(search.found("no writer has learned of its loss".to_owned()));
+        Event::KilledCut if totals.lost_writes == 0 => {
+            return Err(search.found("no writer got a conflict for its lost writes".to_owned()));
         }
         _ => {}
     }
-    seen.figures(&format!("cluster, {name}"), figures);
+    totals.figures(&format!("cluster, {name}"), figures);
     block_in_place(|| cluster.until(|| !cluster.is_primary(0)));
     if cluster.is_primary(0) {
-        return Err(search.found("the failed primary takes changes again".to_owned()));
+        return Err(search.found("the failed primary is a primary again".to_owned()));
     }
     Ok(())
 }
 
-/// Lets the replica of the first server take over.
+/// Makes the replica of the first server take over.
 fn take_over(cluster: &mut RedisCluster, event: Event) {
     match event {
         Event::Asked => {

@@ -1,4 +1,4 @@
-//! What a writer was told, and whether the store agrees.
+//! The writes that were acknowledged to a writer, compared with the store.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use tower_chat_core::{
 use super::{Search, writers::until_answered};
 use crate::{Failure, Figures};
 
-/// A message as a writer knows it.
+/// The id and text of a message.
 pub(super) type Entry = (MessageId, String);
 
-/// What was acknowledged to one writer, and what it learned was lost.
+/// The acknowledged writes of one writer, and its losses.
 pub(super) struct WriterLog {
     pub(super) key: ConversationKey,
     /// The messages that must be stored, in their order.
     messages: Vec<Entry>,
-    /// How many messages there were after each write.
+    /// The number of messages after each write.
     ends: Vec<usize>,
     writes: u64,
     lost_writes: u64,
@@ -47,20 +47,23 @@ impl WriterLog {
         self.writes += 1;
     }
 
-    /// How long a write took, with all its attempts.
-    pub(super) fn waited(&mut self, time: Duration) {
+    /// Records how long a write took, with all its attempts.
+    pub(super) fn record_duration(&mut self, time: Duration) {
         self.longest = self.longest.max(time);
     }
 
-    /// Takes away what is not stored. It must be the end of the conversation, and whole writes.
-    pub(super) fn lose_all_after(&mut self, stored: &[Entry]) -> Result<(), String> {
+    /// Removes the messages that are not stored. They must be the end of the conversation, in whole writes.
+    pub(super) fn remove_lost(&mut self, stored: &[Entry]) -> Result<(), String> {
         if !self.messages.starts_with(stored) {
             return Err(difference(&self.messages, stored));
         }
         let remaining = self.ends.iter().take_while(|end| **end <= stored.len()).count();
         let whole = remaining.checked_sub(1).and_then(|last| self.ends.get(last));
         if whole.copied().unwrap_or_default() != stored.len() {
-            return Err(format!("{} messages are stored: a part of a write", stored.len()));
+            return Err(format!(
+                "{} messages are stored, which is a part of a write",
+                stored.len()
+            ));
         }
         self.lost_writes += (self.ends.len() - remaining) as u64;
         self.messages.truncate(stored.len());
@@ -69,7 +72,7 @@ impl WriterLog {
     }
 }
 
-/// The messages of a history, as writers know them. A message without an id has none that was given.
+/// The messages of a history. A message without an id gets one that no writer uses.
 pub(super) fn entries(history: &History) -> Vec<Entry> {
     let id = |message: &tower_chat_core::Message| {
         message.id.unwrap_or(MessageId {
@@ -97,7 +100,7 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Where two lists of messages part.
+/// Describes the first difference of two lists of messages.
 fn difference(acknowledged: &[Entry], stored: &[Entry]) -> String {
     let same = acknowledged.iter().zip(stored).take_while(|(one, other)| one == other).count();
     let name = |entry: Option<&Entry>| {
@@ -116,9 +119,9 @@ fn difference(acknowledged: &[Entry], stored: &[Entry]) -> String {
     )
 }
 
-/// What all writers have seen.
+/// The totals of all writers.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Totals {
     pub(super) writes: u64,
     pub(super) lost_writes: u64,
     pub(super) conversations_with_loss: u64,
@@ -127,18 +130,18 @@ pub(super) struct Seen {
     pub(super) longest: Duration,
 }
 
-impl Seen {
-    pub(super) fn by(logs: &[WriterLog]) -> Self {
-        let mut seen = Self::default();
+impl Totals {
+    pub(super) fn of(logs: &[WriterLog]) -> Self {
+        let mut totals = Self::default();
         for log in logs {
-            seen.writes += log.writes;
-            seen.lost_writes += log.lost_writes;
-            seen.conversations_with_loss += u64::from(log.lost_writes > 0);
-            seen.conflicts += log.conflicts;
-            seen.retries += log.retries;
-            seen.longest = seen.longest.max(log.longest);
+            totals.writes += log.writes;
+            totals.lost_writes += log.lost_writes;
+            totals.conversations_with_loss += u64::from(log.lost_writes > 0);
+            totals.conflicts += log.conflicts;
+            totals.retries += log.retries;
+            totals.longest = totals.longest.max(log.longest);
         }
-        seen
+        totals
     }
 
     pub(super) fn figures(&self, name: &str, figures: &mut Figures) {

@@ -1,9 +1,9 @@
 //! Stores over several servers, while writers append: a pooler, two servers, replicas that take over,
 //! slots that are moved.
 //!
-//! Each writer has conversations of its own and expects the revision that its last write left. What was
-//! acknowledged is stored once and in order. What a replica lacks that takes over without having
-//! waited is the end of a conversation, and its writer learns of it from a conflict; it is counted.
+//! Each writer has conversations of its own and expects the revision that its last write returned.
+//! Acknowledged writes must be stored once and in order. A replica that takes over from an asynchronous
+//! primary may lack the end of a conversation; its writer must then get a conflict, and the loss is counted.
 
 mod cluster_failover;
 mod log;
@@ -22,15 +22,15 @@ use tower_chat_core::ConversationKey;
 use tower_chat_testkit::server::{Missing, PostgresServer, RedisCluster};
 
 use self::{
-    log::{Seen, check},
+    log::{Totals, check},
     writers::{Writers, append, text, until_answered},
 };
 use crate::{Failure, Figures};
 
-/// What the campaign does, and for how long.
+/// Stores over several servers, while writers append
 #[derive(Debug, Clone, Args)]
 pub struct Arguments {
-    /// What happens to the servers; one after the other everything, if none is named
+    /// What happens to the servers; all scenarios, one after the other, if none is named
     #[arg(long, value_enum)]
     pub scenario: Option<Scenario>,
     /// How many writers there are, each with a conversation of its own
@@ -72,22 +72,22 @@ pub enum Scenario {
     SlotMoved,
     /// Replicas of a Redis cluster take over: when asked to, after a kill, while the primary hangs.
     ClusterFailover,
-    /// Nothing: what one server of each kind does a second is measured.
+    /// No event: the rates of one server of each kind are measured.
     Rates,
 }
 
-/// A fault in what is tested.
+/// A planted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// A write is acknowledged that was never sent.
     LostAppend,
-    /// A writer that meets a conflict goes on at the revision that was found, without looking.
+    /// A writer that gets a conflict continues at the revision in it, without loading the conversation.
     IgnoreRevision,
-    /// Statements stay prepared behind the pooler.
+    /// Prepared statements stay on behind the pooler.
     PreparedStatements,
-    /// After the failover the revisions are not renewed.
+    /// The incarnations are not renewed after the failover.
     NoRenewal,
-    /// The failed primary comes back as it was.
+    /// The failed primary restarts as a primary.
     Unfenced,
 }
 
@@ -147,18 +147,18 @@ impl Scenario {
     }
 }
 
-/// Whether a conversation lies among the first slots of a cluster.
+/// Whether the slot of a conversation is one of the first `slots` of a cluster.
 fn is_in_first_slots(cluster: &RedisCluster, key: &ConversationKey, slots: usize) -> bool {
     let question = format!("CLUSTER KEYSLOT {{{}/{}}}", key.scope(), key.id());
     cluster.ask(0, &question).parse::<usize>().is_ok_and(|slot| slot < slots)
 }
 
-/// A server of a scenario.
+/// A server, unless its program is missing.
 fn started<Server>(server: Result<Server, Missing>) -> Result<Server, Failure> {
     server.map_err(Failure::cannot_run)
 }
 
-/// What a scenario does besides writing.
+/// The failure of a step of a scenario.
 fn failed(what: &str, error: impl std::error::Error) -> Failure {
     Failure::cannot_run(format!("{what}: {}", text(&error)))
 }
@@ -167,7 +167,7 @@ fn failed(what: &str, error: impl std::error::Error) -> Failure {
 async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Failure> {
     let connected =
         tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;
-    let (client, connection) = connected.map_err(|error| failed("a server is connected", error))?;
+    let (client, connection) = connected.map_err(|error| failed("connect to a server", error))?;
     tokio::spawn(async move {
         // It ends with the client or the server.
         drop(connection.await);

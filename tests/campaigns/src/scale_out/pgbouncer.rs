@@ -4,7 +4,7 @@ use tokio::task::block_in_place;
 use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer};
 
-use super::{Plant, Search, Seen, Writers, check, failed, started};
+use super::{Plant, Search, Totals, Writers, check, failed, started};
 use crate::{Failure, Figures};
 
 /// Fewer connections to the server than writers.
@@ -19,20 +19,20 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
         .with_prepared_statements(is_prepared)
         .connect(&pooler.address("postgres"))
         .await
-        .map_err(|error| failed("the store is opened", error))?;
+        .map_err(|error| failed("open the store", error))?;
     let writers = Writers::start(search, &store);
-    writers.go_on(search).await;
+    writers.run_phase(search).await;
     block_in_place(|| {
         server.crash();
         server.start_again();
     });
-    writers.go_on(search).await;
+    writers.run_phase(search).await;
     let logs = writers.stop().await?;
     check(search, &store, &logs).await?;
-    let seen = Seen::by(&logs);
-    if seen.lost_writes > 0 {
-        return Err(search.found(format!("{} writes were lost", seen.lost_writes)));
+    let totals = Totals::of(&logs);
+    if totals.lost_writes > 0 {
+        return Err(search.found(format!("{} writes were lost", totals.lost_writes)));
     }
-    seen.figures("pgbouncer", figures);
+    totals.figures("pgbouncer", figures);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What one server does, as a client in this process sees it.
+//! The rates of one server, measured by clients in this process.
 
 use std::{
     sync::{
@@ -21,18 +21,18 @@ use tower_chat_transfer::delete_scope;
 use super::{Search, append, connect, failed, started};
 use crate::{Failure, Figures};
 
-/// How often each is measured, in turn.
+/// The number of interleaved rounds of measurement.
 const ROUNDS: usize = 3;
 
-/// Of each conversation, as in `docs/scaling.md`: messages of about 392 bytes of JSON.
+/// The writes of each conversation, as in `docs/scaling.md`: messages of about 392 bytes of JSON.
 const APPENDS: usize = 10;
 const MESSAGES: usize = 4;
 const TEXT: usize = 330;
 
-/// Where a server keeps its data that waits for the disk.
+/// The folder for the data of a server that waits for fsync.
 const ON_DISK: &str = "/var/tmp";
 
-/// What was measured of one way to a server, a second.
+/// The measured rates of one store, a second.
 #[derive(Default)]
 struct Rates {
     appends: Vec<f64>,
@@ -58,14 +58,14 @@ async fn postgres(search: Search, figures: &mut Figures) -> Result<(), Failure> 
         ("PgBouncer, transactions", open(whole(), &transactions.address("postgres")).await?),
     ];
     let [(_, store), ..] = &stores;
-    analyzed(search, &server, store).await?;
+    analyze(search, &server, store).await?;
     let of_server = measure(search, &stores, figures).await?;
     delete(store, "PostgreSQL", of_server, figures).await
 }
 
-/// Does what autovacuum does in the first minutes, which is off here: a statement that was prepared when
-/// the tables were empty is planned for empty tables until they are analyzed.
-async fn analyzed(
+/// Analyzes the tables, as autovacuum, which is off here, does in the first minutes. Until then, a statement
+/// that was prepared while the tables were empty keeps a plan for empty tables.
+async fn analyze(
     search: Search,
     server: &PostgresServer,
     store: &PostgresStore,
@@ -75,7 +75,7 @@ async fn analyzed(
     rate(search, fill, &AtomicUsize::new(0)).await?;
     let client = connect(server).await?;
     let done = client.batch_execute("ANALYZE").await;
-    done.map_err(|error| failed("the tables are analyzed", error))
+    done.map_err(|error| failed("analyze the tables", error))
 }
 
 async fn redis(search: Search, figures: &mut Figures) -> Result<(), Failure> {
@@ -84,7 +84,7 @@ async fn redis(search: Search, figures: &mut Figures) -> Result<(), Failure> {
     for (name, fsync) in servers {
         let server = started(start(fsync))?;
         let opened = RedisStore::connect(&server.address(0)).await;
-        let store = opened.map_err(|error| failed("the store is opened", error))?;
+        let store = opened.map_err(|error| failed("open the store", error))?;
         let empty = used_memory(&server).await?;
         let conversations = measure(search, &[(name, store.clone())], figures).await?;
         let used = used_memory(&server).await?.saturating_sub(empty);
@@ -97,14 +97,14 @@ async fn redis(search: Search, figures: &mut Figures) -> Result<(), Failure> {
 
 async fn used_memory(server: &RedisServer) -> Result<u64, Failure> {
     let settings = RedisOptions::new().server_settings(&server.address(0)).await;
-    Ok(settings.map_err(|error| failed("the server is asked", error))?.used_memory)
+    Ok(settings.map_err(|error| failed("read the settings of the server", error))?.used_memory)
 }
 
 async fn open(options: PostgresOptions, address: &str) -> Result<PostgresStore, Failure> {
-    options.connect(address).await.map_err(|error| failed("the store is opened", error))
+    options.connect(address).await.map_err(|error| failed("open the store", error))
 }
 
-/// Measures each in turn, and adds the medians; gives the number of conversations that were made.
+/// Measures the stores in turn, and adds the medians; returns the number of created conversations.
 async fn measure<S: HistoryStore + Clone + 'static>(
     search: Search,
     stores: &[(&str, S)],
@@ -130,7 +130,7 @@ async fn measure<S: HistoryStore + Clone + 'static>(
     Ok(made.load(Ordering::SeqCst))
 }
 
-/// How often something is done in a second, by all writers at once; `next` numbers what is done.
+/// The rate a second at which all writers together perform an operation; `next` numbers the operations.
 async fn rate<Done>(
     search: Search,
     act: impl Fn(usize) -> Done,
@@ -145,7 +145,7 @@ where
         tasks.spawn(act(next.fetch_add(1, Ordering::SeqCst)));
     }
     while let Some(done) = tasks.join_next().await {
-        done.map_err(|error| failed("what is measured has panicked", error))??;
+        done.map_err(|error| failed("a measured task has panicked", error))??;
         if began.elapsed() < search.phase {
             tasks.spawn(act(next.fetch_add(1, Ordering::SeqCst)));
         }
@@ -168,13 +168,13 @@ async fn fill<S: HistoryStore>(store: S, key: ConversationKey) -> Result<(), Fai
         let index = u32::try_from(number * MESSAGES).unwrap_or(u32::MAX);
         let write = Write::new(key.clone(), MessageId { run, index }, revision, messages);
         let stored = append(&store, write).await;
-        revision = stored.map_err(|error| failed("a write is measured", error))?;
+        revision = stored.map_err(|error| failed("append a measured write", error))?;
     }
     Ok(())
 }
 
 async fn load<S: HistoryStore>(store: S, key: ConversationKey) -> Result<(), Failure> {
-    let history = store.load(&key).await.map_err(|error| failed("a load is measured", error))?;
+    let history = store.load(&key).await.map_err(|error| failed("load a conversation", error))?;
     match history.messages.len() {
         found if found == APPENDS * MESSAGES => Ok(()),
         found => Err(Failure::cannot_run(format!("{found} messages of {key} are stored"))),
@@ -190,7 +190,7 @@ async fn delete(
 ) -> Result<(), Failure> {
     let began = Instant::now();
     let deleted = delete_scope(store, "customer-00000001", &mut |_| Ok(())).await;
-    deleted.map_err(|error| failed("a scope is deleted", error))?;
+    deleted.map_err(|error| failed("delete a scope", error))?;
     let rate = conversations as f64 / began.elapsed().as_secs_f64();
     figures.add(format!("{name}: conversations"), conversations);
     figures.add(format!("{name}: conversations deleted a second"), format!("{rate:.0}"));

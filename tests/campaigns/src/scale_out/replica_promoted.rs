@@ -6,19 +6,19 @@ use tower_chat_postgres::{PostgresOptions, PostgresStore};
 use tower_chat_testkit::server::PostgresServer;
 
 use super::{
-    Plant, Search, Seen, Writers, append, check, connect, failed, stale, started, until_answered,
+    Plant, Search, Totals, Writers, append, check, connect, failed, stale, started, until_answered,
 };
 use crate::{Failure, Figures};
 
-/// Writes that are acknowledged while the replica gets nothing.
+/// The number of writes that are acknowledged while the replica is disconnected.
 const AHEAD: u64 = 40;
 
-/// How a commit is replicated, and what the way to the replica is like.
+/// How commits are replicated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replication {
-    /// Commits do not wait, and the replica is as close as it can be.
+    /// Commits do not wait for the replica, which is connected.
     Asynchronous,
-    /// The same, and the way to the replica is cut before the primary is killed.
+    /// The same, with the replica disconnected before the primary is killed.
     AsynchronousCut,
     /// Commits wait for the replica.
     Synchronous,
@@ -42,7 +42,7 @@ async fn fail_over(
     if replication == Replication::Synchronous {
         set(&primary, "synchronous_standby_names", "*").await?;
     }
-    // The first server of the list that takes changes.
+    // The first server in the list that accepts writes.
     let address = format!(
         "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?sslmode=disable\
          &target_session_attrs=read-write&connect_timeout=5",
@@ -51,11 +51,11 @@ async fn fail_over(
     );
     let store = open(&address, PostgresStore::options()).await?;
     let writers = Writers::start(search, &store);
-    writers.go_on(search).await;
+    writers.run_phase(search).await;
     let mut stale =
         stale::Stale::begin(&store, ConversationKey::new("stale", "conversation")).await?;
     if replication == Replication::AsynchronousCut {
-        caught_up(&primary, &replica).await?;
+        wait_for_replica(&primary, &replica).await?;
         set(&replica, "primary_conninfo", "").await?;
         until(&replica, "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)").await?;
         stale.write_ahead(&store).await?;
@@ -67,32 +67,32 @@ async fn fail_over(
     });
     if replication == Replication::AsynchronousCut {
         let replica = open(&replica.address("postgres"), PostgresStore::options()).await?;
-        stale.go_on(search, &replica).await?;
+        stale.assert_refused(search, &replica).await?;
     }
-    writers.go_on(search).await;
+    writers.run_phase(search).await;
     let logs = writers.stop().await?;
     check(search, &store, &logs).await?;
-    let seen = Seen::by(&logs);
+    let totals = Totals::of(&logs);
     let name = match replication {
         Replication::Asynchronous => "asynchronous",
         Replication::AsynchronousCut => "asynchronous, cut",
         Replication::Synchronous => "synchronous",
     };
     match replication {
-        Replication::Synchronous if seen.lost_writes > 0 => {
-            return Err(search.found(format!("{} writes were lost", seen.lost_writes)));
+        Replication::Synchronous if totals.lost_writes > 0 => {
+            return Err(search.found(format!("{} writes were lost", totals.lost_writes)));
         }
-        Replication::AsynchronousCut if seen.lost_writes == 0 => {
-            return Err(search.found("no writer has learned of its loss".to_owned()));
+        Replication::AsynchronousCut if totals.lost_writes == 0 => {
+            return Err(search.found("no writer got a conflict for its lost writes".to_owned()));
         }
         _ => {}
     }
-    seen.figures(&format!("replica promoted, {name}"), figures);
-    come_back(search, &primary, &replica).await
+    totals.figures(&format!("replica promoted, {name}"), figures);
+    restart_primary(search, &primary, &replica).await
 }
 
-/// The failed primary comes back, and a writer goes on there that has not learned of the other.
-async fn come_back(
+/// Restarts the failed primary, and appends there as a writer that does not know of the failover.
+async fn restart_primary(
     search: Search,
     primary: &PostgresServer,
     replica: &PostgresServer,
@@ -112,16 +112,16 @@ async fn come_back(
             .await?;
     match append(&store, stale::write(&key, head.revision, "on the failed primary")).await {
         Err(StoreError::ReadOnly) => Ok(()),
-        Err(error) => Err(failed("a writer goes on at the failed primary", error)),
+        Err(error) => Err(failed("append at the failed primary", error)),
         Ok(_) => Err(search.found("the failed primary has accepted a write".to_owned())),
     }
 }
 
 async fn open(address: &str, options: PostgresOptions) -> Result<PostgresStore, Failure> {
-    options.connect(address).await.map_err(|error| failed("the store is opened", error))
+    options.connect(address).await.map_err(|error| failed("open the store", error))
 }
 
-/// Changes a setting of a server that runs.
+/// Changes a setting of a running server.
 async fn set(server: &PostgresServer, name: &str, value: &str) -> Result<(), Failure> {
     let client = connect(server).await?;
     for sql in [format!("ALTER SYSTEM SET {name} = '{value}'"), "SELECT pg_reload_conf()".into()] {
@@ -130,15 +130,19 @@ async fn set(server: &PostgresServer, name: &str, value: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// Waits until the replica has all that was written before.
-async fn caught_up(primary: &PostgresServer, replica: &PostgresServer) -> Result<(), Failure> {
+/// Waits until the replica has everything written so far.
+async fn wait_for_replica(
+    primary: &PostgresServer,
+    replica: &PostgresServer,
+) -> Result<(), Failure> {
     let position = "SELECT pg_current_wal_lsn()::text";
     let row = connect(primary).await?.query_one(position, &[]).await;
-    let position: String = row.map_err(|error| failed("the log's end is asked for", error))?.get(0);
+    let position: String =
+        row.map_err(|error| failed("read the position of the log", error))?.get(0);
     until(replica, &format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn")).await
 }
 
-/// Waits until a server answers a question with yes.
+/// Waits until a query of a server returns true.
 async fn until(server: &PostgresServer, question: &str) -> Result<(), Failure> {
     let client = connect(server).await?;
     loop {

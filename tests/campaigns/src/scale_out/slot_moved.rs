@@ -5,10 +5,10 @@ use tower_chat_core::ConversationKey;
 use tower_chat_redis::RedisStore;
 use tower_chat_testkit::server::RedisCluster;
 
-use super::{Search, Seen, Writers, check, failed, is_in_first_slots, started};
+use super::{Search, Totals, Writers, check, failed, is_in_first_slots, started};
 use crate::{Failure, Figures};
 
-/// The most slots that can be moved of a server that has a third of them: one without any becomes a
+/// The most slots that can be moved from a server with a third of them: a server without slots becomes a
 /// replica.
 const MOST_SLOTS: usize = 5_460;
 
@@ -18,8 +18,8 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     let addresses = cluster.addresses();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     let opened = RedisStore::options().connect_cluster(&addresses).await;
-    let store = opened.map_err(|error| failed("the store is opened", error))?;
-    // Every other conversation lies in a slot that is moved.
+    let store = opened.map_err(|error| failed("open the store", error))?;
+    // Every other conversation is in a slot that is moved.
     let key = |number: usize| {
         let mut keys = (0..).map(|id| ConversationKey::new("slots", format!("w{number}-{id}")));
         let is_moved = number.is_multiple_of(2);
@@ -27,26 +27,26 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
         key.unwrap_or_else(|| ConversationKey::new("slots", format!("w{number}")))
     };
     let writers = Writers::start_with(search, key, |_| store.clone());
-    writers.go_on(search).await;
+    writers.run_phase(search).await;
     let keys = |server| cluster.ask(server, "DBSIZE").parse::<u64>().unwrap_or_default();
     let mut moved = 0;
     for (from, to) in [(0, 1), (1, 0)] {
         let before = keys(from);
         block_in_place(|| cluster.move_slots(from, to, slots));
         moved += before.saturating_sub(keys(from));
-        writers.go_on(search).await;
+        writers.run_phase(search).await;
     }
     if moved == 0 {
-        return Err(Failure::cannot_run("no conversation lay in a slot that was moved"));
+        return Err(Failure::cannot_run("no conversation was in a slot that was moved"));
     }
     let logs = writers.stop().await?;
     check(search, &store, &logs).await?;
-    let seen = Seen::by(&logs);
-    if seen.lost_writes > 0 || seen.conflicts > 0 {
-        let (lost, conflicts) = (seen.lost_writes, seen.conflicts);
-        return Err(search.found(format!("{lost} writes were lost, {conflicts} refused")));
+    let totals = Totals::of(&logs);
+    if totals.lost_writes > 0 || totals.conflicts > 0 {
+        let (lost, conflicts) = (totals.lost_writes, totals.conflicts);
+        return Err(search.found(format!("{lost} writes were lost, {conflicts} conflicts")));
     }
-    seen.figures("slots moved", figures);
+    totals.figures("slots moved", figures);
     figures.add("slots moved: slots", 2 * slots);
     figures.add("slots moved: keys", moved);
     Ok(())

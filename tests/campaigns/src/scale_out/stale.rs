@@ -1,5 +1,5 @@
-//! A writer that knows more of a conversation than the server that has taken over, and a second writer
-//! that has filled the gap.
+//! A writer with a newer revision than the server that has taken over, and a second writer that has
+//! appended as many messages as were lost.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use tower_chat_core::{
 use super::{Plant, Search, append, failed};
 use crate::Failure;
 
-/// A conversation of which the end is lost.
+/// A conversation whose end is lost in the failover.
 pub(super) struct Stale {
     key: ConversationKey,
-    /// What its writer was told last.
+    /// The last revision that its writer received.
     revision: Revision,
-    /// How many writes will be lost.
+    /// The number of writes that will be lost.
     ahead: usize,
 }
 
 impl Stale {
-    /// Begins the conversation, which the replica gets too.
+    /// Begins the conversation with a write that the replica receives.
     pub(super) async fn begin(
         store: &impl HistoryStore,
         key: ConversationKey,
@@ -31,7 +31,7 @@ impl Stale {
         Ok(stale)
     }
 
-    /// Writes what the replica does not get.
+    /// Appends writes that the replica does not receive.
     pub(super) async fn write_ahead(&mut self, store: &impl HistoryStore) -> Result<(), Failure> {
         for text in ["lost one", "lost two"] {
             self.revision = self.write(store, text).await?;
@@ -42,50 +42,52 @@ impl Stale {
 
     async fn write(&self, store: &impl HistoryStore, text: &str) -> Result<Revision, Failure> {
         let written = append(store, write(&self.key, self.revision, text)).await;
-        written.map_err(|error| failed("a writer appends", error))
+        written.map_err(|error| failed("append as the first writer", error))
     }
 
-    /// Lets another writer add, on the server that has taken over, as many writes as were lost, and
-    /// then the stale one go on. It must be refused.
+    /// Appends, as another writer on the server that has taken over, as many writes as were lost, and then
+    /// appends as the stale writer, which must be refused.
     ///
-    /// Revisions count messages, so where the numbers are the same again only another incarnation
-    /// tells the conversations apart. Renewing it is what has to be done after a failover.
-    pub(super) async fn go_on(
+    /// Revisions count messages, so when the sequence numbers match again, only a new incarnation
+    /// distinguishes the conversations. It must therefore be renewed after a failover.
+    pub(super) async fn assert_refused(
         &self,
         search: Search,
         store: &impl HistoryStore,
     ) -> Result<(), Failure> {
         let head =
             |what| async move { store.head(&self.key).await.map_err(|error| failed(what, error)) };
-        let mut revision = head("the conversation is looked at").await?.revision;
+        let mut revision = head("read the head").await?.revision;
         if revision == self.revision {
-            return Err(Failure::cannot_run("the replica has what it should not have got"));
+            return Err(Failure::cannot_run(
+                "the replica has received the writes that were to be lost",
+            ));
         }
         if search.plant != Some(Plant::NoRenewal) {
             renew(store, &self.key).await?;
-            revision = head("the conversation is looked at again").await?.revision;
+            revision = head("read the head after the renewal").await?.revision;
         }
         for number in 0..self.ahead {
             let text = format!("of the other writer {number}");
             let written = append(store, write(&self.key, revision, &text)).await;
-            revision = written.map_err(|error| failed("another writer appends", error))?;
+            revision = written.map_err(|error| failed("append as another writer", error))?;
         }
         match append(store, write(&self.key, self.revision, "after a gap")).await {
             Err(StoreError::Conflict(_)) => Ok(()),
-            Err(error) => Err(failed("the stale writer goes on", error)),
+            Err(error) => Err(failed("append as the stale writer", error)),
             Ok(_) => Err(search.found("a stale writer was accepted after a failover".to_owned())),
         }
     }
 }
 
-/// Gives a conversation another incarnation, and changes nothing else.
+/// Gives a conversation a new incarnation, and changes nothing else.
 async fn renew(store: &impl HistoryStore, key: &ConversationKey) -> Result<(), Failure> {
     let renewing = async {
         let head = store.head(key).await?;
         store.rewrite(Rewrite::new(key.clone(), head.revision)).await
     };
     let renewed = renewing.await;
-    renewed.map(drop).map_err(|error| failed("the incarnation is renewed", error))
+    renewed.map(drop).map_err(|error| failed("renew the incarnation", error))
 }
 
 pub(super) fn write(key: &ConversationKey, expected: Revision, text: &str) -> Write {

@@ -9,18 +9,18 @@ use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::PostgresServer;
 use tower_chat_transfer::{Selection, copy, delete_scope};
 
-use super::{Search, Seen, Writers, append, check, failed, stale, started};
+use super::{Search, Totals, Writers, append, check, failed, stale, started};
 use crate::{Failure, Figures};
 
-/// The stores by their servers, and which scopes lie where they were moved to.
+/// The stores of both servers, and the scope that was moved.
 struct Stores {
     stores: [PostgresStore; 2],
     moved: Option<String>,
 }
 
 impl Stores {
-    /// The store of a scope: decided by a hash of it that every process computes alike, but for those
-    /// that were moved.
+    /// The store of a scope: by a hash that every process computes in the same way, except for the scope
+    /// that was moved.
     fn of(&self, scope: &str) -> &PostgresStore {
         let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -44,42 +44,44 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     let of_moved = |number| ConversationKey::new(MOVED, format!("conversation {number}"));
     let others = Writers::start_with(search, of_others, |key| stores.of(key.scope()).clone());
     let moved = Writers::start_with(search, of_moved, |key| stores.of(key.scope()).clone());
-    moved.go_on(search).await;
+    moved.run_phase(search).await;
 
-    // The tenant's writers are stopped first; the others go on.
+    // Stop the writers of the tenant first; the others continue.
     let moved = moved.stop().await?;
     let before = stores.of(MOVED).clone();
     let key = of_moved(0);
-    let head = before.head(&key).await.map_err(|error| failed("a head is read", error))?;
+    let head = before.head(&key).await.map_err(|error| failed("read a head", error))?;
     stores.moved = Some(MOVED.to_owned());
     let after = stores.of(MOVED);
     let copied = copy(&before, after, &Selection::scope(MOVED), &mut |_| Ok(())).await;
-    copied.map_err(|error| failed("a scope is copied", error))?;
+    copied.map_err(|error| failed("copy a scope", error))?;
     let deleted = delete_scope(&before, MOVED, &mut |_| Ok(())).await;
-    deleted.map_err(|error| failed("a scope is deleted", error))?;
+    deleted.map_err(|error| failed("delete a scope", error))?;
     check(search, after, &moved).await?;
     match append(&before, stale::write(&key, head.revision, "where the scope was")).await {
         Err(StoreError::Conflict(_)) => {}
-        Err(error) => return Err(failed("a stale writer goes on", error)),
-        Ok(_) => return Err(search.found("the server that a scope has left takes writes".into())),
+        Err(error) => return Err(failed("append as a stale writer", error)),
+        Ok(_) => {
+            return Err(search.found("the former server of a moved scope accepts writes".into()));
+        }
     }
 
-    // A server that goes away takes its own scopes with it and no others.
+    // A crash of one server affects only its own scopes.
     block_in_place(|| first.crash());
     let mut on_second = (0..search.writers).map(of_others);
     if let Some(key) = on_second.find(|key| std::ptr::eq(stores.of(key.scope()), &stores.stores[1]))
     {
         let head = stores.stores[1].head(&key).await;
-        head.map_err(|error| failed("the other server is asked", error))?;
+        head.map_err(|error| failed("read from the other server", error))?;
     }
     block_in_place(|| first.start_again());
-    others.go_on(search).await;
+    others.run_phase(search).await;
     let others = others.stop().await?;
     for log in &others {
         check(search, stores.of(log.key.scope()), std::slice::from_ref(log)).await?;
     }
-    Seen::by(&others).figures("two servers", figures);
-    figures.add("two servers: writes that were moved", Seen::by(&moved).writes);
+    Totals::of(&others).figures("two servers", figures);
+    figures.add("two servers: writes that were moved", Totals::of(&moved).writes);
     Ok(())
 }
 
@@ -88,5 +90,5 @@ const MOVED: &str = "moved tenant";
 
 async fn open(server: &PostgresServer) -> Result<PostgresStore, Failure> {
     let opened = PostgresStore::connect(&server.address("postgres")).await;
-    opened.map_err(|error| failed("the store is opened", error))
+    opened.map_err(|error| failed("open the store", error))
 }

@@ -1,5 +1,5 @@
-//! Writers that append without a pause, each to a conversation of its own, while something happens to
-//! the servers.
+//! Writers that append without a pause, each to a conversation of its own, while a scenario disturbs the
+//! servers.
 
 use std::{
     future::Future,
@@ -23,13 +23,13 @@ use super::{
 };
 use crate::Failure;
 
-/// The longest that a writer is refused without an end.
+/// How long a writer retries a failing write.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a writer waits before it sends a refused write again.
+/// How long a writer waits before it sends a failed write again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Which append of the first writer is not sent, where that fault is planted.
+/// The append of the first writer that is not sent, if that fault is planted.
 const LOST: u64 = 5;
 
 /// Writers that run until they are stopped.
@@ -39,7 +39,7 @@ pub(super) struct Writers {
     acknowledged: Arc<AtomicU64>,
 }
 
-/// What one writer does.
+/// One writer.
 struct Writer<S> {
     store: S,
     search: Search,
@@ -50,7 +50,7 @@ struct Writer<S> {
     acknowledged: Arc<AtomicU64>,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 enum Sent {
     Stored(Revision),
     /// The conversation is not at the revision that the write expects.
@@ -66,7 +66,7 @@ impl Writers {
         Self::start_with(search, key, |_| store.clone())
     }
 
-    /// The same where each writer has a conversation that is named, in the store that it belongs to.
+    /// The same, with the conversation of each writer and the store of each conversation.
     pub(super) fn start_with<S: HistoryStore + Clone + 'static>(
         search: Search,
         key: impl Fn(usize) -> ConversationKey,
@@ -89,7 +89,7 @@ impl Writers {
         Self { tasks: tasks.collect(), is_over, acknowledged }
     }
 
-    /// Waits until so many more writes are acknowledged.
+    /// Waits until this many more writes are acknowledged.
     pub(super) async fn progress(&self, writes: u64) {
         let enough = self.acknowledged.load(Ordering::SeqCst) + writes;
         let is_at_work = || self.tasks.iter().any(|task| !task.is_finished());
@@ -98,13 +98,13 @@ impl Writers {
         }
     }
 
-    /// Lets them write for a time, and at least some writes.
-    pub(super) async fn go_on(&self, search: Search) {
+    /// Lets the writers append for a phase, and until some more writes are acknowledged.
+    pub(super) async fn run_phase(&self, search: Search) {
         tokio::time::sleep(search.phase).await;
         self.progress(4 * search.writers as u64).await;
     }
 
-    /// Lets each end its write, and gives what each was told.
+    /// Lets each writer finish its current write, and returns the logs.
     pub(super) async fn stop(self) -> Result<Vec<WriterLog>, Failure> {
         self.is_over.store(true, Ordering::SeqCst);
         let mut logs = Vec::new();
@@ -143,7 +143,7 @@ impl<S: HistoryStore> Writer<S> {
         Ok(self.log)
     }
 
-    /// One to three messages of a run of their own.
+    /// A write of one to three messages, as a run of its own.
     fn write(&mut self, number: u64, expected: Revision) -> Write {
         let id = MessageId { run: RunId::new(), index: 0 };
         let key = self.log.key.clone();
@@ -155,13 +155,13 @@ impl<S: HistoryStore> Writer<S> {
         Write::new(key, id, expected, messages)
     }
 
-    /// Sends a write until the store has stored it, or refused it for its revision.
+    /// Sends a write until it is stored, or refused with a conflict.
     async fn send(&mut self, write: &Write) -> Result<Sent, Failure> {
         let began = Instant::now();
         loop {
             let error = match append(&self.store, write.clone()).await {
                 Ok(revision) => {
-                    self.log.waited(began.elapsed());
+                    self.log.record_duration(began.elapsed());
                     return Ok(Sent::Stored(revision));
                 }
                 Err(error) => error,
@@ -170,8 +170,8 @@ impl<S: HistoryStore> Writer<S> {
                 StoreError::Conflict(conflict) => {
                     return Ok(Sent::Refused { found: conflict.found });
                 }
-                error if !is_passing(&error) || began.elapsed() > PATIENCE => {
-                    return Err(self.found(format!("a write failed for good: {}", text(&error))));
+                error if !is_temporary(&error) || began.elapsed() > PATIENCE => {
+                    return Err(self.found(format!("a write failed: {}", text(&error))));
                 }
                 _ => self.log.retries += 1,
             }
@@ -179,8 +179,8 @@ impl<S: HistoryStore> Writer<S> {
         }
     }
 
-    /// What a writer does that was refused: it loads the conversation, and goes on from there. Since
-    /// it has the conversation for itself, the end of it is lost.
+    /// Loads the conversation after a conflict, and continues from its revision. No other writer uses it, so
+    /// the conflict means that its end is lost.
     async fn after_conflict(
         &mut self,
         refused: &[Entry],
@@ -193,9 +193,9 @@ impl<S: HistoryStore> Writer<S> {
         let history = until_answered(|| self.store.load(&self.log.key)).await?;
         let stored = entries(&history);
         if stored.ends_with(refused) {
-            return Err(self.found("a write was refused, and is stored".to_owned()));
+            return Err(self.found("a write was refused, but is stored".to_owned()));
         }
-        self.log.lose_all_after(&stored).map_err(|what| self.found(what))?;
+        self.log.remove_lost(&stored).map_err(|what| self.found(what))?;
         Ok(history.head.revision)
     }
 
@@ -221,7 +221,7 @@ pub(super) async fn append(
     store.append(slot, vec![write]).await.map_err(|error| error.source)
 }
 
-/// Asks until the server answers.
+/// Repeats a read until the server answers.
 pub(super) async fn until_answered<Answer, Asked>(
     mut ask: impl FnMut() -> Asked,
 ) -> Result<Answer, Failure>
@@ -232,20 +232,20 @@ where
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer),
-            Err(error) if is_passing(&error) && began.elapsed() < PATIENCE => {
+            Err(error) if is_temporary(&error) && began.elapsed() < PATIENCE => {
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {
-                let what = "a question was not answered".to_owned();
+                let what = "a read failed".to_owned();
                 return Err(Failure::CannotRun { what, source: Some(error.into()) });
             }
         }
     }
 }
 
-/// Whether the same may succeed when it is sent again. A server that only reads may be followed by
-/// another that writes.
-fn is_passing(error: &StoreError) -> bool {
+/// Whether a repetition may succeed. After a read-only server, the next connection may reach one that
+/// accepts writes.
+fn is_temporary(error: &StoreError) -> bool {
     error.is_retryable() || matches!(error, StoreError::ReadOnly)
 }
 

@@ -1,4 +1,4 @@
-//! Runs that go on while the server crashes, and what is stored of them afterwards.
+//! Runs during a crash of the server, compared afterwards with what is stored.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,34 +21,34 @@ use super::{Arguments, Plant, StoreKind, servers::Server};
 use crate::{
     Failure, Figures,
     conversations::{
-        Asked, ConversationModel, Job, Outcome, PLANNED, Plan, Reporter, Stack, Turn, chain, key,
+        ConversationModel, Job, Outcome, PLANNED, Plan, ReadAt, Reporter, Stack, Turn, chain, key,
     },
     shared_store::SharedStore,
 };
 
-/// Longer than any server takes to come back.
+/// Longer than any server takes to restart.
 const LONG: Duration = Duration::from_secs(120);
-/// Shorter than any server takes to come back.
+/// Shorter than any server takes to restart.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Far longer before the crash nothing may be lost with `appendfsync everysec`: Redis says one second,
-/// and two if the disk is slow.
+/// With `appendfsync everysec`, answers received longer before the crash must not be lost. Redis documents
+/// one second, and two if the disk is slow.
 const LONGEST_LOSS: Duration = Duration::from_secs(10);
 
-/// What all tasks know.
+/// The state that all tasks share.
 #[derive(Debug, Clone)]
-struct Known(Arc<Mutex<State>>);
+struct SharedState(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     models: Vec<ConversationModel>,
     wrong: Vec<String>,
-    /// The server has crashed and may have lost what the models have not taken back yet.
+    /// The server has crashed, and the models still contain answers that it may have lost.
     is_losing: bool,
     /// When each answer was received.
     acknowledged: HashMap<Turn, Instant>,
     /// Runs whose request was sent and not answered.
-    under_way: HashSet<Turn>,
+    in_flight: HashSet<Turn>,
     requests: u64,
     failed: u64,
     conflicts: u64,
@@ -71,20 +71,20 @@ struct Counts {
 pub(super) struct Clients {
     arguments: Arguments,
     server: Server,
-    known: Known,
+    shared: SharedState,
     rng: Rng,
     counts: Counts,
 }
 
-impl Known {
+impl SharedState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reporter(&self) -> Reporter {
-        let known = self.clone();
+        let shared = self.clone();
         Reporter::new(move |turn, event| {
-            let mut state = known.state();
+            let mut state = shared.state();
             let is_losing = state.is_losing;
             let model = state.models.get_mut(turn.conversation as usize);
             let added = match (event, model) {
@@ -92,7 +92,7 @@ impl Known {
                     true => model.add(turn, event),
                     false => model.check_shown(turn, &event).and_then(|()| model.add(turn, event)),
                 },
-                (Ok(_), None) => Err("there is no such conversation".to_owned()),
+                (Ok(_), None) => Err("the conversation has no model".to_owned()),
                 (Err(what), _) => Err(what),
             };
             if let Err(what) = added {
@@ -113,7 +113,7 @@ impl Clients {
             wrong: Vec::new(),
             is_losing: false,
             acknowledged: HashMap::new(),
-            under_way: HashSet::new(),
+            in_flight: HashSet::new(),
             requests: 0,
             failed: 0,
             conflicts: 0,
@@ -122,10 +122,10 @@ impl Clients {
             rng: Rng::of(arguments.seed, 0),
             arguments,
             server,
-            known: Known(Arc::new(Mutex::new(state))),
+            shared: SharedState(Arc::new(Mutex::new(state))),
             counts: Counts::default(),
         };
-        // The tables of the store are there before anything can be lost.
+        // Create the tables of the store before any data can be lost.
         clients.open(LONG).await?.close().await.map_err(|error| clients.found(chain(&error)))?;
         while clients.counts.crashes < clients.arguments.crashes {
             clients.crash_once().await?;
@@ -140,13 +140,13 @@ impl Clients {
 
     async fn open(&self, patience: Duration) -> Result<SharedStore, Failure> {
         self.server.open(patience).await.map_err(|source| Failure::CannotRun {
-            what: "to open the store".to_owned(),
+            what: "open the store".to_owned(),
             source: Some(source),
         })
     }
 
     async fn crash_once(&mut self) -> Result<(), Failure> {
-        // A plain crash would not show what was written and not synced, and the reverse.
+        // A crash does not find missing syncs, and a power loss does not find missing writes.
         let is_cut = match self.arguments.plant {
             None => !self.rng.one_in(3),
             Some(Plant::NoSyncs) => true,
@@ -162,21 +162,21 @@ impl Clients {
         for conversation in 0..self.arguments.conversations {
             tasks.spawn(run_until(
                 has_crashed.clone(),
-                (self.known.clone(), stack.clone(), store.clone()),
+                (self.shared.clone(), stack.clone(), store.clone()),
                 answers.clone(),
                 (conversation, self.rng.next()),
             ));
         }
         let enough = 10 + self.rng.below(110) as u64;
         drop(answers);
-        // It ends early if every client has failed, which they report.
+        // It returns early if every client has failed; the tasks return their errors.
         drop(answered.wait_for(|count| *count >= enough).await);
         has_crashed.store(true, Ordering::SeqCst);
         let crashed = Instant::now();
-        let under_way = {
-            let mut state = self.known.state();
+        let in_flight = {
+            let mut state = self.shared.state();
             state.is_losing = self.arguments.store == StoreKind::RedisEverysec;
-            state.under_way.clone()
+            state.in_flight.clone()
         };
         let (server, rng) = (&mut self.server, &mut self.rng);
         let unsynced = tokio::task::block_in_place(|| server.crash(is_cut, rng))?;
@@ -189,37 +189,37 @@ impl Clients {
         self.counts.cuts += u64::from(is_cut);
         self.counts.unsynced += unsynced;
         self.counts.patient += u64::from(is_patient);
-        let wrong = self.known.state().wrong.first().cloned();
+        let wrong = self.shared.state().wrong.first().cloned();
         if let Some(what) = wrong {
             return Err(self.found(what));
         }
-        self.compare(crashed, &under_way).await
+        self.compare(crashed, &in_flight).await
     }
 
     fn stack(&self) -> Stack {
         let prefix = format!("s{}", self.counts.crashes);
-        Stack::new(self.arguments.seed, &prefix, self.known.reporter())
+        Stack::new(self.arguments.seed, &prefix, self.shared.reporter())
     }
 
     /// Compares every conversation with its model.
     async fn compare(
         &mut self,
         crashed: Instant,
-        under_way: &HashSet<Turn>,
+        in_flight: &HashSet<Turn>,
     ) -> Result<(), Failure> {
         let store = self.open(LONG).await?;
         for conversation in 0..self.arguments.conversations {
-            let compared = self.compare_one(&store, conversation, (crashed, under_way)).await;
+            let compared = self.compare_one(&store, conversation, (crashed, in_flight)).await;
             compared.map_err(|what| {
                 self.found(format!("conversation {}: {what}", key(conversation)))
             })?;
         }
-        self.known.state().is_losing = false;
+        self.shared.state().is_losing = false;
         if self.counts.longest_loss > LONGEST_LOSS {
             let longest = self.counts.longest_loss;
-            return Err(
-                self.found(format!("an answer was lost that was received {longest:?} before"))
-            );
+            return Err(self.found(format!(
+                "an answer was lost that was received {longest:?} before the crash"
+            )));
         }
         store.close().await.map_err(|error| self.found(chain(&error)))
     }
@@ -228,39 +228,41 @@ impl Clients {
         &mut self,
         store: &SharedStore,
         conversation: u32,
-        (crashed, under_way): (Instant, &HashSet<Turn>),
+        (crashed, in_flight): (Instant, &HashSet<Turn>),
     ) -> Result<(), String> {
         let key = key(conversation);
         let history = store.load(&key).await.map_err(|error| chain(&error))?;
         let open = store.open_run(&key).await.map_err(|error| chain(&error))?;
         self.counts.open_runs += u64::from(open.is_some());
         let lost = {
-            let mut state = self.known.state();
+            let mut state = self.shared.state();
             let Some(model) = state.models.get_mut(conversation as usize) else { return Ok(()) };
             let lost = match self.arguments.store {
-                StoreKind::RedisEverysec => model.lose_end(&history, open.as_ref(), under_way)?,
+                StoreKind::RedisEverysec => {
+                    model.remove_lost_end(&history, open.as_ref(), in_flight)?
+                }
                 StoreKind::RedisAlways | StoreKind::Postgres => Vec::new(),
             };
-            let inspected = model.inspect(&history, open.as_ref(), Asked::Now)?;
+            let inspected = model.inspect(&history, open.as_ref(), ReadAt::Now)?;
             model.remember(inspected);
             lost
         };
         for turn in &lost {
-            if let Some(at) = self.known.state().acknowledged.get(turn) {
+            if let Some(at) = self.shared.state().acknowledged.get(turn) {
                 let before = crashed.saturating_duration_since(*at);
                 self.counts.longest_loss = self.counts.longest_loss.max(before);
             }
         }
         self.counts.lost += lost.len() as u64;
-        self.counts.acknowledged = self.known.state().acknowledged.len() as u64;
+        self.counts.acknowledged = self.shared.state().acknowledged.len() as u64;
         if open.is_none() {
-            self.refuse_one_who_knows_more(store, conversation, history.head.revision).await?;
+            self.check_writer_ahead(store, conversation, history.head.revision).await?;
         }
         Ok(())
     }
 
-    /// A writer that saw messages which the server has lost must not write behind the gap.
-    async fn refuse_one_who_knows_more(
+    /// Checks that a write after messages which the server has lost is refused.
+    async fn check_writer_ahead(
         &mut self,
         store: &SharedStore,
         conversation: u32,
@@ -268,7 +270,7 @@ impl Clients {
     ) -> Result<(), String> {
         let expected = Revision { incarnation: found.incarnation, sequence: found.sequence + 2 };
         let first = MessageId { run: RunId::new(), index: 0 };
-        let message = Message::user(format!("after what is lost, {}", self.rng.next()));
+        let message = Message::user(format!("after lost messages, {}", self.rng.next()));
         let write = Write::new(key(conversation), first, expected, [message.into()]);
         let slot = store.reserve().await.map_err(|error| chain(&error))?;
         match store.append(slot, vec![write]).await.map_err(|error| error.source) {
@@ -280,7 +282,7 @@ impl Clients {
         }
     }
 
-    /// Ends the open runs, goes on once more everywhere, and compares.
+    /// Ends the open runs, completes one more run in every conversation, and compares.
     async fn finish(mut self) -> Result<Figures, Failure> {
         let store = self.open(LONG).await?;
         for conversation in 0..self.arguments.conversations {
@@ -289,9 +291,9 @@ impl Clients {
         }
         let has_crashed = Arc::new(AtomicBool::new(true));
         for conversation in 0..self.arguments.conversations {
-            let known = (self.known.clone(), self.stack(), store.clone());
+            let shared = (self.shared.clone(), self.stack(), store.clone());
             let answers = watch::channel(0).0;
-            let ended = run_once(&has_crashed, &known, &answers, (conversation, 0), false).await;
+            let ended = run_once(&has_crashed, &shared, &answers, (conversation, 0), false).await;
             match ended {
                 Outcome::Answered { .. } => {}
                 other => {
@@ -300,38 +302,41 @@ impl Clients {
             }
         }
         self.compare(Instant::now(), &HashSet::new()).await?;
-        let state = self.known.state();
+        let state = self.shared.state();
         let mut figures = Figures::default();
         let counts = &self.counts;
         figures.add("crashes", counts.crashes);
-        figures.add("crashes that cut the power", counts.cuts);
+        figures.add("crashes with a power loss", counts.cuts);
         figures.add("bytes written, not synced and lost", counts.unsynced);
-        figures.add("crashes that clients waited out", counts.patient);
+        figures.add("crashes with clients that retried for long", counts.patient);
         figures.add("requests", state.requests);
         figures.add("answers received", state.acknowledged.len());
         figures.add("requests that failed", state.failed);
         figures.add("conflicts among these", state.conflicts);
         figures.add("open runs after a crash", counts.open_runs);
         figures.add("answers lost", counts.lost);
-        figures.add("longest before the crash, ms", counts.longest_loss.as_millis());
+        figures.add(
+            "longest time from a lost answer to the crash, ms",
+            counts.longest_loss.as_millis(),
+        );
         figures.add("writers ahead of the server, refused", counts.refused);
         Ok(figures)
     }
 }
 
-/// Sends requests to a conversation until the server has crashed; what fails before is wrong.
+/// Sends requests to a conversation until the server has crashed; a failure before that is an error.
 async fn run_until(
     has_crashed: Arc<AtomicBool>,
-    known: (Known, Stack, SharedStore),
+    shared: (SharedState, Stack, SharedStore),
     answers: watch::Sender<u64>,
     (conversation, seed): (u32, u64),
 ) -> Result<(), String> {
     let mut rng = Rng::of(seed, 0);
     while !has_crashed.load(Ordering::SeqCst) {
         let seeds = (conversation, rng.next());
-        let outcome = run_once(&has_crashed, &known, &answers, seeds, rng.one_in(3)).await;
+        let outcome = run_once(&has_crashed, &shared, &answers, seeds, rng.one_in(3)).await;
         match outcome {
-            Outcome::Answered { .. } | Outcome::Gone => {}
+            Outcome::Answered { .. } | Outcome::Dropped => {}
             Outcome::Failed { error } if error.contains(PLANNED) => {}
             Outcome::Failed { .. } if has_crashed.load(Ordering::SeqCst) => {}
             Outcome::Failed { error } => {
@@ -344,29 +349,29 @@ async fn run_until(
 
 async fn run_once(
     has_crashed: &AtomicBool,
-    (known, stack, store): &(Known, Stack, SharedStore),
+    (shared, stack, store): &(SharedState, Stack, SharedStore),
     answers: &watch::Sender<u64>,
     (conversation, seed): (u32, u64),
-    is_stormy: bool,
+    is_unstable: bool,
 ) -> Outcome {
     let (turn, run) = {
-        let mut state = known.state();
+        let mut state = shared.state();
         state.requests += 1;
         match state.models.get_mut(conversation as usize) {
             Some(model) => model.begin(seed % 2 == 0, |turn| Plan::of(stack.seed, turn).mode),
-            None => return Outcome::Gone,
+            None => return Outcome::Dropped,
         }
     };
-    known.state().under_way.insert(turn);
-    let job = Job { turn, run, seed, is_stormy };
+    shared.state().in_flight.insert(turn);
+    let job = Job { turn, run, seed, is_unstable };
     let outcome = stack.send(store.clone(), &job).await;
-    if outcome == Outcome::Gone && !has_crashed.load(Ordering::SeqCst) {
-        // What was submitted when the caller left is stored before its next request. A server that
-        // is gone is noticed by that.
+    if outcome == Outcome::Dropped && !has_crashed.load(Ordering::SeqCst) {
+        // The next request must see the writes that were submitted before the caller left. A flush of a
+        // stopped server fails.
         drop(store.flush().await);
     }
-    let mut state = known.state();
-    state.under_way.remove(&turn);
+    let mut state = shared.state();
+    state.in_flight.remove(&turn);
     match &outcome {
         Outcome::Answered { .. } => {
             state.acknowledged.insert(turn, Instant::now());
@@ -376,7 +381,7 @@ async fn run_once(
             state.failed += 1;
             state.conflicts += u64::from(error.contains("was changed by another run"));
         }
-        Outcome::Gone => {}
+        Outcome::Dropped => {}
     }
     if let Some(model) = state.models.get_mut(conversation as usize) {
         model.end(Some(&outcome));

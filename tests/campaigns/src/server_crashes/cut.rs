@@ -1,4 +1,4 @@
-//! Puts the files of a server into a state in which a loss of power may leave them.
+//! Puts the files of a server into a state that they may have after a power loss.
 
 use std::{
     collections::HashMap,
@@ -13,13 +13,13 @@ use tower_chat_testkit::Rng;
 
 use super::strace::Extent;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically, in bytes.
 const SECTOR: u64 = 512;
 
-/// How much was written and not synced, and is gone.
+/// The number of bytes that were written, not synced, and are lost.
 pub(super) type Lost = u64;
 
-/// Ends append-only files at random between what was synced and what was written.
+/// Cuts append-only files at a random position between the end of what was synced and what was written.
 pub(super) fn cut_appended(
     extents: &HashMap<PathBuf, Extent>,
     files: &[PathBuf],
@@ -41,9 +41,9 @@ pub(super) fn cut_appended(
     Ok(lost)
 }
 
-/// Removes a transaction that a cut has torn from the end of append-only files, as `docs/scaling.md` asks for
-/// after a loss of power. Redis 7.0 by itself forgets a torn transaction when it starts, leaves its first
-/// commands in the file, and carries them out when it starts the next time.
+/// Removes a torn transaction from the end of append-only files, as `docs/scaling.md` requires after a power
+/// loss. Redis 7.0 by itself ignores a torn transaction at its start, but leaves its first commands in the
+/// file, and executes them at the following start.
 pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     for file in files {
         let mut check = Command::new("redis-check-aof");
@@ -51,7 +51,7 @@ pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
         let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         if let Some(mut answers) = check.stdin.take() {
             match answers.write_all(b"y\n") {
-                // It asks only where there is something to repair.
+                // The program reads an answer only if it has something to repair.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }
@@ -63,8 +63,8 @@ pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts back the data of a PostgreSQL server as they were at its last checkpoint, with the write-ahead
-/// log of now, of which unsynced sectors are there by chance.
+/// Restores the data of a PostgreSQL server to its last checkpoint. The current write-ahead log is kept,
+/// except for a random choice of its unsynced sectors.
 pub(super) fn cut_postgres(
     extents: &HashMap<PathBuf, Extent>,
     data: &Path,
@@ -77,11 +77,11 @@ pub(super) fn cut_postgres(
         let file = entry?.path();
         let Some(extent) = extents.get(&file).filter(|_| file.is_file()) else { continue };
         let open = OpenOptions::new().write(true).open(&file)?;
-        // A segment that was made since is full of zeros, and was synced so.
+        // A segment that was created since was synced full of zeros.
         let former = file.file_name().map(|name| at_checkpoint.join("pg_wal").join(name));
         let former = former.and_then(|former| fs::File::open(former).ok());
         let end = extent.written.min(open.metadata()?.len());
-        // The server rewrites the page that it has not filled: one that was synced once stays.
+        // The server rewrites its last, partly filled page; sectors that were synced once are kept.
         let mut sector = extent.synced;
         while sector < end {
             if rng.one_in(2) {

@@ -1,20 +1,20 @@
-//! The servers of the stores crash, and lose their power, while runs of all persistence modes write.
+//! Crashes and power losses of the servers of the stores, while runs in all persistence modes write.
 //!
-//! A crash is `kill -9` of every process of the server. The system keeps what they wrote, so a crash by
-//! itself shows what the server has not even written: it is no loss of power. For that, strace records
-//! which bytes of the server's log were synced when it was killed, and before the server is started
-//! again the files are put into a state that a disk may be in after a loss of power:
+//! A crash is `kill -9` of every process of the server. The operating system keeps what they have written,
+//! so a crash loses only what the server has not written yet. To simulate a power loss, strace records
+//! which bytes of the server's log were synced when it was killed. Before the server restarts, the campaign
+//! puts the files into a state that a disk may have after a power loss:
 //!
-//! - **Redis**: each append-only file ends where its last sync ended, or at random after that, up to what
-//!   was written.
-//! - **PostgreSQL**: of its tables nothing is left that was written since the last checkpoint, as if all
-//!   of it had waited in memory; of the write-ahead log everything that was synced, and of what was
-//!   written after that, sector by sector, what chance leaves.
+//! - **Redis**: each append-only file is cut at the end of its last sync, or at a random position between
+//!   that and the end of what was written.
+//! - **PostgreSQL**: the tables have their state of the last checkpoint. The write-ahead log has everything
+//!   that was synced, and each sector that was written after that at random.
 //!
-//! What the layers acknowledged must be there then, once and in order, and nothing that was never sent;
-//! what was not acknowledged may be. With `appendfsync everysec` the end of each conversation may be
-//! missing, as Redis says: how long before the cut it was acknowledged is measured. Redis says a second or
-//! two, and ten are too many. A writer that knows more than the server must be refused.
+//! Everything that the layers acknowledged must then be stored, once and in order, and nothing that was
+//! never sent; unacknowledged messages may be stored. With `appendfsync everysec` the end of each
+//! conversation may be missing. The campaign measures how long before the cut it was acknowledged: Redis
+//! documents a second or two, and ten are an error. A writer with a newer revision than the server must be
+//! refused.
 
 mod clients;
 mod cut;
@@ -31,19 +31,19 @@ use crate::{Failure, Figures};
 /// Crashes and losses of power of the server of a store
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// The server, and how it keeps its data
+    /// The server, with its durability settings
     #[arg(long, value_enum, default_value_t = StoreKind::RedisAlways)]
     pub store: StoreKind,
-    /// How often it crashes
+    /// The number of crashes
     #[arg(long, default_value_t = 4)]
     pub crashes: u64,
-    /// On how many conversations at the same time
+    /// The number of conversations with concurrent runs
     #[arg(long, default_value_t = 12)]
     pub conversations: u32,
-    /// Of what is left to chance
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A fault that must be found
+    /// A planted fault, which must be found
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
 }
@@ -62,9 +62,9 @@ pub enum StoreKind {
 /// A fault in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
-    /// It never syncs: `appendfsync no`, `fsync=off`. A loss of power shows it, a crash does not
+    /// It never syncs: `appendfsync no`, `fsync=off`. Found by a power loss, not by a crash
     NoSyncs,
-    /// It acknowledges what it has not written: `appendonly no`, `synchronous_commit=off`. A crash shows it
+    /// It acknowledges before it writes: `appendonly no`, `synchronous_commit=off`. Found by a crash
     NoWrites,
 }
 
@@ -72,17 +72,17 @@ pub enum Plant {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`], if a conversation is not what its model says; [`Failure::CannotRun`], if the
-/// server or strace is missing.
+/// [`Failure::Found`], if a conversation differs from its model; [`Failure::CannotRun`], if the server or
+/// strace is missing.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|source| Failure::CannotRun {
-        what: "to start a runtime".to_owned(),
+        what: "start a runtime".to_owned(),
         source: Some(source.into()),
     })?;
     let figures = runtime.block_on(Clients::crash(arguments));
-    // Writes to a server that is gone are not waited for.
+    // Do not wait for writes to a server that has stopped.
     runtime.shutdown_timeout(Duration::from_secs(1));
     figures
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{Failure, shared_store::SharedStore};
 
-/// A server that runs, with a record of what it writes.
+/// A running server, with the recording of its writes.
 #[derive(Debug)]
 pub(super) struct Server {
     kind: Kind,
@@ -45,7 +45,7 @@ impl Server {
         Ok(Self { kind, strace: None })
     }
 
-    /// Opens a store that tries for so long to reach the server.
+    /// Opens a store that retries for this long when the server cannot be reached.
     pub(super) async fn open(&self, patience: Duration) -> Result<SharedStore, BoxError> {
         Ok(match &self.kind {
             Kind::Redis(server) => {
@@ -59,10 +59,10 @@ impl Server {
         })
     }
 
-    /// From now on it is known what is on the disk. Nobody may be connected.
+    /// Starts to record what is synced. No client may be connected.
     pub(super) fn record(&mut self) -> Result<(), Failure> {
         if let Kind::Postgres { server, at_checkpoint } = &self.kind {
-            // A server that stops in order makes a checkpoint, so that all of its data are synced.
+            // A regular stop makes a checkpoint, so that all data are synced.
             server.stop();
             server.start_again();
             let copied = at_checkpoint.path().join("data");
@@ -82,7 +82,7 @@ impl Server {
         Ok(())
     }
 
-    /// Kills all its processes, cuts the power if it is wanted, and starts it again.
+    /// Kills all its processes, simulates a power loss if `is_cut`, and restarts it.
     pub(super) fn crash(&mut self, is_cut: bool, rng: &mut Rng) -> Result<Lost, Failure> {
         let first = self.first_process()?;
         let appended = self.appended_files()?;
@@ -118,10 +118,10 @@ impl Server {
         };
         let text = fs::read_to_string(&file).map_err(cannot)?;
         let number = text.lines().next().and_then(|line| line.trim().parse().ok());
-        number.ok_or_else(|| Failure::cannot_run(format!("{} has no number", file.display())))
+        number.ok_or_else(|| Failure::cannot_run(format!("{} has no process id", file.display())))
     }
 
-    /// The files to which Redis appends; the log of PostgreSQL is written at offsets.
+    /// The append-only files of Redis; PostgreSQL writes its log at offsets and has none.
     fn appended_files(&self) -> Result<Vec<PathBuf>, Failure> {
         let Kind::Redis(server) = &self.kind else { return Ok(Vec::new()) };
         let folder = server.folder().join("appendonlydir");
@@ -154,7 +154,7 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
     if plant == Some(Plant::NoWrites) {
         let file = server.folder().join("data/postgresql.conf");
         let settings = fs::read_to_string(&file).map_err(cannot)?;
-        // The longest delay, so that a crash comes before it is over.
+        // The longest delay, so that the crash happens before the log is written.
         let more =
             "synchronous_commit = off\nwal_writer_delay = 10s\nwal_writer_flush_after = 1GB\n";
         fs::write(&file, settings + more).map_err(cannot)?;
@@ -163,22 +163,22 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
     Ok(Kind::Postgres { server, at_checkpoint })
 }
 
-/// Kills a process and its children in one go. A child that was born meanwhile ends by itself; strace
-/// waits for it.
+/// Kills a process and its children with one command. A child that is started meanwhile ends by itself;
+/// strace waits for it.
 fn kill_all(first: u32) -> Result<(), Failure> {
     let children = children_of(first);
     let mut kill = Command::new("kill");
     kill.arg("-KILL").arg(first.to_string()).args(children.iter().map(u32::to_string));
     kill.stderr(std::process::Stdio::null());
-    // One that has ended by itself is reported, and the others are killed all the same.
+    // `kill` reports a process that has ended already, and kills the others.
     kill.status().map_err(cannot)?;
     Ok(())
 }
 
 fn missing(source: Missing) -> Failure {
-    Failure::CannotRun { what: "to start a server".to_owned(), source: Some(source.into()) }
+    Failure::CannotRun { what: "start a server".to_owned(), source: Some(source.into()) }
 }
 
 fn cannot(source: std::io::Error) -> Failure {
-    Failure::CannotRun { what: "to crash a server".to_owned(), source: Some(source.into()) }
+    Failure::CannotRun { what: "crash a server".to_owned(), source: Some(source.into()) }
 }

@@ -1,4 +1,4 @@
-//! Which bytes of a server's files were synced, by its system calls.
+//! Which bytes of a server's files were synced, derived from its system calls.
 
 use std::{
     collections::HashMap,
@@ -13,29 +13,29 @@ use tempfile::NamedTempFile;
 
 use crate::Failure;
 
-/// What was written to a file, and what of that was synced.
+/// How much of a file was written, and how much of that was synced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The end of what was written.
     pub(super) written: u64,
-    /// The end of what a sync that has returned found written.
+    /// The end of what was written when the last completed sync began.
     pub(super) synced: u64,
 }
 
-/// Records the system calls of the processes of a server, until all have ended.
+/// Records the system calls of the processes of a server until all have ended.
 #[derive(Debug)]
 pub(super) struct Strace {
     process: Child,
     output: NamedTempFile,
-    /// The lengths of the files when it began.
+    /// The lengths of the files at the start of the recording.
     lengths: HashMap<PathBuf, u64>,
 }
 
 impl Strace {
-    /// Attaches to processes. Everything that is in the files of a folder by now is synced first.
+    /// Attaches to processes, after it has synced the current content of the files.
     pub(super) fn attach(processes: &[u32], files: &[PathBuf]) -> Result<Self, Failure> {
         let cannot = |source: std::io::Error| Failure::CannotRun {
-            what: "to record a server with strace".to_owned(),
+            what: "record a server with strace".to_owned(),
             source: Some(source.into()),
         };
         let mut lengths = HashMap::new();
@@ -60,32 +60,34 @@ impl Strace {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().map_err(cannot)?;
-        let errors =
-            process.stderr.take().ok_or_else(|| Failure::cannot_run("strace says nothing"))?;
+        let errors = process
+            .stderr
+            .take()
+            .ok_or_else(|| Failure::cannot_run("strace has no error output"))?;
         let mut lines = BufReader::new(errors).lines();
         for _ in processes {
             match lines.next() {
                 Some(Ok(line)) if line.contains("attached") => {}
                 line => {
-                    return Err(Failure::cannot_run(format!("strace does not attach: {line:?}")));
+                    return Err(Failure::cannot_run(format!("strace cannot attach: {line:?}")));
                 }
             }
         }
-        // It would wait for a reader of what it says of the processes that come and go.
+        // strace reports processes that start and end, and would block without a reader.
         thread::spawn(move || lines.for_each(drop));
         Ok(Self { process, output, lengths })
     }
 
-    /// Waits for the end of the processes; says what they wrote and synced.
+    /// Waits for the end of the processes; returns what they have written and synced.
     pub(super) fn finish(mut self) -> Result<HashMap<PathBuf, Extent>, Failure> {
         let cannot = |source: std::io::Error| Failure::CannotRun {
-            what: "to read what strace has recorded".to_owned(),
+            what: "read the recording of strace".to_owned(),
             source: Some(source.into()),
         };
         self.process.wait().map_err(cannot)?;
         let recorded = fs::read_to_string(self.output.path()).map_err(cannot)?;
         let mut extents = Extents::new(&self.lengths);
-        recorded.lines().for_each(|line| extents.take(line));
+        recorded.lines().for_each(|line| extents.read_line(line));
         Ok(extents.files)
     }
 }
@@ -101,7 +103,7 @@ impl Drop for Strace {
 #[derive(Debug, Default)]
 struct Extents {
     files: HashMap<PathBuf, Extent>,
-    /// Calls that had begun and not returned, by their threads.
+    /// Calls that have begun and not returned, by their threads.
     pending: HashMap<String, Begun>,
 }
 
@@ -109,7 +111,7 @@ struct Extents {
 enum Begun {
     /// A write, at an offset or at the end.
     Write { file: PathBuf, offset: Option<u64> },
-    /// A sync of what was written by then.
+    /// A sync, with the end of what was written when it began.
     Sync { file: PathBuf, written: u64 },
 }
 
@@ -120,8 +122,8 @@ impl Extents {
         Self { files, pending: HashMap::new() }
     }
 
-    /// Takes `THREAD CALL(FD<FILE>, ..., OFFSET) = RESULT`, whole or in two halves.
-    fn take(&mut self, line: &str) {
+    /// Reads a line `THREAD CALL(FD<FILE>, ..., OFFSET) = RESULT`, or one of its two halves.
+    fn read_line(&mut self, line: &str) {
         let Some((thread, rest)) = line.split_once(' ') else { return };
         let rest = rest.trim_start();
         if let Some(resumed) = rest.strip_prefix("<... ") {
@@ -151,7 +153,7 @@ impl Extents {
             "pwrite64" | "pwritev" => {
                 let arguments = match arguments.split_once(" <unfinished") {
                     Some((arguments, _)) => arguments,
-                    // Between the call and its result are spaces, so that results stand in a column.
+                    // strace pads the call with spaces, so that results are in a column.
                     None => arguments.rsplit_once(" = ")?.0.trim_end().strip_suffix(')')?,
                 };
                 let offset = arguments.rsplit(", ").next()?.parse().ok()?;
@@ -177,12 +179,12 @@ impl Extents {
     }
 }
 
-/// What a call returned; nothing if it failed, or its process was killed in it.
+/// The result of a call; `None` if it failed, or its process was killed during it.
 fn result(call: &str) -> Option<u64> {
     call.rsplit_once(" = ")?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// The processes whose parent is this one.
+/// The child processes of a process.
 pub(super) fn children_of(parent: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -211,15 +213,15 @@ mod tests {
             r#"7 write(5</data/log>, ""..., 30) = 30"#,
             r#"7 write(9<socket:[12]>, ""..., 5) = 5"#,
         ] {
-            extents.take(line);
+            extents.read_line(line);
         }
         assert_eq!(extents.files[&file], Extent { written: 150, synced: 100 });
-        extents.take("8 <... fdatasync resumed>)          = 0");
+        extents.read_line("8 <... fdatasync resumed>)          = 0");
         assert_eq!(extents.files[&file], Extent { written: 150, synced: 120 });
     }
 
     #[test]
-    fn a_write_at_an_offset_ends_there() {
+    fn a_write_at_an_offset_extends_the_file_to_its_end() {
         let file = PathBuf::from("/data/pg_wal/1");
         let mut extents = Extents::default();
         for line in [
@@ -230,7 +232,7 @@ mod tests {
             r#"12 pwrite64(3</data/pg_wal/1>, ""..., 8192, 24576) = ?"#,
             "12 +++ killed by SIGKILL +++",
         ] {
-            extents.take(line);
+            extents.read_line(line);
         }
         assert_eq!(extents.files[&file], Extent { written: 24_576, synced: 24_576 });
     }

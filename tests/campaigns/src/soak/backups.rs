@@ -1,20 +1,21 @@
-//! Backups that were made during the work, opened and compared with the models.
+//! Backups that were made during runs, opened and compared with the models.
 
 use std::{collections::HashMap, fs, path::PathBuf};
 
 use tower_chat::store::HistoryStore;
 use tower_chat_sqlite::SqliteStore;
 
-use crate::conversations::{Asked, ConversationModel, chain, key};
+use crate::conversations::{ConversationModel, ReadAt, chain, key};
 
-/// A backup that was made while the processes went on.
+/// A backup that was made during runs.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Alone in its folder.
+    /// The file, alone in its folder.
     pub(super) file: PathBuf,
-    /// The last acknowledged run of each conversation when it was begun.
+    /// The last acknowledged run of each conversation when the backup began.
     pub(super) acknowledged: HashMap<u32, Option<u32>>,
-    /// Once both processes have answered this measuring, everything that can be in it was told.
+    /// The number of a measurement that was requested after the backup. Once both processes have answered it,
+    /// they have reported everything that the backup can contain.
     pub(super) after: Option<u64>,
 }
 
@@ -25,13 +26,13 @@ impl Pending {
         Self { file, acknowledged, after: None }
     }
 
-    /// Opens it and compares it with the models; what is wrong is an error. Returns its messages.
+    /// Opens the backup and compares it with the models. Returns the number of its messages.
     pub(super) async fn check(&self, models: &[ConversationModel]) -> Result<usize, String> {
         let store = SqliteStore::options().with_read_only(true).with_create(false);
         let store = store.open(&self.file).await.map_err(|error| chain(&error))?;
         let found = store.check_integrity().await.map_err(|error| chain(&error))?;
         if !found.is_empty() {
-            return Err(format!("SQLite finds {found:?}"));
+            return Err(format!("integrity_check: {found:?}"));
         }
         let mut messages = 0;
         for model in models {
@@ -39,7 +40,7 @@ impl Pending {
             let history = store.load(&key).await.map_err(|error| chain(&error))?;
             let bound = self.acknowledged.get(&model.number).copied().flatten();
             model
-                .inspect(&history, None, Asked::Since(bound))
+                .inspect(&history, None, ReadAt::Since(bound))
                 .map_err(|what| format!("conversation {key}: {what}"))?;
             messages += history.messages.len();
         }

@@ -1,4 +1,4 @@
-//! One of the two processes, as the campaign sees it.
+//! One of the two processes, in the supervisor.
 
 use std::{collections::HashMap, path::Path, process::Stdio};
 
@@ -14,18 +14,18 @@ use super::{
 };
 use crate::Failure;
 
-/// What a process has told, or that it has told everything.
+/// A report of a process, or the end of its reports.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ChildReport {
     pub(super) child: usize,
     /// `None` at the end of its output.
     pub(super) report: Option<Report>,
 }
 
-/// What a process does with a conversation.
+/// The work of a process on a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// How many restarts of its store there were when it began.
+    /// With the number of restarts of the store when the run began.
     Run {
         restarts: u64,
     },
@@ -39,9 +39,9 @@ pub(super) struct Child {
     pub(super) is_open: bool,
     pub(super) was_killed: bool,
     pub(super) work: HashMap<u32, Work>,
-    /// Begun and ended restarts of its store.
+    /// The number of begun plus the number of ended restarts of its store.
     pub(super) restarts: u64,
-    /// The last measuring that it has answered.
+    /// The number of the last measurement that it has answered.
     pub(super) measured: u64,
 }
 
@@ -51,7 +51,7 @@ impl Child {
         program: &Path,
         (child, prefix, seed): (usize, &str, u64),
         location: &Location,
-        told: &mpsc::UnboundedSender<Told>,
+        reports: &mpsc::UnboundedSender<ChildReport>,
     ) -> Result<Self, Failure> {
         let kind = clap::ValueEnum::to_possible_value(&location.kind);
         let kind = kind.map(|value| value.get_name().to_owned()).unwrap_or_default();
@@ -60,12 +60,13 @@ impl Child {
         command.args(["--store", &kind, "--address", &location.address]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().map_err(|source| Failure::CannotRun {
-            what: format!("to start {}", program.display()),
+            what: format!("start {}", program.display()),
             source: Some(source.into()),
         })?;
         let commands = process.stdin.take();
-        let output = process.stdout.take().ok_or_else(|| Failure::cannot_run("no output"))?;
-        tokio::spawn(listen(output, child, told.clone()));
+        let output =
+            process.stdout.take().ok_or_else(|| Failure::cannot_run("a process has no output"))?;
+        tokio::spawn(listen(output, child, reports.clone()));
         Ok(Self {
             process,
             commands,
@@ -77,7 +78,7 @@ impl Child {
         })
     }
 
-    /// Sends a command. One that was killed does not read it, which its end tells.
+    /// Sends a command. A killed process does not read it; the end of its output reports that.
     pub(super) async fn send(&mut self, command: &Command) {
         let Some(commands) = &mut self.commands else { return };
         if let Ok(mut line) = serde_json::to_vec(command) {
@@ -86,33 +87,33 @@ impl Child {
         }
     }
 
-    /// Ends it as it is, as `kill -9` does.
+    /// Kills it, as `kill -9` does.
     pub(super) fn kill(&mut self) {
         self.was_killed = true;
-        // It may have ended by itself, which the end of its output tells.
+        // It may have ended by itself; the end of its output reports that.
         drop(self.process.start_kill());
     }
 
-    /// Its number, while it runs.
+    /// Its process id, while it runs.
     pub(super) fn id(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// Waits for its end; says whether it ended well.
+    /// Waits for its end; returns whether it succeeded.
     pub(super) async fn wait(&mut self) -> bool {
         self.commands = None;
         self.process.wait().await.is_ok_and(|status| status.success())
     }
 }
 
-async fn listen(output: ChildStdout, child: usize, told: mpsc::UnboundedSender<Told>) {
+async fn listen(output: ChildStdout, child: usize, reports: mpsc::UnboundedSender<ChildReport>) {
     let mut lines = BufReader::new(output).lines();
-    // A killed process may leave half a line, which it had not told.
+    // A killed process may leave a partial line, which is not a report.
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(report) = serde_json::from_str(&line) else { continue };
-        if told.send(Told { child, report: Some(report) }).is_err() {
+        if reports.send(ChildReport { child, report: Some(report) }).is_err() {
             return;
         }
     }
-    drop(told.send(Told { child, report: None }));
+    drop(reports.send(ChildReport { child, report: None }));
 }

@@ -1,4 +1,4 @@
-//! What a process records of its store.
+//! The metrics that a process records of its store.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -12,25 +12,25 @@ use metrics::{
 use serde::{Deserialize, Serialize};
 use tower_chat::telemetry::metric::{CONFLICTS, QUEUE_LENGTH, STORE_OPERATION_DURATION, label};
 
-/// Buckets in each doubling of a duration.
+/// The number of buckets for each doubling of a duration.
 const STEPS: f64 = 16.0;
 
-/// Durations, by buckets of 4 %.
+/// A histogram of durations with buckets of 4 %.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Durations(Vec<(u16, u64)>);
 
-/// What was measured since the last time.
+/// The measurements since the last report.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Measures {
-    /// The longest that the queue was.
+    /// The greatest length of the queue.
     pub(super) queue: u64,
     pub(super) appends: Durations,
     pub(super) conflicts: u64,
-    /// Conversations with writes that could not be stored.
+    /// The number of conversations with writes in the outbox.
     pub(super) outbox: u64,
 }
 
-/// Records the metrics of this process that the campaign asks for.
+/// Records the metrics that the campaign needs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recorded(Arc<Values>);
 
@@ -44,7 +44,7 @@ struct Values {
 
 impl Durations {
     pub(super) fn add(&mut self, seconds: f64) {
-        // From one microsecond on; the longest of 65,535 buckets is out of reach.
+        // The first bucket is one microsecond; no duration reaches bucket 65,535.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -71,7 +71,7 @@ impl Durations {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// The duration that this part of them does not exceed, in milliseconds.
+    /// The duration that this share of them does not exceed, in milliseconds.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut buckets = self.0.clone();
         buckets.sort_unstable();

@@ -1,4 +1,4 @@
-//! What the campaign and its processes tell each other: one JSON value a line.
+//! The protocol between the supervisor and its processes: one JSON value a line.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::metrics::Measures;
 use crate::conversations::{Job, Outcome, Turn, TurnEvent};
 
-/// To a process, on its standard input.
+/// Sent to a process, on its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Command {
     Run(Job),
-    /// Reports the whole run as stored, and stores nothing.
+    /// Reports the run as complete, and stores nothing.
     PretendToRun(Job),
-    /// Stores the run with a call that has no result.
+    /// Stores the run with a call without a result.
     RunWithoutResult(Job),
     Prune {
         conversation: u32,
@@ -22,18 +22,18 @@ pub(super) enum Command {
     Backup {
         to: PathBuf,
     },
-    /// Closes the store and opens it again.
+    /// Opens the store again and closes the former one, or leaks it.
     Restart {
-        is_forgotten: bool,
+        leaks: bool,
     },
-    /// Asks for everything that was measured since.
+    /// Requests the measurements since the last request.
     Measure {
         number: u64,
     },
     Quit,
 }
 
-/// From a process, on its standard output.
+/// Sent by a process, on its standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Report {
     Opened,
@@ -41,7 +41,7 @@ pub(super) enum Report {
         turn: Turn,
         event: TurnEvent,
     },
-    /// Something that cannot be.
+    /// A fault that the process has detected.
     Wrong {
         turn: Turn,
         what: String,

@@ -1,32 +1,32 @@
-//! What is measured of the processes and the files, and the table of it.
+//! Measurements of the processes and the files, and their table.
 
 use std::{fs, path::Path, time::Duration};
 
-use super::{flat::Bound, metrics::Durations, store::Location};
+use super::{growth::Bound, metrics::Durations, store::Location};
 use crate::Figures;
 
-/// Into how many parts the table divides the time.
+/// The number of parts into which the table divides the time.
 const PARTS: usize = 10;
 
-/// One process at one moment.
+/// A measurement of one process.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct OfProcess {
-    /// Bytes of memory in use.
+pub(super) struct ProcessSample {
+    /// Resident memory in bytes.
     pub(super) memory: u64,
-    /// Open files.
+    /// The number of open files.
     pub(super) files: u64,
 }
 
-/// Both processes, and the files of the store.
+/// A measurement of both processes and the files of the store.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
     part: usize,
-    processes: [OfProcess; 2],
+    processes: [ProcessSample; 2],
     log: u64,
     file: u64,
 }
 
-/// Everything that was measured of one part of the time.
+/// The measurements of one part of the time.
 #[derive(Debug, Clone, Default)]
 struct Part {
     appends: Durations,
@@ -42,8 +42,8 @@ pub(super) struct Samples {
     parts: [Part; PARTS],
 }
 
-impl OfProcess {
-    /// Of a process; `None` if it has ended, or the system has no `/proc`.
+impl ProcessSample {
+    /// Measures a process; `None` if it has ended, or the system has no `/proc`.
     pub(super) fn now(id: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -57,7 +57,7 @@ impl Samples {
     pub(super) fn add(
         &mut self,
         (elapsed, whole): (Duration, Duration),
-        processes: [OfProcess; 2],
+        processes: [ProcessSample; 2],
         location: &Location,
     ) {
         let (file, log) = match location.files() {
@@ -87,10 +87,10 @@ impl Samples {
         }
     }
 
-    /// What has grown, in words; the first process alone lives all the time.
+    /// A description of what has grown. Only the first process is never killed, so only it is checked.
     pub(super) fn growth(&self) -> Option<String> {
         let series = |value: &dyn Fn(&Sample) -> u64| -> Vec<u64> {
-            // What is opened once, and memory that is kept for the next use, is there by then.
+            // The first part is left out: in it files are opened for the first time and allocators grow.
             self.samples.iter().filter(|sample| sample.part > 0).map(value).collect()
         };
         [
@@ -103,11 +103,11 @@ impl Samples {
         .next()
     }
 
-    /// One line for each part of the time.
+    /// Adds one line for each part of the time.
     pub(super) fn print(&self, figures: &mut Figures) {
         figures.add(
             "part",
-            "     runs  MiB lasting, killed  files open  log KiB  file KiB  queue  appends  p50, p99, max ms  conflicts  outbox",
+            "     runs    MiB first, killed  files open  log KiB  file KiB  queue  appends  p50, p99, max ms  conflicts  outbox",
         );
         for (number, part) in self.parts.iter().enumerate() {
             let of_part: Vec<&Sample> =

@@ -1,15 +1,15 @@
-//! What happens when, besides the runs.
+//! When the chores beside the runs are due.
 
 use std::time::{Duration, Instant};
 
-/// Something that is done again and again.
+/// A periodic chore.
 #[derive(Debug)]
 pub(super) struct Chore {
     every: Duration,
     next: Instant,
 }
 
-/// All of it, as often as the length of the campaign allows.
+/// All chores, with periods that depend on the length of the campaign.
 #[derive(Debug)]
 pub(super) struct Chores {
     pub(super) measure: Chore,
@@ -20,13 +20,13 @@ pub(super) struct Chores {
 }
 
 impl Chore {
-    /// So many times in the whole time, but not more or less often than the bounds say, in seconds.
+    /// Due `times` times in the whole time, with a period between `least` and `most` seconds.
     fn new(whole: Duration, times: f64, least: f64, most: f64) -> Self {
         let every = Duration::from_secs_f64((whole.as_secs_f64() / times).clamp(least, most));
         Self { every, next: Instant::now() + every }
     }
 
-    /// Whether it is to be done now, which it then is.
+    /// Whether it is due now; if so, schedules it again.
     pub(super) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = now >= self.next;

@@ -15,11 +15,11 @@ use crate::shared_store::SharedStore;
 #[derive(Debug, Clone)]
 pub(super) struct OpenStore {
     store: SharedStore,
-    /// The same, if it is in a file.
+    /// The same store, if it is a SQLite file.
     pub(super) file: Option<SqliteStore>,
 }
 
-/// Where a store is: a file, or the address of a server.
+/// The location of a store: a file, or the address of a server.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     pub(super) kind: StoreKind,
@@ -47,7 +47,7 @@ impl Location {
         })
     }
 
-    /// The file and its log, if it is one.
+    /// The file and its log, if the store is a SQLite file.
     pub(super) fn files(&self) -> Option<(PathBuf, PathBuf)> {
         let is_file = self.kind == StoreKind::Sqlite;
         is_file.then(|| (PathBuf::from(&self.address), format!("{}-wal", self.address).into()))

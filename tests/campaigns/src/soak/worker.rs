@@ -1,5 +1,4 @@
-//! One of the two processes: does what it is told, and tells what happens before it has happened to
-//! the store.
+//! One of the two processes: executes commands, and reports every event before it reaches the store.
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
@@ -24,19 +23,19 @@ use crate::{
     conversations::{Job, Outcome, Reporter, Stack, TurnEvent, chain, key, text},
 };
 
-/// One of the processes of `soak`
+/// One of the two processes of the campaign `soak`
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkerArguments {
-    /// What the tokens of this process begin with
+    /// The prefix of the tokens of this process
     #[arg(long)]
     prefix: String,
-    /// Of the plans of the runs
+    /// The seed of the plans of the runs
     #[arg(long)]
     seed: u64,
     /// The kind of the store
     #[arg(long, value_enum)]
     store: StoreKind,
-    /// Where it is
+    /// Its address
     #[arg(long)]
     address: String,
 }
@@ -49,21 +48,21 @@ struct Worker {
     recorded: Recorded,
 }
 
-/// Works until it is told to quit, or whoever tells it is gone.
+/// Executes commands until it is told to quit, or the supervisor closes its standard input.
 pub(super) async fn work(arguments: WorkerArguments) -> Result<Figures, Failure> {
-    end_with_a_panic();
+    abort_on_panic();
     let recorded = Recorded::default();
     metrics::set_global_recorder(recorded.clone())
         .map_err(|error| Failure::cannot_run(error.to_string()))?;
     let reporter = Reporter::new(|turn, event| {
-        tell(&match event {
+        send(&match event {
             Ok(event) => Report::Happened { turn, event },
             Err(what) => Report::Wrong { turn, what },
         });
     });
     let location = Location { kind: arguments.store, address: arguments.address };
     let store = location.open().await.map_err(|source| Failure::CannotRun {
-        what: "a process of it cannot open the store".to_owned(),
+        what: "open the store in a process".to_owned(),
         source: Some(source),
     })?;
     let worker = Worker {
@@ -72,27 +71,27 @@ pub(super) async fn work(arguments: WorkerArguments) -> Result<Figures, Failure>
         store: Arc::new(RwLock::new(store)),
         recorded,
     };
-    tell(&Report::Opened);
+    send(&Report::Opened);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let command = serde_json::from_str(&line)
-            .map_err(|error| Failure::cannot_run(format!("{line:?} is no command: {error}")))?;
+            .map_err(|error| Failure::cannot_run(format!("{line:?} is not a command: {error}")))?;
         if matches!(command, Command::Quit) {
             break;
         }
         let worker = worker.clone();
-        tokio::spawn(async move { worker.obey(command).await });
+        tokio::spawn(async move { worker.execute(command).await });
     }
     let store = worker.store.read().await.clone();
     store.close().await.map_err(|source| Failure::CannotRun {
-        what: "a process of it cannot close the store".to_owned(),
+        what: "close the store in a process".to_owned(),
         source: Some(source.into()),
     })?;
     Ok(Figures::default())
 }
 
-/// Lets a panic in any task end this process, which the campaign notices.
-fn end_with_a_panic() {
+/// Makes a panic in any task abort this process, which the supervisor detects.
+fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
@@ -100,28 +99,28 @@ fn end_with_a_panic() {
     }));
 }
 
-/// A whole line in one write, which is in the pipe when it returns, whatever becomes of this process.
-fn tell(report: &Report) {
+/// Writes a report as one line, which is in the pipe when this returns, even if the process is killed then.
+fn send(report: &Report) {
     let Ok(mut line) = serde_json::to_vec(report) else { return };
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
     if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-        // The campaign has ended.
+        // The supervisor has ended.
         std::process::exit(3);
     }
 }
 
 impl Worker {
-    async fn obey(self, command: Command) {
+    async fn execute(self, command: Command) {
         match command {
             Command::Run(job) => {
                 let store = self.store.read().await.clone();
                 let outcome = self.stack.send(store.clone(), &job).await;
                 let outcome = match (outcome, store.flush().await) {
-                    (Outcome::Gone, Err(error)) => Outcome::Failed { error: chain(&error) },
+                    (Outcome::Dropped, Err(error)) => Outcome::Failed { error: chain(&error) },
                     (outcome, _) => outcome,
                 };
-                tell(&Report::Ended { turn: job.turn, outcome });
+                send(&Report::Ended { turn: job.turn, outcome });
             }
             Command::PretendToRun(job) => self.pretend_to_run(&job),
             Command::RunWithoutResult(job) => self.run_without_result(&job).await,
@@ -129,21 +128,21 @@ impl Worker {
                 let store = self.store.read().await.clone();
                 let pruned = store.prune(&key(conversation), Keep::Messages(keep)).await;
                 let result = pruned.map(|pruned| pruned.messages).map_err(|error| chain(&error));
-                tell(&Report::Pruned { conversation, result });
+                send(&Report::Pruned { conversation, result });
             }
             Command::Backup { to } => {
                 let result = self.back_up(&to).await;
-                tell(&Report::BackedUp { to, result });
+                send(&Report::BackedUp { to, result });
             }
-            Command::Restart { is_forgotten } => {
-                let result = self.restart(is_forgotten).await;
-                tell(&Report::Restarted { result });
+            Command::Restart { leaks } => {
+                let result = self.restart(leaks).await;
+                send(&Report::Restarted { result });
             }
             Command::Measure { number } => {
                 let mut measures = self.recorded.take();
                 measures.outbox =
                     self.store.read().await.handle().unsaved_conversations().len() as u64;
-                tell(&Report::Measured { number, measures });
+                send(&Report::Measured { number, measures });
             }
             Command::Quit => {}
         }
@@ -155,13 +154,13 @@ impl Worker {
         Backup::of(&file).write(to).await.map_err(|error| chain(&error))
     }
 
-    /// Runs that are under way go on with the store that was closed, and are told so.
-    async fn restart(&self, is_forgotten: bool) -> Result<(), String> {
+    /// Runs in progress keep the former store, and fail once it is closed.
+    async fn restart(&self, leaks: bool) -> Result<(), String> {
         let opened = self.location.open().await.map_err(|error| chain(&*error))?;
         let former = std::mem::replace(&mut *self.store.write().await, opened);
-        if is_forgotten {
+        if leaks {
             std::mem::forget(former);
-            // And open files of its own, so that few restarts on a busy machine are found too.
+            // Leak open files as well, so that a few restarts on a busy machine exceed the bound.
             for _ in 0..64 {
                 std::mem::forget(std::fs::File::open("/dev/null").map_err(|error| chain(&error))?);
             }
@@ -174,9 +173,9 @@ impl Worker {
         let token = format!("{}never{}", self.stack.prefix, job.seed);
         let answered = TurnEvent::Answered { token: token.clone(), calls: Vec::new() };
         for event in [TurnEvent::Asked { shown: vec![] }, answered] {
-            tell(&Report::Happened { turn: job.turn, event });
+            send(&Report::Happened { turn: job.turn, event });
         }
-        tell(&Report::Ended { turn: job.turn, outcome: Outcome::Answered { token } });
+        send(&Report::Ended { turn: job.turn, outcome: Outcome::Answered { token } });
     }
 
     async fn run_without_result(&self, job: &Job) {
@@ -184,13 +183,13 @@ impl Worker {
         let call = format!("{token}.0");
         let calls = vec![call.clone()];
         let answered = TurnEvent::Answered { token: token.clone(), calls };
-        tell(&Report::Happened { turn: job.turn, event: answered });
+        send(&Report::Happened { turn: job.turn, event: answered });
         let store = self.store.read().await.clone();
         let outcome = match store_dangling_call(&store, job, &token, call).await {
             Ok(_) => Outcome::Answered { token },
             Err(error) => Outcome::Failed { error: chain(&error) },
         };
-        tell(&Report::Ended { turn: job.turn, outcome });
+        send(&Report::Ended { turn: job.turn, outcome });
     }
 }
 

@@ -27,8 +27,8 @@ fn count(figures: &Figures, name: &str) -> u64 {
     figures.get(name).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}"))
 }
 
-/// Runs the campaign in small, and sees that everything happened of which it has a figure.
-fn is_linearizable(store: StoreKind, name: &str) {
+/// Runs a small campaign, and checks that every counted event happened.
+fn assert_linearizable(store: StoreKind, name: &str) {
     let figures = match run(arguments(store, 40)) {
         Err(Failure::CannotRun { what, .. }) if what.contains("is not installed") => {
             return tower_chat_testkit::skip(&format!("histories of {name}"), what);
@@ -46,21 +46,21 @@ fn is_linearizable(store: StoreKind, name: &str) {
 
 #[test]
 fn histories_of_sqlite_are_linearizable() {
-    is_linearizable(StoreKind::Sqlite, "sqlite");
+    assert_linearizable(StoreKind::Sqlite, "sqlite");
 }
 
 #[test]
 fn histories_of_postgres_are_linearizable() {
-    is_linearizable(StoreKind::Postgres, "postgres");
+    assert_linearizable(StoreKind::Postgres, "postgres");
 }
 
 #[test]
 fn histories_of_redis_are_linearizable() {
-    is_linearizable(StoreKind::Redis, "redis");
+    assert_linearizable(StoreKind::Redis, "redis");
 }
 
-/// The fault is found, and found again in the history that is kept.
-fn is_found(plant: Plant) {
+/// Checks that the fault is found, and found again in the saved history.
+fn assert_found(plant: Plant) {
     let folder = tempdir().expect("a folder");
     let planted = Arguments {
         plant: Some(plant),
@@ -75,25 +75,25 @@ fn is_found(plant: Plant) {
 
 #[test]
 fn a_lost_update_is_found() {
-    is_found(Plant::LostUpdate);
+    assert_found(Plant::LostUpdate);
 }
 
 #[test]
 fn a_duplicate_is_found() {
-    is_found(Plant::Duplicate);
+    assert_found(Plant::Duplicate);
 }
 
 #[test]
 fn a_reordering_is_found() {
-    is_found(Plant::Reordering);
+    assert_found(Plant::Reordering);
 }
 
 #[test]
 fn a_dirty_read_of_a_staged_run_is_found() {
-    is_found(Plant::DirtyRead);
+    assert_found(Plant::DirtyRead);
 }
 
 #[test]
 fn two_holders_of_a_lease_are_found() {
-    is_found(Plant::TwoHolders);
+    assert_found(Plant::TwoHolders);
 }

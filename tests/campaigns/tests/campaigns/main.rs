@@ -1,4 +1,4 @@
-//! Every campaign in small, and with each fault that can be planted.
+//! Small versions of every campaign, and every planted fault.
 
 mod corruption;
 mod histories;

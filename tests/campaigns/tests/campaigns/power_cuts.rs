@@ -18,19 +18,19 @@ fn arguments(cases: u64, cuts: u64, plant: Option<Plant>) -> Arguments {
 }
 
 #[test]
-fn a_store_is_whole_after_the_power_was_cut() {
+fn a_store_keeps_its_promises_after_a_power_loss() {
     if let Err(reason) = can_record() {
         return skip("power cuts", reason);
     }
     let figures = run(arguments(6, 20, None)).unwrap();
     assert_eq!(figures.get("cuts"), Some("120"));
-    for counted in ["cuts that lost some of it", "cuts with a torn write"] {
+    for counted in ["cuts that lost unsynced changes", "cuts with a torn write"] {
         assert_ne!(figures.get(counted), Some("0"), "{counted}");
     }
 }
 
 #[test]
-fn what_is_planted_is_found() {
+fn planted_faults_are_found() {
     if let Err(reason) = can_record() {
         return skip("planted faults of power cuts", reason);
     }

@@ -1,4 +1,4 @@
-//! The campaign `scale-out` finds nothing, and everything that is planted.
+//! The campaign `scale-out` finds nothing without a planted fault, and every planted fault.
 
 use tower_chat_campaigns::{
     Failure,
@@ -13,7 +13,7 @@ fn finds_nothing(scenario: Scenario) {
     }
 }
 
-/// What the campaign finds, which must be of this kind.
+/// Checks that the campaign finds the planted fault, with a text that contains this one.
 fn finds(scenario: Scenario, plant: Plant, expected: &str) {
     let arguments =
         Arguments { scenario: Some(scenario), plant: Some(plant), ..Arguments::default() };
@@ -25,32 +25,32 @@ fn finds(scenario: Scenario, plant: Plant, expected: &str) {
 }
 
 #[test]
-fn a_pooler_of_transactions() {
+fn a_transaction_pooler_loses_nothing() {
     finds_nothing(Scenario::Pgbouncer);
 }
 
 #[test]
-fn two_servers() {
+fn two_servers_lose_nothing() {
     finds_nothing(Scenario::TwoServers);
 }
 
 #[test]
-fn a_replica_that_is_promoted() {
+fn a_promoted_replica_keeps_the_promises() {
     finds_nothing(Scenario::ReplicaPromoted);
 }
 
 #[test]
-fn slots_that_are_moved() {
+fn moved_slots_lose_nothing() {
     finds_nothing(Scenario::SlotMoved);
 }
 
 #[test]
-fn replicas_of_a_cluster_that_take_over() {
+fn a_cluster_failover_keeps_the_promises() {
     finds_nothing(Scenario::ClusterFailover);
 }
 
 #[test]
-fn rates_of_one_server() {
+fn rates_of_one_server_are_measured() {
     finds_nothing(Scenario::Rates);
 }
 
@@ -65,16 +65,16 @@ fn a_writer_that_ignores_the_revision_is_found() {
 }
 
 #[test]
-fn statements_that_stay_prepared_are_found() {
+fn prepared_statements_behind_a_pooler_are_found() {
     finds(Scenario::Pgbouncer, Plant::PreparedStatements, "a pooler sends statements");
 }
 
 #[test]
-fn revisions_that_are_not_renewed_are_found() {
+fn incarnations_that_are_not_renewed_are_found() {
     finds(Scenario::ReplicaPromoted, Plant::NoRenewal, "a stale writer was accepted");
 }
 
 #[test]
-fn a_failed_primary_that_comes_back_as_it_was_is_found() {
+fn a_failed_primary_that_restarts_as_a_primary_is_found() {
     finds(Scenario::ReplicaPromoted, Plant::Unfenced, "the failed primary has accepted");
 }

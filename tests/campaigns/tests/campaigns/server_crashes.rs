@@ -1,4 +1,4 @@
-//! `server-crashes` in small, and its planted faults.
+//! A small version of `server-crashes`, and its planted faults.
 
 use tower_chat_campaigns::{
     Failure, Figures,
@@ -7,7 +7,7 @@ use tower_chat_campaigns::{
 };
 use tower_chat_testkit::{server::Missing, skip};
 
-/// `None`, once the test is named as skipped, where a server or strace is missing.
+/// Runs the campaign. If a server or strace is missing, reports the test as skipped and returns `None`.
 fn run(store: StoreKind, crashes: u64, plant: Option<Plant>) -> Option<Result<Figures, Failure>> {
     if let Err(reason) = can_record() {
         skip("crashes of servers", reason);
@@ -25,14 +25,14 @@ fn run(store: StoreKind, crashes: u64, plant: Option<Plant>) -> Option<Result<Fi
 }
 
 #[test]
-fn what_redis_acknowledged_is_there_after_a_crash() {
+fn redis_keeps_acknowledged_runs_in_a_crash() {
     let Some(figures) = run(StoreKind::RedisAlways, 3, None) else { return };
     let figures = figures.unwrap();
     assert_eq!((figures.get("crashes"), figures.get("answers lost")), (Some("3"), Some("0")));
 }
 
 #[test]
-fn redis_that_syncs_every_second_loses_the_end_alone() {
+fn redis_with_a_sync_each_second_loses_only_the_end() {
     let Some(figures) = run(StoreKind::RedisEverysec, 3, None) else { return };
     let figures = figures.unwrap();
     assert_eq!(figures.get("crashes"), Some("3"));
@@ -40,14 +40,14 @@ fn redis_that_syncs_every_second_loses_the_end_alone() {
 }
 
 #[test]
-fn what_postgresql_acknowledged_is_there_after_a_crash() {
+fn postgresql_keeps_acknowledged_runs_in_a_crash() {
     let Some(figures) = run(StoreKind::Postgres, 2, None) else { return };
     let figures = figures.unwrap();
     assert_eq!((figures.get("crashes"), figures.get("answers lost")), (Some("2"), Some("0")));
 }
 
 #[test]
-fn servers_that_do_not_sync_or_do_not_write_are_found() {
+fn servers_that_acknowledge_before_a_write_or_sync_are_found() {
     for store in [StoreKind::RedisAlways, StoreKind::Postgres] {
         for plant in [Plant::NoSyncs, Plant::NoWrites] {
             match run(store, 3, Some(plant)) {

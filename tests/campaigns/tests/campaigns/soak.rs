@@ -1,4 +1,4 @@
-//! `soak`, as long as `TOWER_CHAT_SECONDS` says, and its planted faults.
+//! `soak` for `TOWER_CHAT_SECONDS`, and its planted faults.
 
 use std::{env, path::PathBuf};
 
@@ -28,7 +28,7 @@ fn found(plant: Plant) -> String {
 }
 
 #[test]
-fn two_processes_stay_as_they_are_and_lose_nothing() {
+fn two_processes_lose_nothing_and_do_not_grow() {
     let seconds = env::var("TOWER_CHAT_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let figures = run(seconds.unwrap_or(SECONDS), None).unwrap();
     println!("{figures}");
@@ -38,13 +38,13 @@ fn two_processes_stay_as_they_are_and_lose_nothing() {
 }
 
 #[test]
-fn stores_that_are_not_closed_are_found_by_their_files() {
+fn stores_that_are_not_closed_are_found_by_their_open_files() {
     let what = found(Plant::Leak);
     assert!(what.contains("open files grow"), "{what}");
 }
 
 #[test]
-fn a_run_that_was_never_stored_is_missed() {
+fn a_run_that_was_never_stored_is_found() {
     let what = found(Plant::LostWrite);
     assert!(what.contains("its caller received the answer"), "{what}");
 }

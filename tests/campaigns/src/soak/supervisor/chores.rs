@@ -1,9 +1,9 @@
-//! What is done beside the runs.
+//! The chores beside the runs.
 
 use std::fs;
 
 use super::{
-    super::{Plant, backups::Pending, protocol::Command, samples::OfProcess},
+    super::{Plant, backups::Pending, protocol::Command, samples::ProcessSample},
     Supervisor,
 };
 use crate::Failure;
@@ -15,14 +15,14 @@ impl Supervisor {
             self.measure().await;
         }
         if self.chores.restart.is_due() {
-            let is_forgotten = self.arguments.plant == Some(Plant::Leak);
+            let leaks = self.arguments.plant == Some(Plant::Leak);
             let index = self.rng.below(2);
             if let Some(child) = self.children.get_mut(index)
                 && child.is_open
                 && child.restarts % 2 == 0
             {
                 child.restarts += 1;
-                child.send(&Command::Restart { is_forgotten }).await;
+                child.send(&Command::Restart { leaks }).await;
             }
         }
         if self.chores.kill.is_due()
@@ -33,11 +33,11 @@ impl Supervisor {
             child.kill();
         }
         if self.chores.backup.is_due() && self.backup.is_none() && self.store.file.is_some() {
-            // A folder of its own, since a store that was read may leave its log beside the file.
+            // Each backup has its own folder, since opening a store may leave a log beside the file.
             let folder = format!("backup{}", self.rng.next());
             let folder = self.folder.path().join(folder);
             fs::create_dir(&folder).map_err(|source| Failure::CannotRun {
-                what: "to make a folder for a backup".to_owned(),
+                what: "make a folder for a backup".to_owned(),
                 source: Some(source.into()),
             })?;
             let file = folder.join("chat.db");
@@ -55,15 +55,15 @@ impl Supervisor {
         let processes = self
             .children
             .each_ref()
-            .map(|child| child.id().and_then(OfProcess::now).unwrap_or_default());
+            .map(|child| child.id().and_then(ProcessSample::now).unwrap_or_default());
         let time = self.time();
         self.samples.add(time, processes, &self.location);
     }
 
     pub(super) async fn measure(&mut self) {
-        self.measurings += 1;
+        self.measurements += 1;
         for child in &mut self.children {
-            child.send(&Command::Measure { number: self.measurings }).await;
+            child.send(&Command::Measure { number: self.measurements }).await;
         }
     }
 }

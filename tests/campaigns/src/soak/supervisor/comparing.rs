@@ -1,15 +1,15 @@
-//! Compares what is stored with the models.
+//! Compares the store with the models.
 
 use tower_chat::store::HistoryStore;
 
 use super::Supervisor;
 use crate::{
     Failure,
-    conversations::{Asked, chain, key},
+    conversations::{ReadAt, chain, key},
 };
 
 impl Supervisor {
-    /// Compares a conversation that nobody is at work on with its model.
+    /// Compares a conversation that no process uses with its model.
     pub(super) async fn check(&mut self, conversation: u32) -> Result<(), Failure> {
         let key = key(conversation);
         let failed = |error: tower_chat::store::StoreError| chain(&error);
@@ -22,7 +22,7 @@ impl Supervisor {
         self.count("comparisons of a conversation");
         let Some(model) = self.models.get_mut(conversation as usize) else { return Ok(()) };
         let inspected =
-            read.and_then(|(history, open)| model.inspect(&history, open.as_ref(), Asked::Now));
+            read.and_then(|(history, open)| model.inspect(&history, open.as_ref(), ReadAt::Now));
         match inspected {
             Ok(inspected) => {
                 model.remember(inspected);
@@ -32,11 +32,11 @@ impl Supervisor {
         }
     }
 
-    /// Looks at the backup, once everything that can be in it was told.
+    /// Checks the backup, once the processes have reported everything that it can contain.
     pub(super) async fn check_backup(&mut self) -> Result<(), Failure> {
-        let is_told =
+        let is_reported =
             |after| self.children.iter().all(|child| child.measured >= after || !child.is_open);
-        if !self.backup.as_ref().and_then(|backup| backup.after).is_some_and(is_told) {
+        if !self.backup.as_ref().and_then(|backup| backup.after).is_some_and(is_reported) {
             return Ok(());
         }
         let Some(backup) = self.backup.take() else { return Ok(()) };
@@ -47,7 +47,7 @@ impl Supervisor {
         }
     }
 
-    /// Looks at the file as a whole, while it is written.
+    /// Verifies the SQLite file during writes.
     pub(super) async fn verify(&mut self) -> Result<(), Failure> {
         let Some(file) = self.store.file.clone() else { return Ok(()) };
         let found = file.check_integrity().await.map_err(|error| self.found(chain(&error)))?;

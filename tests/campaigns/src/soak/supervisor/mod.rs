@@ -1,4 +1,4 @@
-//! Decides what the processes do, and compares what is stored with the models.
+//! Decides what the processes do, and compares the store with the models.
 
 mod chores;
 mod comparing;
@@ -21,7 +21,7 @@ use tower_chat_testkit::{
 use super::{
     Arguments, Plant, StoreKind,
     backups::Pending,
-    child::{Child, Told, Work},
+    child::{Child, ChildReport, Work},
     protocol::Command,
     samples::Samples,
     schedule::Chores,
@@ -32,18 +32,17 @@ use crate::{
     conversations::{ConversationModel, Job, Plan, chain, key},
 };
 
-/// How many conversations a process is at work on at the same time.
-const AT_WORK: usize = 8;
+/// The number of conversations that a process works on concurrently.
+const MAX_CONCURRENT: usize = 8;
 
-/// A conversation is pruned after so many answers, and sometimes earlier, down to so many messages or
-/// fewer.
+/// A conversation is pruned after `PRUNE_AFTER` answers, and sometimes earlier, to at most `KEEP` messages.
 const PRUNE_AFTER: u32 = 14;
 const KEEP: u64 = 24;
 
-/// Nothing takes so long that does not hang.
-const FOR_EVER: Duration = Duration::from_secs(300);
+/// If no report arrives for this time, the processes hang.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// How often the supervisor looks whether there is something else to do.
+/// How often the supervisor checks for due chores.
 const TICK: Duration = Duration::from_millis(50);
 
 struct Supervisor {
@@ -55,19 +54,19 @@ struct Supervisor {
     models: Vec<ConversationModel>,
     free: Vec<u32>,
     children: [Child; 2],
-    told: mpsc::UnboundedSender<Told>,
+    reports: mpsc::UnboundedSender<ChildReport>,
     rng: Rng,
     started: Instant,
     chores: Chores,
     samples: Samples,
     backup: Option<Pending>,
-    measurings: u64,
+    measurements: u64,
     generations: u64,
     runs: u64,
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// Keeps the server for as long as it is needed.
+/// The server, which stops when this is dropped.
 enum Server {
     None,
     Postgres(#[expect(dead_code, reason = "it ends when it is dropped")] PostgresServer),
@@ -80,13 +79,13 @@ pub(super) async fn supervise(arguments: &Arguments, program: PathBuf) -> Result
     let (server, address) = start_server(arguments.store, &folder)?;
     let location = Location { kind: arguments.store, address };
     let store = location.open().await.map_err(|source| Failure::CannotRun {
-        what: "to open the store".to_owned(),
+        what: "open the store".to_owned(),
         source: Some(source),
     })?;
-    let (told, mut telling) = mpsc::unbounded_channel();
+    let (reports, mut received) = mpsc::unbounded_channel();
     let start = |child| {
         let prefix = format!("g{child}");
-        Child::start(&program, (child, &prefix, arguments.seed), &location, &told)
+        Child::start(&program, (child, &prefix, arguments.seed), &location, &reports)
     };
     let children = [start(0)?, start(1)?];
     let whole = Duration::from_secs(arguments.seconds);
@@ -99,26 +98,26 @@ pub(super) async fn supervise(arguments: &Arguments, program: PathBuf) -> Result
         models: (0..arguments.conversations).map(ConversationModel::new).collect(),
         free: (0..arguments.conversations).collect(),
         children,
-        told,
+        reports,
         rng: Rng::of(arguments.seed, 0),
         started: Instant::now(),
         chores: Chores::new(whole),
         samples: Samples::default(),
         backup: None,
-        measurings: 0,
+        measurements: 0,
         generations: 2,
         runs: 0,
         counts: BTreeMap::new(),
     };
-    supervisor.work(&mut telling, whole).await?;
-    let figures = supervisor.finish(&mut telling).await;
+    supervisor.work(&mut received, whole).await?;
+    let figures = supervisor.finish(&mut received).await;
     drop(server);
     figures
 }
 
 fn start_server(kind: StoreKind, folder: &TempDir) -> Result<(Server, String), Failure> {
     let missing = |source: tower_chat_testkit::server::Missing| Failure::CannotRun {
-        what: "to start a server".to_owned(),
+        what: "start a server".to_owned(),
         source: Some(source.into()),
     };
     Ok(match kind {
@@ -140,7 +139,7 @@ fn start_server(kind: StoreKind, folder: &TempDir) -> Result<(Server, String), F
 }
 
 fn cannot(action: &'static str) -> impl Fn(std::io::Error) -> Failure {
-    move |source| Failure::CannotRun { what: format!("to {action}"), source: Some(source.into()) }
+    move |source| Failure::CannotRun { what: action.to_owned(), source: Some(source.into()) }
 }
 
 impl Supervisor {
@@ -158,18 +157,18 @@ impl Supervisor {
 
     async fn work(
         &mut self,
-        telling: &mut mpsc::UnboundedReceiver<Told>,
+        received: &mut mpsc::UnboundedReceiver<ChildReport>,
         whole: Duration,
     ) -> Result<(), Failure> {
         let mut last = Instant::now();
         while self.started.elapsed() < whole {
             self.give_work().await;
-            if let Ok(Some(told)) = timeout(TICK, telling.recv()).await {
+            if let Ok(Some(report)) = timeout(TICK, received.recv()).await {
                 last = Instant::now();
-                self.hear(told).await?;
+                self.handle_report(report).await?;
             }
-            if last.elapsed() > FOR_EVER {
-                return Err(self.found("nothing happens any more"));
+            if last.elapsed() > TIME_LIMIT {
+                return Err(self.found(format!("no report for {TIME_LIMIT:?}")));
             }
             self.do_chores().await?;
         }
@@ -181,7 +180,10 @@ impl Supervisor {
             loop {
                 let [first, second] = &self.children;
                 let at = if child == 0 { first } else { second };
-                if !at.is_open || at.was_killed || at.work.len() >= AT_WORK || self.free.is_empty()
+                if !at.is_open
+                    || at.was_killed
+                    || at.work.len() >= MAX_CONCURRENT
+                    || self.free.is_empty()
                 {
                     break;
                 }
@@ -214,7 +216,7 @@ impl Supervisor {
         }
         let (turn, run) = model.begin(is_again, |turn| Plan::of(seed, turn).mode);
         self.runs += 1;
-        let job = Job { turn, run, seed: job_seed, is_stormy: true };
+        let job = Job { turn, run, seed: job_seed, is_unstable: true };
         let is_planted = self.runs % 20 == 19;
         match self.arguments.plant {
             Some(Plant::LostWrite) if is_planted => Command::PretendToRun(job),
@@ -223,23 +225,23 @@ impl Supervisor {
         }
     }
 
-    /// Waits for what is under way, ends the open runs, and compares everything.
+    /// Waits for the work in progress, ends the open runs, and compares everything.
     async fn finish(
         mut self,
-        telling: &mut mpsc::UnboundedReceiver<Told>,
+        received: &mut mpsc::UnboundedReceiver<ChildReport>,
     ) -> Result<Figures, Failure> {
         let whole = self.started.elapsed();
         while self.children.iter().any(|child| !child.work.is_empty()) || self.backup.is_some() {
-            match timeout(FOR_EVER, telling.recv()).await {
-                Ok(Some(told)) => self.hear(told).await?,
-                _ => return Err(self.found("the last runs do not end")),
+            match timeout(TIME_LIMIT, received.recv()).await {
+                Ok(Some(report)) => self.handle_report(report).await?,
+                _ => return Err(self.found("the last runs did not end")),
             }
         }
         for child in &mut self.children {
             child.send(&Command::Quit).await;
-            // One that was killed just now has not been replaced any more.
+            // A process that was killed last has not been replaced.
             if !child.wait().await && !child.was_killed {
-                return Err(self.found("a process did not end well"));
+                return Err(self.found("a process ended with an error"));
             }
         }
         for conversation in 0..self.arguments.conversations {

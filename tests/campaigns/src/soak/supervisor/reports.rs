@@ -1,8 +1,8 @@
-//! What the processes tell, and what follows from it.
+//! Handles the reports of the processes.
 
 use super::{
     super::{
-        child::{Child, Told, Work},
+        child::{Child, ChildReport, Work},
         protocol::Report,
     },
     Supervisor,
@@ -13,9 +13,9 @@ use crate::{
 };
 
 impl Supervisor {
-    pub(super) async fn hear(&mut self, told: Told) -> Result<(), Failure> {
-        let Told { child, report } = told;
-        let Some(report) = report else { return self.bury(child).await };
+    pub(super) async fn handle_report(&mut self, report: ChildReport) -> Result<(), Failure> {
+        let ChildReport { child, report } = report;
+        let Some(report) = report else { return self.replace_child(child).await };
         match report {
             Report::Opened => {
                 if let Some(child) = self.children.get_mut(child) {
@@ -38,7 +38,7 @@ impl Supervisor {
                 self.end_run(child, turn.conversation, outcome).await
             }
             Report::Pruned { conversation, result } => {
-                self.free_again(child, conversation);
+                self.release(child, conversation);
                 match result {
                     Ok(_) => self.count("prunes"),
                     Err(error) if error.contains("is under way") => {
@@ -54,7 +54,7 @@ impl Supervisor {
                 result.map_err(|error| self.found(format!("backup {}: {error}", to.display())))?;
                 self.measure().await;
                 if let Some(backup) = &mut self.backup {
-                    backup.after = Some(self.measurings);
+                    backup.after = Some(self.measurements);
                 }
                 Ok(())
             }
@@ -75,7 +75,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn free_again(&mut self, child: usize, conversation: u32) -> Option<Work> {
+    pub(super) fn release(&mut self, child: usize, conversation: u32) -> Option<Work> {
         self.free.push(conversation);
         self.children.get_mut(child)?.work.remove(&conversation)
     }
@@ -86,19 +86,19 @@ impl Supervisor {
         conversation: u32,
         outcome: Outcome,
     ) -> Result<(), Failure> {
-        let work = self.free_again(child, conversation);
+        let work = self.release(child, conversation);
         let time = self.time();
         self.samples.add_run(time);
         let restarts = self.children.get(child).map(|child| child.restarts);
-        // It is odd while one is under way.
+        // The count is odd during a restart.
         let is_between = restarts.is_some_and(|restarts| restarts % 2 == 1);
         let was_closed = is_between || work != restarts.map(|restarts| Work::Run { restarts });
         let what = match &outcome {
             Outcome::Answered { .. } => "answers",
-            Outcome::Gone => "callers who left",
+            Outcome::Dropped => "dropped responses",
             Outcome::Failed { error } if error.contains(PLANNED) => "planned failures",
             Outcome::Failed { error } if was_closed && error.contains("closed") => {
-                "runs of a closed store"
+                "runs on a closed store"
             }
             Outcome::Failed { error } => {
                 let error = format!("a run of conversation {conversation} failed: {error}");
@@ -106,7 +106,7 @@ impl Supervisor {
             }
         };
         self.count(what);
-        // What is planted has to be found by the comparison, and not by the next request.
+        // The comparison must find a planted fault before the next request does.
         let is_checked = self.arguments.plant.is_some()
             || !matches!(outcome, Outcome::Answered { .. })
             || self.rng.one_in(3);
@@ -116,23 +116,23 @@ impl Supervisor {
         if is_checked { self.check(conversation).await } else { Ok(()) }
     }
 
-    /// A process has ended: everything that it was at work on was cut short.
-    pub(super) async fn bury(&mut self, index: usize) -> Result<(), Failure> {
+    /// Replaces a process that has ended; its work is interrupted.
+    pub(super) async fn replace_child(&mut self, index: usize) -> Result<(), Failure> {
         let prefix = format!("g{}", self.generations);
         self.generations += 1;
         let child = Child::start(
             &self.program,
             (index, &prefix, self.arguments.seed),
             &self.location,
-            &self.told,
+            &self.reports,
         )?;
-        let measurings = self.measurings;
+        let measurements = self.measurements;
         let Some(at) = self.children.get_mut(index) else { return Ok(()) };
         let mut former = std::mem::replace(at, child);
-        // The former one has told everything, whatever it was asked for.
-        at.measured = measurings;
+        // The former process reports nothing more, so none of its measurements is outstanding.
+        at.measured = measurements;
         if !former.was_killed {
-            return Err(self.found("a process has ended by itself"));
+            return Err(self.found("a process ended without being killed"));
         }
         former.wait().await;
         self.count("killed processes");

@@ -1,6 +1,6 @@
-//! Whether something grows.
+//! Bounds on the growth of a measured series.
 
-/// By how much the last third of a series may be above the first.
+/// By how much the median of the last third of a series may exceed that of the first third.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
     what: &'static str,
@@ -9,22 +9,22 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Bytes of memory of a process: a quarter and 16 MiB, since an allocator keeps what it had once.
+    /// Bytes of memory of a process: a quarter plus 16 MiB, since an allocator keeps freed memory.
     pub(super) fn memory() -> Self {
         Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
     }
 
-    /// Open files: a quarter and 16, which is less than two stores have.
+    /// Open files: a quarter plus 16, which is less than two stores have.
     pub(super) fn files() -> Self {
         Self { what: "open files", percent: 25, and: 16 }
     }
 
-    /// Bytes of the log: a half and 8 MiB, since it is carried over at 4 MB and grows while it is read.
+    /// Bytes of the log: a half plus 8 MiB, since it is checkpointed at 4 MB and grows during reads.
     pub(super) fn log() -> Self {
         Self { what: "bytes of the log", percent: 50, and: 8 << 20 }
     }
 
-    /// What has grown, if the median of the last third exceeds that of the first by more.
+    /// A description of the growth, if it exceeds this bound.
     pub(super) fn exceeded_by(self, series: &[u64]) -> Option<String> {
         let third = series.len() / 3;
         let first = median(series.get(..third)?)?;

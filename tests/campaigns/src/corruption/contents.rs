@@ -1,4 +1,4 @@
-//! Everything that can be read of a store, and how it differs from what was stored.
+//! Everything that can be read from a store, and how it differs from what was stored.
 
 use std::collections::BTreeMap;
 
@@ -11,46 +11,49 @@ use tower_chat_core::format;
 /// Ids and stored forms of messages.
 type Texts = Vec<(String, String)>;
 
-/// What was read of a conversation. What could not be read is an error.
+/// What was read of a conversation; an error for each part that could not be read.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ReadConversation {
     messages: Result<Texts, StoreError>,
     staged: Result<Texts, StoreError>,
     record: Result<String, StoreError>,
     summary: Result<String, StoreError>,
 }
 
-/// What was read of a store.
+/// What was read from a store.
 #[derive(Debug)]
-pub(super) struct Look {
-    conversations: BTreeMap<String, Seen>,
+pub(super) struct StoreContents {
+    conversations: BTreeMap<String, ReadConversation>,
     listed: Result<Vec<ConversationKey>, StoreError>,
 }
 
-/// What is to be said of a store of which something is damaged: the worst of it.
+/// The worst damage of a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Damage {
     /// Everything is read as it was stored.
     None,
-    /// Errors say what cannot be read; the rest is as it was stored.
-    Told,
-    /// Something other than a message is read as it was not stored.
+    /// Errors report what cannot be read; the rest is read as it was stored.
+    Reported,
+    /// The record or the summary is read with another content than was stored.
     Beside(String),
-    /// Messages are not found, or staged ones are seen; all that is read is as it was stored.
+    /// Messages are not found, or staged ones are visible; all that is read is as it was stored.
     Missing(String),
-    /// A message is read as it was not stored.
+    /// A message is read with another content than was stored.
     Wrong(String),
 }
 
-pub(super) async fn look(store: &dyn HistoryStore, keys: &[ConversationKey]) -> Look {
+pub(super) async fn read_contents(
+    store: &dyn HistoryStore,
+    keys: &[ConversationKey],
+) -> StoreContents {
     let mut conversations = BTreeMap::new();
     for key in keys {
-        conversations.insert(key.id().to_owned(), seen(store, key).await);
+        conversations.insert(key.id().to_owned(), read_conversation(store, key).await);
     }
-    Look { conversations, listed: store.list("alice", None, 1000).await }
+    StoreContents { conversations, listed: store.list("alice", None, 1000).await }
 }
 
-async fn seen(store: &dyn HistoryStore, key: &ConversationKey) -> Seen {
+async fn read_conversation(store: &dyn HistoryStore, key: &ConversationKey) -> ReadConversation {
     let form =
         |message: &tower_chat::Message| (format!("{:?}", message.id), format::encode(message));
     let messages = store.load(key).await;
@@ -67,16 +70,16 @@ async fn seen(store: &dyn HistoryStore, key: &ConversationKey) -> Seen {
         }
     });
     let summary = store.summary(key).await.map(|summary| format!("{summary:?}"));
-    Seen { messages, staged, record, summary }
+    ReadConversation { messages, staged, record, summary }
 }
 
-impl Look {
-    /// How what was read now differs from what was read before.
+impl StoreContents {
+    /// The damage, compared with an earlier reading.
     pub(super) fn damage(&self, before: &Self) -> Damage {
         let mut worst = match (&self.listed, &before.listed) {
             (Ok(now), Ok(before)) if now == before => Damage::None,
             (Ok(now), _) => Damage::Missing(format!("other conversations are listed: {now:?}")),
-            (Err(_), _) => Damage::Told,
+            (Err(_), _) => Damage::Reported,
         };
         for (id, now) in &self.conversations {
             let Some(before) = before.conversations.get(id) else { continue };
@@ -87,19 +90,19 @@ impl Look {
         worst
     }
 
-    /// Everything was read.
-    pub(super) fn is_whole(&self) -> bool {
-        let is_whole = |it: &Seen| {
+    /// Whether everything could be read.
+    pub(super) fn is_readable(&self) -> bool {
+        let is_readable = |it: &ReadConversation| {
             it.messages.is_ok() && it.staged.is_ok() && it.record.is_ok() && it.summary.is_ok()
         };
-        self.listed.is_ok() && self.conversations.values().all(is_whole)
+        self.listed.is_ok() && self.conversations.values().all(is_readable)
     }
 
-    /// Whether every conversation is a beginning of what it was.
-    pub(super) fn is_beginning_of(&self, later: &Self) -> bool {
+    /// Whether every conversation is a prefix of that of a later reading.
+    pub(super) fn is_prefix_of(&self, later: &Self) -> bool {
         self.conversations.iter().all(|(id, now)| {
             let Some(later) = later.conversations.get(id) else { return false };
-            let all = |it: &Seen| -> Option<Texts> {
+            let all = |it: &ReadConversation| -> Option<Texts> {
                 let (messages, staged) = (it.messages.as_ref().ok()?, it.staged.as_ref().ok()?);
                 Some(messages.iter().chain(staged).cloned().collect())
             };
@@ -111,28 +114,28 @@ impl Look {
     }
 }
 
-impl Seen {
+impl ReadConversation {
     fn damages(&self, id: &str, before: &Self) -> Vec<Damage> {
         let of = |text: &Result<Texts, StoreError>| text.as_ref().ok().cloned().unwrap_or_default();
         let stored: Texts = of(&before.messages).into_iter().chain(of(&before.staged)).collect();
         let mut found = Vec::new();
         for (now, before) in [(&self.messages, &before.messages), (&self.staged, &before.staged)] {
             found.push(match (now, before) {
-                (Err(_), _) => Damage::Told,
+                (Err(_), _) => Damage::Reported,
                 (Ok(now), Ok(before)) if now == before => Damage::None,
                 (Ok(now), _) => match now.iter().find(|message| !stored.contains(message)) {
                     Some((message, body)) => {
                         Damage::Wrong(format!("{message} of {id} is read as {body}"))
                     }
-                    None => Damage::Missing(format!("of {id} {} messages are read", now.len())),
+                    None => Damage::Missing(format!("{} messages of {id} are read", now.len())),
                 },
             });
         }
         for (now, before) in [(&self.record, &before.record), (&self.summary, &before.summary)] {
             found.push(match (now, before) {
-                (Err(_), _) => Damage::Told,
+                (Err(_), _) => Damage::Reported,
                 (Ok(now), Ok(before)) if now == before => Damage::None,
-                (Ok(now), _) => Damage::Beside(format!("of {id} {now}")),
+                (Ok(now), _) => Damage::Beside(format!("of {id} is read {now}")),
             });
         }
         found
