@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use tower_chat_testkit::Rng;
 
-/// What parsers stumble over.
+/// Words that often break parsers.
 const WORDS: [&str; 32] = [
     "null",
     "true",
@@ -40,16 +40,16 @@ const WORDS: [&str; 32] = [
     "[[[[[[[[[[[[[[[[",
     "{\"a\":{\"a\":{\"a\":{\"a\":",
 ];
-/// How deeply a value is nested where it is. Parsers recurse down to 120 or 128 levels.
+/// The levels by which a value is nested. Parsers recurse down to 120 or 128 levels.
 const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
-/// How many bytes of one item a list gets at most.
+/// A list gets at most this many bytes of copies of one item.
 const MANY_BYTES: usize = 64 * 1024;
-/// Stands where a nested value will be; no seed has it.
+/// The placeholder of a nested value; no seed contains it.
 const NESTED: &str = "<nested>";
-/// Inputs are no longer than this.
+/// The greatest length of an input, in bytes.
 const LONGEST: usize = 256 * 1024;
 
-/// One of the inputs, damaged in one place or in several.
+/// One of the seeds, damaged one or several times.
 pub(crate) fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = rng.one_of(seeds).cloned().unwrap_or_default();
     for _ in 0..=rng.below(4) {
@@ -96,7 +96,7 @@ fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8>
     bytes
 }
 
-/// Damages one of the JSON values in the bytes: all of them, or the JSON of one line or event.
+/// Damages a JSON value in the bytes: the whole input, or that of one line or event.
 fn damage_json(bytes: &[u8], rng: &mut Rng) -> Result<Vec<u8>, Vec<u8>> {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         return Ok(damage_value(value, rng).into_bytes());
@@ -114,7 +114,7 @@ fn damage_json(bytes: &[u8], rng: &mut Rng) -> Result<Vec<u8>, Vec<u8>> {
     Ok([&bytes[..start], damage_value(value, rng).as_bytes(), &bytes[end..]].concat())
 }
 
-/// The JSON of a value that was damaged.
+/// Damages a value, and returns its JSON.
 fn damage_value(mut value: Value, rng: &mut Rng) -> String {
     if !rng.one_in(64) {
         replace_value(&mut value, rng);
@@ -186,7 +186,7 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// The value with this number, counted from the root.
+/// The value with this number, in the order from the root.
 fn node<'v>(value: &'v mut Value, number: &mut usize) -> Option<&'v mut Value> {
     if *number == 0 {
         return Some(value);

@@ -1,29 +1,30 @@
-//! What a search did with a target.
+//! The figures of a search in a target.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// What a search did with a target.
+/// The figures of a search in a target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// The target.
     pub target: String,
-    /// How many inputs it was given.
+    /// The number of inputs.
     pub executions: u64,
-    /// How many of them the parser accepted.
+    /// The number of inputs that the parser accepted.
     pub accepted: u64,
-    /// How long all of it took, the damage included.
+    /// The duration in seconds, including the generation of inputs.
     pub seconds: f64,
-    /// The most memory that an input of at least 4,096 bytes took, by its length.
+    /// The greatest memory for each byte of an input of at least 4,096 bytes.
     pub bytes_per_byte: f64,
-    /// The most processor time of an execution, in milliseconds.
+    /// The greatest processor time of an execution, in milliseconds.
     pub slowest_ms: f64,
-    /// The length of the input that took it.
+    /// The length of that input.
     pub slowest_length: usize,
 }
 
-/// Shorter inputs say little of how memory grows: what a parser takes for any input outweighs them.
+/// Memory for each byte is measured from this length on: for shorter inputs the fixed memory of a parser
+/// dominates.
 pub(crate) const LONG: usize = 4096;
 
 impl Figures {
@@ -33,7 +34,7 @@ impl Figures {
     }
 }
 
-/// A number that is printed with few digits.
+/// Converts a number for printing with few digits.
 pub(crate) fn approximate(number: u64) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

@@ -16,22 +16,22 @@ pub struct Finding {
     pub seed: u64,
     /// The case of the seed.
     pub case: u64,
-    /// What is broken.
+    /// The broken rule.
     pub rule: Rule,
-    /// Where the input is.
+    /// The file with the input.
     pub input: PathBuf,
 }
 
-/// What an input breaks.
+/// The rule that an input breaks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Rule {
-    /// The parser panicked, or a rule of its target does not hold.
+    /// The parser panicked, or a rule of its target is broken.
     Panic(String),
     /// It took too much memory.
     Memory {
         /// At the peak, in bytes.
         bytes: usize,
-        /// Bytes of the input.
+        /// Length of the input, in bytes.
         length: usize,
     },
     /// It took too long.
@@ -43,7 +43,7 @@ pub enum Rule {
     },
     /// The process ended.
     Ended(String),
-    /// It came to no end.
+    /// It did not terminate.
     Hung,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Finding {
         let Self { target, seed, case, rule, input } = self;
         write!(
             f,
-            "found in {target}: {rule}\n  input: {}\n  again: --seed {seed} --case {case} {target}",
+            "found in {target}: {rule}\n  input: {}\n  repeat: --seed {seed} --case {case} {target}",
             input.display()
         )
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Rule {
                 write!(f, "{milliseconds} ms for an input of {length} bytes")
             }
             Self::Ended(status) => write!(f, "the process ended with {status}"),
-            Self::Hung => f.write_str("it came to no end"),
+            Self::Hung => f.write_str("it did not terminate"),
         }
     }
 }

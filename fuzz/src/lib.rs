@@ -1,11 +1,12 @@
-//! Damaged and hostile input for every parser of foreign bytes.
+//! Damaged and hostile input for every parser of external data.
 //!
-//! A target is a parser with recorded inputs, which are damaged by seed. Every execution
-//! keeps these rules: the parser neither panics nor ends the process, it comes to an end, and it takes
-//! time and memory in proportion to the length of its input. A target has rules of its own besides: what
-//! is read can be stored and read again, and the pieces in which a stream arrives do not matter.
+//! A target is a parser with recorded inputs, which are damaged by seed. Every execution must satisfy these
+//! rules: the parser neither panics nor ends the process, it terminates, and it takes time and memory in
+//! proportion to the length of its input. Targets have further rules: a message that is read can be stored
+//! and read again, and the result of a stream does not depend on the pieces in which it arrives.
 //!
-//! The program runs a search in a second process, so that an input that ends or hangs it is found too.
+//! The program runs a search in a child process, the worker, so that it also finds inputs that end or hang
+//! the process.
 
 mod damage;
 mod figures;

@@ -1,4 +1,4 @@
-//! `tower-chat-fuzz`: gives damaged input to parsers, and prints what it did or what it found.
+//! `tower-chat-fuzz`: gives damaged input to parsers, and prints figures and findings.
 
 use std::process::ExitCode;
 

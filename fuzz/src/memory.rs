@@ -1,11 +1,11 @@
-//! The memory that an execution takes at its peak, all threads together.
+//! The peak memory of an execution, over all threads.
 
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The result, and the bytes that were allocated at the peak beyond those of before.
+/// The result of a function, and the bytes that it allocated at its peak.
 pub(crate) fn measured<T>(run: impl FnOnce() -> T) -> (T, usize) {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();

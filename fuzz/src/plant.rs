@@ -1,4 +1,4 @@
-//! Known faults, by which a search shows that it finds them.
+//! Planted faults, which a search must find.
 
 use std::{thread, time::Duration};
 
@@ -13,13 +13,13 @@ pub enum Plant {
     Panic,
     /// Some inputs overflow the stack, which ends the process.
     Overflow,
-    /// Some inputs are never read to their end.
+    /// Some inputs hang the parser.
     Hang,
-    /// Long inputs take time by the square of their length.
+    /// Long inputs take time that grows with the square of their length.
     Quadratic,
-    /// Some inputs take far more memory than they are long.
+    /// Some inputs take memory out of proportion to their length.
     Memory,
-    /// What was read is stored without its last part.
+    /// A message that was read is stored without its last part.
     Roundtrip,
     /// A stream that arrives in small pieces loses its second half.
     Pieces,
@@ -29,18 +29,18 @@ pub enum Plant {
 const LONG: usize = 32 * 1024;
 
 impl Plant {
-    /// What the fault does with an input before the parser has it.
-    pub(crate) fn meet(self, bytes: &[u8]) {
-        let is_met = bytes.len() % 61 == 7;
+    /// Applies the fault to an input before the parser reads it.
+    pub(crate) fn apply(self, bytes: &[u8]) {
+        let is_affected = bytes.len() % 61 == 7;
         match self {
-            Self::Panic => assert!(!is_met, "the planted panic"),
-            Self::Overflow if is_met => drop(overflow(1)),
-            Self::Hang if is_met => thread::sleep(Duration::MAX),
-            Self::Memory if is_met => drop(Vec::<u8>::with_capacity(64 * 1024 * 1024)),
+            Self::Panic => assert!(!is_affected, "the planted panic"),
+            Self::Overflow if is_affected => drop(overflow(1)),
+            Self::Hang if is_affected => thread::sleep(Duration::MAX),
+            Self::Memory if is_affected => drop(Vec::<u8>::with_capacity(64 * 1024 * 1024)),
             Self::Quadratic if bytes.len() >= LONG => {
                 let length = bytes.len() as u64;
                 let time = Duration::from_nanos(length.saturating_mul(length) / 2);
-                // Enough to be found, however long the input is.
+                // Four seconds exceed the limit of every length.
                 let until = processor_time() + time.min(Duration::from_secs(4));
                 while processor_time() < until {}
             }

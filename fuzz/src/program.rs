@@ -1,4 +1,4 @@
-//! What the program is asked to do.
+//! The command line of the program, and its modes.
 
 use std::{
     fs,
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Figures, Finding, Plant,
     figures::table,
-    search::{Broken, Search, note_panics},
+    search::{Broken, Search, record_panics},
     supervisor::{Outcome, Supervisor, SupervisorError},
     targets::{self, Target, chosen},
 };
 
-/// Gives damaged input to every parser of foreign bytes
+/// Gives damaged input to every parser of external data
 #[derive(Debug, Clone, Parser)]
 pub struct Arguments {
     /// The targets whose names contain one of these texts; all of them by default
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// by default
     #[arg(long)]
     pub slow_executions: Option<u64>,
-    /// Chooses other damage
+    /// The seed of the damage
     #[arg(long, default_value_t = 20_261_123)]
     pub seed: u64,
     /// One case of the seed alone
@@ -42,33 +42,33 @@ pub struct Arguments {
     /// Gives the targets this file instead, undamaged
     #[arg(long)]
     pub input: Option<PathBuf>,
-    /// Puts a known fault before the parsers, which the search must find
+    /// Plants a fault between inputs and parsers, which the search must find
     #[arg(long)]
     pub plant: Option<Plant>,
-    /// Where inputs are saved that break a rule
+    /// The folder for inputs that break a rule
     #[arg(long, default_value = "target/fuzz")]
     pub findings: PathBuf,
-    /// After how many seconds without a sign of life an input counts as one that hangs
+    /// After how many seconds without progress an input counts as a hang
     #[arg(long, default_value_t = 120)]
     pub patience: u64,
-    /// Writes the recorded replies of Redis anew, from an empty server at this address
+    /// Records the replies of Redis again, from an empty server at this address
     #[arg(long, value_name = "HOST:PORT")]
     pub record_redis: Option<String>,
-    /// Names the targets
+    /// Lists the targets
     #[arg(long)]
     pub list: bool,
-    /// Searches in this process, and tells what it does in lines of JSON
+    /// Searches in this process, and reports to the supervisor in lines of JSON
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
     /// The first case
     #[arg(long, hide = true, default_value_t = 0)]
     pub(crate) first: u64,
-    /// Saves every input in this file before the parser has it
+    /// Saves every input in this file before the parser reads it
     #[arg(long, hide = true)]
     pub(crate) trace: Option<PathBuf>,
 }
 
-/// What a worker tells.
+/// A report of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     Begins { target: String },
@@ -77,11 +77,11 @@ pub(crate) enum Event {
     Found(Finding),
 }
 
-/// A target that is that fast is given more inputs.
+/// A target with a higher rate gets `--fast-executions` inputs, in executions a second.
 const FAST: f64 = 10_000.0;
-const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Does what the arguments say. Whether nothing was found.
+/// Runs the program. Returns whether there are no findings.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, SupervisorError> {
 fn replay(arguments: &Arguments, file: &Path) -> Result<bool, SupervisorError> {
     let input = fs::read(file).map_err(|source| SupervisorError::file(file, source))?;
     let mut is_good = true;
-    note_panics();
+    record_panics();
     for target in chosen(&arguments.targets, arguments.plant) {
         let target = target.make();
         let search = Search { target: &target, seed: arguments.seed, plant: arguments.plant };
@@ -131,11 +131,11 @@ fn replay(arguments: &Arguments, file: &Path) -> Result<bool, SupervisorError> {
     Ok(is_good)
 }
 
-/// Searches in all targets, and tells the supervisor on the standard output.
+/// Searches in all targets, and reports to the supervisor on the standard output.
 fn work(arguments: &Arguments) -> Result<(), SupervisorError> {
-    note_panics();
+    record_panics();
     for entry in chosen(&arguments.targets, arguments.plant) {
-        tell(&Event::Begins { target: entry.name.clone() })?;
+        send(&Event::Begins { target: entry.name.clone() })?;
         let target = entry.make();
         let mut figures = Figures { target: target.name.clone(), ..Figures::default() };
         let executions = match arguments.slow_executions {
@@ -146,9 +146,9 @@ fn work(arguments: &Arguments) -> Result<(), SupervisorError> {
             let Broken { case, rule, input } = broken;
             let (name, folder) = (&target.name, &arguments.findings);
             let found = Finding::save(name, arguments.seed, case, rule, &input, folder);
-            tell(&Event::Found(found.map_err(|source| SupervisorError::file(folder, source))?))?;
+            send(&Event::Found(found.map_err(|source| SupervisorError::file(folder, source))?))?;
         }
-        tell(&Event::Done(figures))?;
+        send(&Event::Done(figures))?;
     }
     Ok(())
 }
@@ -160,14 +160,14 @@ fn search(
     figures: &mut Figures,
 ) -> Result<(), Broken> {
     let search = Search { target, seed: arguments.seed, plant: arguments.plant };
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut begins = |case, input: &[u8]| {
         if let Some(file) = &arguments.trace {
             let _if_it_fails = fs::write(file, input);
         }
-        if arguments.trace.is_some() || told.elapsed() > SIGN_OF_LIFE {
-            told = Instant::now();
-            let _supervisor_is_gone = tell(&Event::At { case });
+        if arguments.trace.is_some() || reported.elapsed() > PROGRESS_INTERVAL {
+            reported = Instant::now();
+            let _if_the_supervisor_has_ended = send(&Event::At { case });
         }
     };
     if let Some(case) = arguments.case {
@@ -182,7 +182,7 @@ fn search(
     Ok(())
 }
 
-fn tell(event: &Event) -> Result<(), SupervisorError> {
+fn send(event: &Event) -> Result<(), SupervisorError> {
     let line = serde_json::to_string(event).map_err(SupervisorError::Worker)?;
     let mut out = std::io::stdout().lock();
     let written = writeln!(out, "{line}").and_then(|()| out.flush());

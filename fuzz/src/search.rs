@@ -1,4 +1,4 @@
-//! Gives damaged inputs to a target, and compares what happens with the rules.
+//! Gives damaged inputs to a target, and checks the rules.
 
 use std::{
     ops::Range,
@@ -17,20 +17,21 @@ use crate::{
     targets::Target,
 };
 
-/// What any input may take, and what each of its bytes may take more. The most that was measured is 320 bytes
-/// for each byte, of a list of 32,768 numbers of one digit that Gemini sends as parts of its answer: each
-/// becomes a part of the message, in its own allocation.
+/// The limits on memory: a fixed amount, and an amount for each byte of the input. The most that was measured
+/// is 320 bytes for each byte, for a list of 32,768 numbers of one digit that Gemini sends as parts of its
+/// answer: each becomes a part of the message, in its own allocation.
 const FIXED_BYTES: usize = 1024 * 1024;
 const BYTES_PER_BYTE: usize = 512;
-/// Work that grows with the square of the length takes a thousand times as long.
+/// The limits on processor time. Work that grows with the square of the length takes a thousand times as long.
 const FIXED_TIME: Duration = Duration::from_millis(20);
 const TIME_PER_BYTE: Duration = Duration::from_micros(5);
-/// Code that is not optimised is that much slower.
+/// Code without optimisation is slower by this factor.
 const SLOWDOWN: u32 = if cfg!(debug_assertions) { 2 } else { 1 };
-/// What is made once for the whole process, and a busy machine, make any input look slow once.
+/// A slow execution is repeated this often: initialisation of the process, or other load on the machine, may
+/// slow down one execution.
 const REPETITIONS: usize = 2;
 
-/// The text of the last panic, on whichever thread.
+/// The text of the first panic of an execution, on any thread.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// A search in one target.
@@ -47,7 +48,7 @@ pub(crate) struct Broken {
     pub(crate) input: Vec<u8>,
 }
 
-/// What an execution did.
+/// The result of an execution.
 struct Execution {
     is_accepted: bool,
     time: Duration,
@@ -55,7 +56,7 @@ struct Execution {
 }
 
 impl Search<'_> {
-    /// Runs cases until one breaks a rule. `begins` is told of every case before it is run.
+    /// Runs cases until one breaks a rule. `begins` is called with every case before it is run.
     pub(crate) fn run(
         &self,
         cases: Range<u64>,
@@ -68,7 +69,7 @@ impl Search<'_> {
             let mut rng = Rng::of(self.seed, case);
             let input = damage::damaged(&self.target.seeds, &mut rng);
             begins(case, &input);
-            let outcome = self.keeps_rules(&input, &rng);
+            let outcome = self.check_rules(&input, &rng);
             figures.seconds = before + start.elapsed().as_secs_f64();
             figures.executions += 1;
             let execution = outcome.map_err(|rule| Broken { case, rule, input: input.clone() })?;
@@ -81,15 +82,15 @@ impl Search<'_> {
     pub(crate) fn input(&self, input: &[u8], case: u64) -> Result<bool, Rule> {
         let mut rng = Rng::of(self.seed, case);
         drop(damage::damaged(&self.target.seeds, &mut rng));
-        self.keeps_rules(input, &rng).map(|execution| execution.is_accepted)
+        self.check_rules(input, &rng).map(|execution| execution.is_accepted)
     }
 
-    fn keeps_rules(&self, input: &[u8], rng: &Rng) -> Result<Execution, Rule> {
+    fn check_rules(&self, input: &[u8], rng: &Rng) -> Result<Execution, Rule> {
         let execution = self.execute(input, rng)?;
         let length = input.len();
         let most_bytes = FIXED_BYTES + BYTES_PER_BYTE * length;
         if execution.bytes > most_bytes {
-            // What is made once for the whole process is not made again.
+            // A repetition does not include initialisation of the process.
             let bytes = self.execute(input, rng)?.bytes;
             if bytes > most_bytes {
                 return Err(Rule::Memory { bytes, length });
@@ -114,7 +115,7 @@ impl Search<'_> {
         let mut rng = rng.clone();
         let run = || {
             if let Some(plant) = self.plant {
-                plant.meet(input);
+                plant.apply(input);
             }
             (self.target.run)(input, &mut rng)
         };
@@ -149,12 +150,12 @@ fn add(figures: &mut Figures, execution: &Execution, length: usize) {
     }
 }
 
-/// From now on the text of a panic is noted instead of printed.
-pub(crate) fn note_panics() {
+/// Installs a panic hook that records the text of a panic instead of printing it.
+pub(crate) fn record_panics() {
     panic::set_hook(Box::new(|panic| {
         let text = panic.to_string();
-        let mut noted = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first says most: others may follow from it.
-        noted.get_or_insert(text);
+        let mut recorded = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
+        // Keep the first panic: others may follow from it.
+        recorded.get_or_insert(text);
     }));
 }

@@ -1,14 +1,14 @@
-//! Recorded input, and some that is written here.
+//! Recorded inputs, and some that are written here.
 
 use std::{fs, sync::LazyLock};
 
 use tower_chat_testkit::recordings::{Api, Exchange, Framing, Recordings};
 use tower_chat_wire::body::BodyWire;
 
-/// Longer ones would make the targets slow, and show nothing more.
+/// Longer recordings are left out: they would slow the targets down.
 const LONGEST: usize = 12 * 1024;
 
-/// How many lines of a file of conversations are taken.
+/// The number of lines that are used from a file of conversations.
 const LINES_OF_FILE: usize = 32;
 
 /// The input of one wire.

@@ -1,4 +1,4 @@
-//! Runs a worker, and finds the input that ended or hung it.
+//! Runs workers, and finds an input that ended or hung one.
 
 use std::{
     env, fs,
@@ -12,14 +12,14 @@ use std::{
 
 use crate::{Arguments, Figures, Finding, Rule, program::Event};
 
-/// The search cannot go on.
+/// The search cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupervisorError {
-    /// No target has such a name.
-    #[error("no target is named like {names}: --list names them")]
+    /// The name of no target contains one of these texts.
+    #[error("no target is named like {names}: --list lists them")]
     NoTarget {
-        /// What was asked for.
+        /// The requested names.
         names: String,
     },
     /// A file cannot be read or written.
@@ -27,29 +27,29 @@ pub enum SupervisorError {
     File {
         /// The file.
         path: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The worker cannot be started.
     #[error("the worker cannot be started: {0}")]
     Start(#[source] io::Error),
     /// A line of the worker cannot be read or written.
-    #[error("a line between the worker and its supervisor is no JSON: {0}")]
+    #[error("a report of the worker is not JSON: {0}")]
     Worker(#[source] serde_json::Error),
     /// The worker ended before its first target.
     #[error("the worker ended with {status} before its first target")]
     EndedEarly {
-        /// How it ended.
+        /// Its exit status.
         status: String,
     },
-    /// An input ended or hung the worker, and did not do it again.
+    /// An input ended or hung the worker, but not when it was repeated.
     #[error(
-        "{target}: an input from case {case} on ended the worker, and not when it was run again"
+        "{target}: an input from case {case} on ended the worker, but not when it was repeated"
     )]
-    NotAgain {
+    NotReproduced {
         /// The target.
         target: String,
-        /// The last case before it that is known.
+        /// The last case that the worker has reported.
         case: u64,
     },
 }
@@ -60,7 +60,7 @@ impl SupervisorError {
     }
 }
 
-/// What all workers did.
+/// The results of all workers.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) figures: Vec<Figures>,
@@ -73,7 +73,7 @@ pub(crate) struct Supervisor<'a> {
     outcome: Outcome,
 }
 
-/// Where a worker was when it ended.
+/// The position of a worker when it ended.
 struct Position {
     target: String,
     case: u64,
@@ -124,7 +124,7 @@ impl<'a> Supervisor<'a> {
         command
     }
 
-    /// Runs a worker to its end; where it was, if the end is no good one.
+    /// Runs a worker to its end. Returns its position if it failed or hung.
     fn follow(&mut self, mut command: Command) -> Result<Option<Position>, SupervisorError> {
         let mut worker = command.stdout(Stdio::piped()).spawn().map_err(SupervisorError::Start)?;
         let events = events(&mut worker);
@@ -151,8 +151,8 @@ impl<'a> Supervisor<'a> {
                     self.outcome.findings.push(finding);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let _is_gone_already = worker.kill();
-                    let _is_gone_already = worker.wait();
+                    let _if_it_has_ended = worker.kill();
+                    let _if_it_has_ended = worker.wait();
                     break Rule::Hung;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
@@ -170,7 +170,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Runs the cases from a position on once more, each of which is saved before it is run.
+    /// Repeats the cases from a position on, and saves each before it is run.
     fn locate(&mut self, from: Position) -> Result<(), SupervisorError> {
         let folder = &self.arguments.findings;
         let trace = folder.join(format!("{}-trace", from.target));
@@ -189,12 +189,12 @@ impl<'a> Supervisor<'a> {
                 let _if_it_fails = fs::remove_file(trace);
                 Ok(())
             }
-            None => Err(SupervisorError::NotAgain { target: from.target, case: from.case }),
+            None => Err(SupervisorError::NotReproduced { target: from.target, case: from.case }),
         }
     }
 }
 
-/// What a worker tells, until it ends.
+/// The reports of a worker, until it ends.
 fn events(worker: &mut Child) -> Receiver<Event> {
     let (sender, receiver) = mpsc::channel();
     if let Some(output) = worker.stdout.take() {

@@ -40,8 +40,8 @@ fn damaged_input_breaks_no_rule_of_any_target() {
     }
 }
 
-/// A planted fault is found in a target, with what the finding says; the input that is saved shows it
-/// again.
+/// Checks that a planted fault is found in a target, with this text in the finding, and that its input is
+/// saved.
 fn assert_finds(plant: &str, target: &str, more: &[&str], expected: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [&[target, "--plant", plant, "--executions", "3000"], more].concat();
@@ -66,8 +66,8 @@ fn the_end_of_the_process_is_found() {
 }
 
 #[test]
-fn an_input_that_is_never_read_to_its_end_is_found() {
-    assert_finds("hang", "ollama-answers", &["--patience", "20"], "it came to no end");
+fn a_hang_is_found() {
+    assert_finds("hang", "ollama-answers", &["--patience", "20"], "it did not terminate");
 }
 
 #[test]
@@ -81,17 +81,22 @@ fn memory_out_of_proportion_to_the_length_is_found() {
 }
 
 #[test]
-fn a_message_that_is_stored_as_another_is_found() {
-    assert_finds("roundtrip", "stored-messages", &[], "what is stored is not what was read");
+fn a_message_that_changes_when_it_is_stored_is_found() {
+    assert_finds(
+        "roundtrip",
+        "stored-messages",
+        &[],
+        "a message changes when it is stored and read",
+    );
 }
 
 #[test]
 fn a_stream_that_depends_on_its_pieces_is_found() {
-    assert_finds("pieces", "openai-chat-streams", &[], "the stream is another one");
+    assert_finds("pieces", "openai-chat-streams", &[], "the stream differs in pieces of");
 }
 
 #[test]
-fn an_input_that_was_saved_is_tried_again_with_its_case() {
+fn a_saved_input_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let output =
         search(&folder, &["anthropic-answers", "--plant", "panic", "--executions", "3000"]);
@@ -106,12 +111,12 @@ fn an_input_that_was_saved_is_tried_again_with_its_case() {
         assert_eq!(again.status.code(), Some(1), "{arguments:?}");
         assert!(text(&again).contains("the planted panic"), "{arguments:?}");
     }
-    let mended = search(&folder, &["anthropic-answers", "--input", saved]);
-    assert_eq!(mended.status.code(), Some(0), "{}", text(&mended));
+    let without_plant = search(&folder, &["anthropic-answers", "--input", saved]);
+    assert_eq!(without_plant.status.code(), Some(0), "{}", text(&without_plant));
 }
 
 #[test]
-fn a_target_that_is_not_there_is_an_error() {
+fn an_unknown_target_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let output = search(&folder, &["no-such-target"]);
     assert_eq!(output.status.code(), Some(2));

@@ -1,4 +1,4 @@
-//! The clients of the providers, over a transport that answers with the bytes of an input.
+//! The clients of the providers, over a transport that returns the bytes of an input.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
@@ -12,14 +12,14 @@ use tower_chat_providers::{
 };
 use tower_chat_wire::body::BodyWire;
 
-/// Which client is answered.
+/// The client that receives the response.
 #[derive(Clone, Copy)]
 pub(crate) enum Client {
     Of(BodyWire),
     Mistral,
 }
 
-/// A response of a provider, which arrives in pieces.
+/// A response of a provider, in pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) client: Client,
@@ -34,7 +34,7 @@ impl<'a> Input<'a> {
         Self { client, status: 200, is_streamed: false, bytes }
     }
 
-    /// What the client makes of the response, in pieces of a size.
+    /// The result of the client for the response, in pieces of this size.
     pub(crate) fn answer(&self, size: usize) -> Result<Answer, BoxError> {
         let content_type = match (self.is_streamed, self.client) {
             (false, _) => "application/json",
@@ -75,11 +75,11 @@ where
     C: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
     let answer = async { client.oneshot(request).await?.collect().await };
-    answer.now_or_never().expect("nothing waits: the whole response is there")
+    answer.now_or_never().expect("the whole response is in memory")
 }
 
-/// The lines of an input as messages of an AWS event stream with right checksums, so that damage gets
-/// past them: the name of an event, a tab, its payload.
+/// Encodes the lines of an input (name of the event, tab, payload) as messages of an AWS event stream with
+/// valid checksums, so that the damage reaches the parser behind them.
 pub(crate) fn event_stream(lines: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -89,7 +89,7 @@ pub(crate) fn event_stream(lines: &[u8]) -> Vec<u8> {
         let name = String::from_utf8_lossy(name).into_owned();
         let message = Message::new(payload.to_vec())
             .add_header(Header::new(":event-type", HeaderValue::String(name.into())));
-        // A name that is too long for a header is left out.
+        // Skip a name that is too long for a header.
         let length = bytes.len();
         if write_message_to(&message, &mut bytes).is_err() {
             bytes.truncate(length);

@@ -16,7 +16,7 @@ use tower_chat_wire::body::BodyWire;
 use super::Entry;
 use crate::seeds;
 
-/// How many requests go into one store.
+/// The number of requests to one store.
 const REQUESTS_OF_STORE: usize = 64;
 
 pub(crate) fn targets() -> [Entry; 2] {
@@ -47,7 +47,7 @@ const HEADS: [&str; 3] = [
     "GET /v1/models\n\n",
 ];
 
-/// A request of a line with method and path, lines of headers, an empty line and a body.
+/// Parses a request: a line with method and path, lines of headers, an empty line and a body.
 pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     let end = bytes.windows(2).position(|two| two == b"\n\n")?;
     let (head, body) = bytes.split_at(end);
@@ -63,7 +63,7 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     request.body(Body::from(body)).ok()
 }
 
-/// Stacks one after the other, so that none of them grows without end.
+/// A router that is replaced from time to time, so that its store does not grow without bound.
 struct Routers {
     runtime: tokio::runtime::Runtime,
     current: RefCell<(usize, Router)>,
@@ -75,7 +75,7 @@ impl Routers {
         Self { runtime: runtime.expect("a runtime"), current: RefCell::new((0, router())) }
     }
 
-    /// Whether the endpoint accepts a request. It never fails.
+    /// Whether the endpoint accepts a request. It must not answer with a server error.
     fn answers(&self, request: Request<Body>) -> bool {
         let (used, current) = &mut *self.current.borrow_mut();
         *used += 1;

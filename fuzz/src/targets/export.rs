@@ -22,7 +22,7 @@ pub(crate) fn target() -> Entry {
     })
 }
 
-/// Whether a file is imported. What was imported can be exported, and imported again.
+/// Whether a file is imported. If it is, the content must be exported and imported again.
 fn accepts(bytes: &[u8]) -> bool {
     let store = MemoryStore::new();
     if !imports(&store, bytes) {
@@ -55,7 +55,7 @@ fn filled() -> MemoryStore {
     store
 }
 
-/// The lines with the sums and counts of what they are now, so that damage gets past them.
+/// Recomputes checksums and counts of the lines, so that the damage reaches the parser behind them.
 fn with_right_sums(bytes: &[u8]) -> Vec<u8> {
     let (mut written, mut section) = (Vec::new(), Vec::new());
     let (mut conversations, mut counts) = (0, [0; 3]);

@@ -1,4 +1,4 @@
-//! What is stored in the stores of several targets: messages, the record of tool calls, an open run.
+//! The content of the stores of several targets: messages, the record of tool calls, an open run.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Files of other systems.
+//! History files of other systems.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use tower_chat_testkit::Rng;
 
 use super::{Entry, Made, rules::replayed};
 
-/// A small file of each format of JSON.
+/// A small file of each JSON format.
 const FILES: [(Format, &str); 7] = [
     (
         Format::OpenAiChat,
@@ -129,7 +129,7 @@ fn databases() -> Made {
     let seeds = [AGENT_MESSAGES, CHECKPOINTS].map(|tables| {
         let path = folder.path().join("whole.db");
         let connection = Connection::open(&path).expect("a database");
-        // Small pages, so that damage meets something.
+        // Small pages, so that most damage hits content.
         connection.pragma_update(None, "page_size", 512).expect("a setting");
         connection.execute_batch(tables).expect("its tables");
         drop(connection);
@@ -146,7 +146,7 @@ fn databases() -> Made {
     (seeds.to_vec(), Box::new(run))
 }
 
-/// Whether the file is read; what models are sent of it is valid then.
+/// Whether the file can be read. If it can, the replay must be valid.
 fn accepts(format: Format, path: &std::path::Path) -> bool {
     let Ok(conversations) = read(format, path) else { return false };
     for conversation in conversations {

@@ -44,7 +44,7 @@ pub(crate) fn target() -> Entry {
             let status = runtime.block_on(async {
                 let response = router.oneshot(request).await.expect("a response");
                 let status = response.status();
-                // What follows a conversation has no end.
+                // The response of `/changes` never ends.
                 if !follows {
                     axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body");
                 }

@@ -1,4 +1,4 @@
-//! The client of an MCP server whose answers are damaged.
+//! The client of an MCP server with damaged answers.
 
 use rmcp::{RoleClient, ServiceExt as _, service::RunningService};
 use serde_json::Value;
@@ -47,7 +47,7 @@ const RESULTS: [&str; 4] = [
         {"type": "object", "properties": {}}}}}}"#,
 ];
 
-/// The pages of a server's list of tools, and the results of a call.
+/// The targets for the list of tools of a server, and for the results of a call.
 pub(crate) fn targets() -> [Entry; 2] {
     [
         Entry::new("mcp-tools", "the list of an MCP server: McpTools::list", || {
@@ -108,7 +108,7 @@ async fn calls_tool(mut client: Client) -> bool {
     !results.next().expect("each call has a result").is_error
 }
 
-/// A client that is connected to a server whose first page of tools, and whose results, are these.
+/// A client of a server with this first page of tools and this result.
 async fn connection(page: Vec<u8>, result: Vec<u8>) -> Client {
     let (ours, servers) = tokio::io::duplex(1 << 20);
     tokio::spawn(serve(servers, page, result));
@@ -131,7 +131,7 @@ async fn serve(stream: DuplexStream, page: Vec<u8>, result: Vec<u8>) {
         };
         let mut answer = [b"{\"jsonrpc\":\"2.0\",\"result\":", answer, b",\"id\":"].concat();
         answer.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        // A client skips what it cannot read, so that the error that follows is the answer then.
+        // A client skips a line that it cannot read; the error that follows is then the answer.
         let error = r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"Not now."},"id":"#;
         let whole = [&*answer, format!("{id}}}\n{error}{id}}}\n").as_bytes()].concat();
         if write.write_all(&whole).await.is_err() {

@@ -1,4 +1,4 @@
-//! The parsers of foreign input.
+//! The targets: parsers of external data.
 
 mod clients;
 mod endpoint;
@@ -20,7 +20,7 @@ use tower_chat_testkit::Rng;
 
 use crate::Plant;
 
-/// A parser with its inputs.
+/// A parser with its seeds.
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) seeds: Vec<Vec<u8>>,
@@ -30,12 +30,12 @@ pub(crate) struct Target {
 
 pub(crate) type Parser = dyn Fn(&[u8], &mut Rng) -> bool;
 
-/// A target that is made when it is needed.
+/// A target that is created when it is needed.
 pub(crate) struct Entry {
     pub(crate) name: String,
-    /// What is tested.
+    /// A description of the parser.
     pub(crate) parser: &'static str,
-    /// Whether each input takes a file, a connection or a server.
+    /// Whether each input needs a file, a connection or a server.
     pub(crate) is_slow: bool,
     make: Box<dyn Fn() -> Made>,
 }
@@ -82,10 +82,10 @@ pub(crate) fn all(plant: Option<Plant>) -> Vec<Entry> {
 pub(crate) fn chosen(names: &[String], plant: Option<Plant>) -> Vec<Entry> {
     let mut targets = all(plant);
     let known: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
-    let is_meant = |target: &Entry, name: &String| match known.contains(name) {
+    let is_named = |target: &Entry, name: &String| match known.contains(name) {
         true => target.name == *name,
         false => target.name.contains(name.as_str()),
     };
-    targets.retain(|target| names.is_empty() || names.iter().any(|name| is_meant(target, name)));
+    targets.retain(|target| names.is_empty() || names.iter().any(|name| is_named(target, name)));
     targets
 }

@@ -1,4 +1,5 @@
-//! Recorded conversations that the command plays. It is a program, so its reader is compiled here too.
+//! Recorded conversations, as `tower-chat play` reads them. The command is a program and not a library, so
+//! its reader is compiled into this crate too.
 
 #[path = "../../../crates/tower-chat-cli/src/playback/pairing.rs"]
 #[allow(dead_code, reason = "the command uses all of it")]
@@ -12,7 +13,7 @@ use tower_chat_testkit::Rng;
 use super::Entry;
 use crate::seeds;
 
-/// The scope of what is played.
+/// The scope of the recorded conversations.
 const SCOPE: &str = "recorded";
 
 pub(crate) fn target() -> Entry {

@@ -1,4 +1,4 @@
-//! A store whose rows somebody else has written.
+//! A store whose rows another program has changed.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use super::{
     rules::replayed,
 };
 
-/// What no store writes into a column of numbers.
+/// Numbers that stores do not expect in their columns.
 const INTEGERS: [i64; 8] = [-1, 0, 1, 9, u32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];
 
-/// The rows of a store, in clear and sealed.
+/// The targets for the rows of a store, in plaintext and encrypted.
 pub(crate) fn targets() -> [Entry; 2] {
     let sealed = || {
         let keys = MasterKeys::new("master", SecretKey::from_bytes([7; 32])).expect("a key");
@@ -45,7 +45,7 @@ fn target(rows: Rows) -> Made {
 struct Rows {
     runtime: Runtime,
     store: Arc<dyn HistoryStore>,
-    /// A connection of the other writer's own.
+    /// The connection that damages the rows.
     other: Connection,
     cells: Vec<Cell>,
     _folder: TempDir,
@@ -75,7 +75,7 @@ impl Rows {
         Self { runtime, store, other, cells, _folder: folder }
     }
 
-    /// Puts the bytes, or another number, into a cell, and reads all that the store has.
+    /// Writes the bytes, or a number, into a cell, and reads everything from the store.
     fn accepts(&self, bytes: &[u8], rng: &mut Rng) -> bool {
         let cell = rng.one_of(&self.cells).expect("a cell");
         let damaged = match cell.value {
@@ -87,13 +87,13 @@ impl Rows {
             return false;
         }
         let is_read = self.runtime.block_on(read(&*self.store));
-        self.put(cell, &cell.value).expect("the value as it was");
+        self.put(cell, &cell.value).expect("the original value is written");
         is_read
     }
 
     fn put(&self, cell: &Cell, value: &Value) -> rusqlite::Result<()> {
         let Cell { table, column, row, .. } = cell;
-        // A text need not be UTF-8.
+        // A text may be invalid UTF-8.
         let kind = match (&cell.value, value) {
             (Value::Text(_), Value::Blob(_)) => "CAST(?1 AS TEXT)",
             _ => "?1",
@@ -112,7 +112,7 @@ impl Cell {
     }
 }
 
-/// What names a row.
+/// The SQL expression that identifies a row.
 fn key(table: &str) -> &'static str {
     match table {
         "tool_invocations" => "place * 16 + call_index",
@@ -129,7 +129,7 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             for (index, column) in names.iter().enumerate().skip(1) {
-                // What names a row stays, so that the row is found again.
+                // Leave the columns of the key unchanged, so that the row can be found again.
                 let is_key = matches!(&**column, "place" | "call_index" | "id" | "number");
                 if is_key || matches!(row.get_ref(index)?, ValueRef::Null) {
                     continue;
@@ -142,7 +142,7 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Whether all that is stored can be read.
+/// Whether everything in the store can be read.
 async fn read(store: &dyn HistoryStore) -> bool {
     let key = conversation();
     let mut is_read = store.head(&key).await.is_ok();

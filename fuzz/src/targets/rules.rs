@@ -1,4 +1,4 @@
-//! Rules that several targets have.
+//! Rules that several targets share.
 
 use tower_chat::{
     Message, Messages, format,
@@ -7,7 +7,7 @@ use tower_chat::{
 
 use crate::Plant;
 
-/// What a model is sent of messages.
+/// The replay of messages.
 pub(crate) fn replayed(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     messages.iter().for_each(|message| replay.push(message));
@@ -15,14 +15,14 @@ pub(crate) fn replayed(messages: &Messages) -> Messages {
     replay.view()
 }
 
-/// What was read can be stored, and read again as it was.
+/// Checks that a message that was read can be stored and read again unchanged.
 pub(crate) fn assert_storable(message: &Message, plant: Option<Plant>) {
     let stored = format::encode(message);
-    let mut again = format::decode(&stored).expect("what was written is read");
+    let mut again = format::decode(&stored).expect("a stored message can be read");
     if plant == Some(Plant::Roundtrip) {
         again.parts.pop();
     }
     again.id = message.id;
-    assert_eq!(format::encode(&again), stored, "what is stored is not what was read");
-    assert!(again == *message, "{again:?}\nwas stored, and this was read: {message:?}");
+    assert_eq!(format::encode(&again), stored, "a message changes when it is stored and read");
+    assert!(again == *message, "{message:?}\nis after it was stored: {again:?}");
 }

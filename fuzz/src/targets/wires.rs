@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{Plant, seeds};
 
-/// Each wire by its name, and the client that speaks it.
+/// The name of each wire, and its client.
 pub(crate) const WIRES: [(&str, BodyWire, Wire); 7] = [
     ("openai-chat", BodyWire::OpenAiChat, Wire::OpenAiChat),
     ("openai-responses", BodyWire::OpenAiResponses, Wire::OpenAiResponses),
@@ -45,7 +45,7 @@ pub(crate) fn targets(plant: Option<Plant>) -> Vec<Entry> {
     targets.extend(responses("mistral", Client::Mistral, BodyWire::OpenAiChat, plant));
     targets.push(Entry::new(
         "bedrock-converse-events",
-        "events with right checksums: frames::event_stream, the accumulator",
+        "events with valid checksums: frames::event_stream, the accumulator",
         move || {
             let client = Client::Of(BodyWire::BedrockConverse);
             let run = move |lines: &[u8], rng: &mut Rng| {
@@ -57,7 +57,7 @@ pub(crate) fn targets(plant: Option<Plant>) -> Vec<Entry> {
     targets
 }
 
-/// What a provider sends.
+/// The targets for the responses of a provider.
 fn responses(name: &str, client: Client, body: BodyWire, plant: Option<Plant>) -> [Entry; 3] {
     [
         Entry::new(
@@ -97,19 +97,19 @@ fn accepts_request(body: BodyWire, wire: Wire, bytes: &[u8], plant: Option<Plant
     for request in [request, sent] {
         let Some(written) = render(body, wire, &request) else { continue };
         if let Err(error) = body.parse_request(written.clone()) {
-            panic!("what was written cannot be read: {error}: {written}");
+            panic!("the rendered JSON cannot be read: {error}: {written}");
         }
     }
     true
 }
 
-/// Writes a request. What is written is JSON, unless an item in it is nested too deeply.
+/// Renders a request. The result is JSON, unless an item in it is nested too deeply.
 pub(crate) fn render(body: BodyWire, wire: Wire, request: &ChatRequest) -> Option<Value> {
     let written = body.render_request_json(request).ok()?;
     check_depth(written.get(), &Limits::default()).ok()?;
     let json = match written.parse() {
         Ok(json) => json,
-        Err(error) => panic!("no service can read this: {error}: {}", written.get()),
+        Err(error) => panic!("the request is not valid JSON: {error}: {}", written.get()),
     };
     let _is_valid = validate(wire, &json);
     Some(json)
@@ -129,13 +129,13 @@ fn accepts_answer(
     for message in replayed(&messages).iter() {
         let written = body.render_answer(message, &answer.finish).to_string();
         if let Err(error) = body.parse_answer(&written) {
-            panic!("what was written cannot be read: {error}: {written}");
+            panic!("the rendered JSON cannot be read: {error}: {written}");
         }
     }
     true
 }
 
-/// The pieces in which a stream arrives do not matter.
+/// Checks that the result of a stream does not depend on the pieces in which it arrives.
 fn accepts_stream(client: Client, bytes: &[u8], rng: &mut Rng, plant: Option<Plant>) -> bool {
     let input = Input { is_streamed: true, ..Input::new(client, bytes) };
     let answer = input.answer(1 + rng.below(4096));
@@ -144,10 +144,10 @@ fn accepts_stream(client: Client, bytes: &[u8], rng: &mut Rng, plant: Option<Pla
         let is_cut = plant == Some(Plant::Pieces);
         let bytes = if is_cut { bytes.split_at(bytes.len() / 2).0 } else { bytes };
         let again = Input { bytes, ..input }.answer(size);
-        // Which of two errors is met first may depend on the pieces.
+        // Which of two errors is found first may depend on the pieces.
         let texts =
             [&answer, &again].map(|answer| answer.as_ref().map(|it| format!("{it:?}")).ok());
-        assert_eq!(texts[0], texts[1], "in pieces of {size} bytes the stream is another one");
+        assert_eq!(texts[0], texts[1], "the stream differs in pieces of {size} bytes");
     }
     let Ok(answer) = answer else { return false };
     answer.messages.iter().for_each(|message| assert_storable(message, plant));

@@ -1,4 +1,4 @@
-//! Replies of a Redis server: a server of the target's own gives those of a real one, damaged.
+//! Replies of a Redis server: the target's own server sends recorded replies of a real one, damaged.
 
 mod reply;
 mod server;
@@ -21,10 +21,10 @@ use super::{
     filled::{conversation, fill},
 };
 
-/// What stands between two replies of an operation.
+/// The separator between two replies of an operation.
 const BETWEEN: &[u8] = b"\n--\n";
 
-/// What a store is asked.
+/// The operations of the store.
 const OPERATIONS: [&str; 12] = [
     "head",
     "load",
@@ -40,12 +40,12 @@ const OPERATIONS: [&str; 12] = [
     "messages-before",
 ];
 
-/// The replies of a real server to each operation, which [`record`] has written: its name, a line feed, the
-/// replies.
+/// The folder with the replies of a real server to each operation, which [`record`] writes. A seed is the
+/// name of the operation, a line feed, and the replies.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/seeds/redis");
 
 pub(crate) fn target() -> Entry {
-    Entry::new("redis-replies", "what a RedisStore reads of its server's replies", make).slow()
+    Entry::new("redis-replies", "the replies of a Redis server: RedisStore", make).slow()
 }
 
 fn make() -> Made {
@@ -64,8 +64,8 @@ fn make() -> Made {
         server.answer_with(split(replies));
         runtime.block_on(async {
             let outcome = ask(&store, named.unwrap_or(&"head")).await;
-            if server.has_hung_up() {
-                // Who asks next would learn only then that the connection is gone.
+            if server.has_closed() {
+                // Otherwise the next operation would fail because the connection has been closed.
                 server.answer_with(Vec::new());
                 drop(store.head(&conversation()).await);
                 server.answer_with(Vec::new());
@@ -93,7 +93,7 @@ async fn open(address: &str) -> RedisStore {
         .with_max_connections(1)
         .with_patience(Duration::ZERO)
         .with_response_timeout(Duration::from_secs(20));
-    options.connect(address).await.expect("the server of this target is connected to")
+    options.connect(address).await.expect("a connection to the server of this target")
 }
 
 async fn ask(store: &RedisStore, operation: &str) -> Result<(), StoreError> {
@@ -121,7 +121,7 @@ async fn ask(store: &RedisStore, operation: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Writes the replies of the server at an address, which is empty, anew.
+/// Records the replies of an empty server at an address.
 ///
 /// # Errors
 ///

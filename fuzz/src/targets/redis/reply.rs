@@ -1,9 +1,9 @@
-//! Where a value of Redis's protocol ends.
+//! The length of a value of the Redis protocol.
 
-/// More levels are no value of a client's.
+/// Values with more levels are treated as invalid.
 const MOST_LEVELS: usize = 200;
 
-/// The length of the value at the beginning of the bytes; `None` if it is not whole, or is none.
+/// The length of the value at the beginning of the bytes; `None` if it is incomplete or invalid.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut left) = (0_usize, vec![1_usize]);
     while let Some(values) = left.last_mut() {

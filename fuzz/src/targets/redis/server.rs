@@ -1,4 +1,4 @@
-//! The server: it answers with what it was given, or passes questions on to a real one.
+//! The server: it sends prepared replies, or forwards commands to a real server and records its replies.
 
 use std::{
     collections::VecDeque,
@@ -16,23 +16,23 @@ use super::reply;
 const INFO: &str = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
                     aof_enabled:1\r\ncluster_enabled:0\r\n";
 
-/// Clones are one server.
+/// A server; clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Server(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// What the next questions are answered with; who asks more is hung up on.
+    /// The replies to the next commands. Without one, the server closes the connection.
     replies: VecDeque<Vec<u8>>,
-    has_hung_up: bool,
+    has_closed: bool,
     /// The address of a real server.
     real: Option<String>,
-    /// What it has answered.
+    /// The replies of the real server.
     recorded: Vec<Vec<u8>>,
 }
 
 impl Server {
-    /// Begins to serve; gives the address.
+    /// Starts the server; returns it with its address.
     pub(super) async fn start(real: Option<String>) -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = format!("redis://{}", listener.local_addr().expect("an address"));
@@ -51,15 +51,15 @@ impl Server {
     pub(super) fn answer_with(&self, replies: Vec<Vec<u8>>) {
         let mut state = self.state();
         state.replies = replies.into();
-        state.has_hung_up = false;
+        state.has_closed = false;
     }
 
-    /// Whether a connection was ended since replies were given.
-    pub(super) fn has_hung_up(&self) -> bool {
-        self.state().has_hung_up
+    /// Whether a connection was closed since the last `answer_with`.
+    pub(super) fn has_closed(&self) -> bool {
+        self.state().has_closed
     }
 
-    /// What the real server has answered, which is forgotten.
+    /// Removes and returns the replies of the real server.
     pub(super) fn recorded(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.state().recorded)
     }
@@ -77,23 +77,24 @@ impl Server {
         };
         let mut read = Vec::new();
         loop {
-            let question = value(&mut client, &mut read).await?;
+            let command = value(&mut client, &mut read).await?;
             let reply = match &mut real {
                 Some(real) => {
-                    real.write_all(&question).await?;
+                    real.write_all(&command).await?;
                     let reply = value(real, &mut Vec::new()).await?;
-                    if !is_prelude(&question) {
+                    if !is_prelude(&command) {
                         self.state().recorded.push(reply.clone());
                     }
                     reply
                 }
-                None if is_prelude(&question) => prelude(&question),
+                None if is_prelude(&command) => prelude(&command),
                 None => {
                     let next = self.state().replies.pop_front();
                     let reply = next.unwrap_or_default();
                     if reply::length(&reply) != Some(reply.len()) {
-                        // What is not whole, or too much, would be waited for or be the next answer.
-                        self.state().has_hung_up = true;
+                        // The client would wait for the rest of an incomplete reply, and take surplus
+                        // bytes for the next reply.
+                        self.state().has_closed = true;
                         client.write_all(&reply).await?;
                         return client.shutdown().await;
                     }
@@ -105,7 +106,7 @@ impl Server {
     }
 }
 
-/// Whether a command belongs to the beginning of a connection or of a store.
+/// Whether a command is part of the setup of a connection or a store.
 fn is_prelude(command: &[u8]) -> bool {
     let name = command.split(|byte| *byte == b'\n').nth(2).unwrap_or_default();
     [&b"CLIENT\r"[..], b"INFO\r", b"SCRIPT\r"].iter().any(|it| name.eq_ignore_ascii_case(it))
@@ -119,7 +120,7 @@ fn prelude(command: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The next whole value that arrives; what arrives behind it is left for the next.
+/// Reads the next complete value; bytes after it stay in `read`.
 async fn value(stream: &mut TcpStream, read: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     loop {
         if let Some(length) = reply::length(read) {
