@@ -1,8 +1,8 @@
-//! What threads and tasks share in the cache and in what is written behind, and how a thread is made.
+//! The synchronisation types of the cache and of write-behind.
 //!
-//! It is the standard library's. In the tests under many schedules, which `.ci/schedules` builds with
-//! `--cfg shuttle`, it is shuttle's, which chooses at each use which thread or task goes on. What tokio,
-//! moka and shared futures have inside is no such point.
+//! They are those of the standard library. For the tests under many schedules, `.ci/schedules` builds with
+//! `--cfg shuttle`; they are then those of shuttle, which chooses at each use the thread or task to run
+//! next. The locks inside tokio, moka and shared futures are not controlled by shuttle.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use self::standard::{
@@ -40,14 +40,14 @@ mod schedules {
         thread,
     };
 
-    /// How many schedules of each kind are tried, unless `TOWER_CHAT_SCHEDULES` says so.
+    /// The number of schedules of each kind, unless `TOWER_CHAT_SCHEDULES` is set.
     const SCHEDULES: usize = 500;
 
     thread_local! {
         static LOSES_NOTIFICATIONS: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// A fault that is planted: from now on no thread is woken in the tests of this thread.
+    /// Plants a fault: from now on `notify_one` wakes no thread in the tests of this thread.
     pub(crate) fn lose_notifications() {
         LOSES_NOTIFICATIONS.set(true);
     }
@@ -96,12 +96,12 @@ mod schedules {
 
         pub(crate) fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
             self.once.call_once(|| drop(self.value.set(init())));
-            self.value.get().expect("it was set")
+            self.value.get().expect("the value was set by `call_once`")
         }
     }
 
-    /// Tries a test under schedules that are random at every point, and under some that take turns
-    /// at three points alone.
+    /// Runs a test under schedules that are random at every point, and under schedules with preemptions at
+    /// up to three points (PCT).
     pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
         let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
         let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());

@@ -1,8 +1,8 @@
-//! The locks of what is tested under many schedules.
+//! The locks of the types that are tested under many schedules.
 //!
-//! They are the standard library's. In those tests, which `.ci/schedules` builds with `--cfg shuttle`,
-//! they are shuttle's, which chooses at each use which thread or task goes on. What tokio has inside its
-//! channels is no such point.
+//! They are those of the standard library. For these tests, `.ci/schedules` builds with `--cfg shuttle`;
+//! they are then those of shuttle, which chooses at each use the thread or task to run next. The locks
+//! inside tokio's channels are not controlled by shuttle.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -18,11 +18,11 @@ mod schedules {
         scheduler::{PctScheduler, RandomScheduler},
     };
 
-    /// How many schedules of each kind are tried, unless `TOWER_CHAT_SCHEDULES` says so.
+    /// The number of schedules of each kind, unless `TOWER_CHAT_SCHEDULES` is set.
     const SCHEDULES: usize = 500;
 
-    /// Tries a test under schedules that are random at every point, and under some that take turns
-    /// at three points alone.
+    /// Runs a test under schedules that are random at every point, and under schedules with preemptions at
+    /// up to three points (PCT).
     pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
         let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
         let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());

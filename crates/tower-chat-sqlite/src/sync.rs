@@ -1,9 +1,9 @@
-//! What the threads of the queue share.
+//! The synchronisation types of the write queue.
 //!
-//! It is the standard library's. In the tests of the queue under many schedules, which `.ci/schedules`
-//! builds with `--cfg shuttle`, it is shuttle's, which chooses at each use which thread goes on. What
-//! tokio has inside its channels is no such point, and neither is what SQLite does; that a message was
-//! sent is one.
+//! They are those of the standard library and tokio. For the tests under many schedules, `.ci/schedules`
+//! builds with `--cfg shuttle`; they are then those of shuttle, which chooses at each use the thread to run
+//! next. shuttle does not control SQLite or the locks inside tokio's channels, but may switch threads after
+//! each message of a channel.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};

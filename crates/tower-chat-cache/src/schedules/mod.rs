@@ -1,4 +1,4 @@
-//! The cache and what is written behind, under many schedules.
+//! The cache and write-behind under many schedules, which shuttle chooses.
 
 mod single_flight;
 mod write_behind;
@@ -20,17 +20,17 @@ use tower_chat_core::{
     },
 };
 
-/// The most submissions without an outcome.
+/// The number of slots: submissions without an outcome.
 const SLOTS: usize = 2;
 
-/// A store in memory, in which other tasks run while an operation is under way.
+/// A store in memory whose operations let other tasks run.
 struct SlowStore {
     inner: MemoryStore,
     slots: Arc<Semaphore>,
     loads: Arc<AtomicUsize>,
-    /// How many of the first loads fail.
+    /// The first loads, this many, fail.
     failing_loads: usize,
-    /// A fault that is planted: a load that begins after a submission may not see it.
+    /// A planted fault: a load that begins after a submission may miss it.
     is_late: bool,
 }
 
@@ -58,7 +58,7 @@ impl store::StoreWrapper for SlowStore {
         let before = self.loads.fetch_add(1, Ordering::SeqCst);
         future::yield_now().await;
         if before < self.failing_loads {
-            return Err(StoreError::backend("load", true, "it is planted"));
+            return Err(StoreError::backend("load", true, "a planted failure"));
         }
         let history = self.inner().load(key).await;
         future::yield_now().await;
@@ -73,13 +73,15 @@ impl store::StoreWrapper for SlowStore {
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let (sender, ticket) = Ticket::channel();
         let (inner, is_late) = (self.inner.clone(), self.is_late);
-        let store = move || inner.append(slot, writes).now_or_never().expect("it is in memory");
+        let store = move || {
+            inner.append(slot, writes).now_or_never().expect("a store in memory does not wait")
+        };
         let mut stored = Some(store);
         let outcome = (!is_late).then(|| stored.take().map(|store| store())).flatten();
         future::spawn(async move {
             future::yield_now().await;
             let outcome = outcome.or_else(|| stored.map(|store| store()));
-            sender.send(outcome.expect("it is stored now or was before"));
+            sender.send(outcome.expect("the writes are stored before or after the yield"));
         });
         ticket
     }

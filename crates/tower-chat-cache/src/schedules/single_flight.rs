@@ -1,4 +1,4 @@
-//! Concurrent loads of one conversation, while it is written.
+//! Concurrent loads of one conversation, during writes to it.
 
 use std::sync::{
     Arc,
@@ -13,8 +13,8 @@ use crate::{CacheOptions, CachingStore, Revalidation, sync::try_schedules};
 
 const WRITES: usize = 3;
 
-/// A cache that does not ask its store for changes, since no other process writes to it.
-fn alone(inner: SlowStore) -> CachingStore<SlowStore> {
+/// A cache that does not revalidate, since no other process writes to its store.
+fn without_revalidation(inner: SlowStore) -> CachingStore<SlowStore> {
     let options = CacheOptions::new().with_revalidation(Revalidation::Never);
     CachingStore::with_options(inner, options)
 }
@@ -23,7 +23,7 @@ fn alone(inner: SlowStore) -> CachingStore<SlowStore> {
 /// many loads reached the store.
 fn loads(is_cancelled: bool) -> usize {
     let inner = SlowStore::new();
-    let (loads, store) = (inner.loads.clone(), alone(inner));
+    let (loads, store) = (inner.loads.clone(), without_revalidation(inner));
     let readers: Vec<_> = (0..4)
         .map(|_| {
             let store = store.clone();
@@ -43,20 +43,20 @@ fn loads(is_cancelled: bool) -> usize {
 }
 
 #[test]
-fn loads_at_the_same_time_are_one() {
+fn concurrent_loads_share_one_load() {
     try_schedules(|| assert_eq!(loads(false), 1));
 }
 
 #[test]
-fn a_load_whose_caller_goes_away_goes_on_for_another_or_is_begun_again() {
+fn a_load_whose_caller_is_cancelled_continues_for_another_or_is_started_again() {
     try_schedules(|| assert!((1..=2).contains(&loads(true))));
 }
 
 #[test]
-fn a_load_that_fails_fails_those_who_share_it_and_no_later_one() {
+fn a_failed_load_fails_only_the_callers_that_share_it() {
     try_schedules(|| {
         let inner = SlowStore { failing_loads: 1, ..SlowStore::new() };
-        let store = alone(inner);
+        let store = without_revalidation(inner);
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 let store = store.clone();
@@ -68,16 +68,16 @@ fn a_load_that_fails_fails_those_who_share_it_and_no_later_one() {
             .collect();
         for reader in readers {
             assert!(
-                block_on(reader).expect("it ends"),
-                "the second load finds nothing of the first"
+                block_on(reader).expect("the task ends"),
+                "the second load does not fail with the first"
             );
         }
         assert!(store.conversations().in_flight().is_over());
     });
 }
 
-/// Readers see what was acknowledged before they asked, and nothing that was not submitted.
-fn read_while_it_is_written(store: &CachingStore<SlowStore>) {
+/// Checks that a load contains every write acknowledged before it, and none that was not submitted.
+fn read_during_writes(store: &CachingStore<SlowStore>) {
     let submitted = Arc::new(AtomicUsize::new(0));
     let acknowledged = Arc::new(AtomicUsize::new(0));
     let readers: Vec<_> = (0..2)
@@ -87,7 +87,7 @@ fn read_while_it_is_written(store: &CachingStore<SlowStore>) {
             future::spawn(async move {
                 for _ in 0..3 {
                     let least = acknowledged.load(Ordering::SeqCst);
-                    let history = store.load(&key("a")).await.expect("it is loaded");
+                    let history = store.load(&key("a")).await.expect("the load succeeds");
                     let most = submitted.load(Ordering::SeqCst);
                     let seen = texts(&history);
                     let expected: Vec<_> = (0..seen.len()).map(|it| format!("{it}")).collect();
@@ -103,29 +103,29 @@ fn read_while_it_is_written(store: &CachingStore<SlowStore>) {
         let write = write(&key("a"), expected, format!("{number}"));
         expected = write.result();
         submitted.fetch_add(1, Ordering::SeqCst);
-        let slot = block_on(store.reserve()).expect("it is open");
-        block_on(store.append(slot, vec![write])).expect("it is stored");
+        let slot = block_on(store.reserve()).expect("the store is open");
+        block_on(store.append(slot, vec![write])).expect("the write is stored");
         acknowledged.fetch_add(1, Ordering::SeqCst);
     }
-    readers.into_iter().for_each(|reader| block_on(reader).expect("it ends"));
-    let history = block_on(store.load(&key("a"))).expect("it is loaded");
+    readers.into_iter().for_each(|reader| block_on(reader).expect("the task ends"));
+    let history = block_on(store.load(&key("a"))).expect("the load succeeds");
     assert_eq!(history.messages.len(), WRITES);
     assert!(store.conversations().in_flight().is_over());
 }
 
 #[test]
-fn a_load_sees_what_was_acknowledged_before_it() {
-    try_schedules(|| read_while_it_is_written(&alone(SlowStore::new())));
+fn a_load_contains_earlier_acknowledged_writes() {
+    try_schedules(|| read_during_writes(&without_revalidation(SlowStore::new())));
 }
 
 #[test]
-fn a_load_that_asks_for_the_head_sees_what_was_acknowledged_before_it() {
-    try_schedules(|| read_while_it_is_written(&CachingStore::new(SlowStore::new())));
+fn a_revalidated_load_contains_earlier_acknowledged_writes() {
+    try_schedules(|| read_during_writes(&CachingStore::new(SlowStore::new())));
 }
 
 #[test]
 #[should_panic(expected = " of ")]
-fn a_store_whose_loads_do_not_see_what_was_submitted_is_found() {
+fn a_store_whose_loads_miss_submissions_is_found() {
     let late = || SlowStore { is_late: true, ..SlowStore::new() };
-    try_schedules(move || read_while_it_is_written(&alone(late())));
+    try_schedules(move || read_during_writes(&without_revalidation(late())));
 }

@@ -1,4 +1,4 @@
-//! Writes that are gathered, and the thread that stores them.
+//! Gathered writes, and the thread that stores them.
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ use crate::{
 
 const WRITES: usize = 3;
 
-/// Nothing is due of itself: shuttle's threads never wake because of the time.
+/// A delay that never ends, since waits never time out under shuttle.
 const NEVER: Duration = Duration::from_secs(100_000);
 
-/// Two threads write, each a conversation of its own, and read it; a third has everything stored.
+/// Two threads each write and read a conversation of their own; a third flushes the store.
 fn write_and_read(max_delay: Duration) {
     let inner = SlowStore::new();
     let stored = inner.inner.clone();
@@ -39,16 +39,16 @@ fn write_and_read(max_delay: Duration) {
         let (store, stored) = (store.clone(), stored.clone());
         thread::spawn(move || {
             let least = acknowledged.load(Ordering::SeqCst);
-            block_on(store.flush()).expect("it is stored");
-            assert!(count(&stored) >= least, "a flush has left something");
+            block_on(store.flush()).expect("the writes are stored");
+            assert!(count(&stored) >= least, "a flush did not store every acknowledged write");
         })
     };
     for thread in writers.into_iter().chain([flusher]) {
-        thread.join().expect("it ends");
+        thread.join().expect("the thread ends");
     }
-    block_on(store.close()).expect("it is stored");
+    block_on(store.close()).expect("the writes are stored");
     assert_eq!((store.unstored_writes(), count(&stored)), (0, 2 * WRITES));
-    // Its thread ends now, or shuttle says that there is a deadlock.
+    // The thread of the store must end now; otherwise shuttle reports a deadlock.
     drop(store);
 }
 
@@ -59,51 +59,52 @@ fn write_one(
 ) {
     let mut expected = Revision::ABSENT;
     for number in 0..WRITES {
-        let slot = block_on(store.reserve()).expect("it is open");
+        let slot = block_on(store.reserve()).expect("the store is open");
         let write = write(key, expected, format!("{number}"));
         let result = write.result();
         let outcome = block_on(store.append(slot, vec![write]));
-        expected = outcome.expect("it is acknowledged");
+        expected = outcome.expect("the write is acknowledged");
         assert_eq!(expected, result);
         acknowledged.fetch_add(1, Ordering::SeqCst);
-        assert!(store.unstored_writes() <= SLOTS, "more is gathered than there are slots");
+        assert!(store.unstored_writes() <= SLOTS, "more writes are gathered than there are slots");
     }
     let history = block_on(store.load(key)).expect("it is loaded");
     assert_eq!(texts(&history), ["0", "1", "2"]);
 }
 
 fn count(store: &MemoryStore) -> usize {
-    let count = |id| block_on(store.load(&key(id))).expect("it is in memory").messages.len();
+    let count =
+        |id| block_on(store.load(&key(id))).expect("a load from memory succeeds").messages.len();
     count("a") + count("b")
 }
 
 #[test]
-fn what_is_gathered_is_stored_in_order_when_somebody_asks() {
+fn a_flush_stores_gathered_writes_in_order() {
     try_schedules(|| write_and_read(NEVER));
 }
 
 #[test]
-fn what_is_due_at_once_is_stored_in_order() {
+fn writes_without_a_delay_are_stored_in_order() {
     try_schedules(|| write_and_read(Duration::ZERO));
 }
 
 #[test]
-fn the_rest_is_stored_once_nobody_has_the_store() {
+fn dropping_the_last_handle_stores_the_remaining_writes() {
     try_schedules(|| {
         let inner = SlowStore::new();
         let stored = inner.inner.clone();
         let store = WriteBehindStore::new(inner, NEVER);
         let mut expected = Revision::ABSENT;
         for number in 0..SLOTS {
-            let slot = block_on(store.reserve()).expect("it is open");
+            let slot = block_on(store.reserve()).expect("the store is open");
             let write = write(&key("a"), expected, format!("{number} of the rest"));
             expected = write.result();
-            block_on(store.append(slot, vec![write])).expect("it is acknowledged");
+            block_on(store.append(slot, vec![write])).expect("the write is acknowledged");
         }
         let other = store.clone();
         let dropping = thread::spawn(move || drop(other));
         drop(store);
-        dropping.join().expect("it ends");
+        dropping.join().expect("the thread ends");
         while count(&stored) < SLOTS {
             thread::yield_now();
         }
@@ -112,7 +113,7 @@ fn the_rest_is_stored_once_nobody_has_the_store() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_notification_that_is_lost_is_found() {
+fn a_lost_notification_is_found() {
     lose_notifications();
     try_schedules(|| write_and_read(NEVER));
 }

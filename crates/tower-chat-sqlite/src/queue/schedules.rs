@@ -1,4 +1,4 @@
-//! The queue under many schedules, over a real file.
+//! The write queue under many schedules, over a real file.
 
 use std::{
     path::{Path, PathBuf},
@@ -44,21 +44,22 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A queue whose callers may do their own writes, or may not.
+    /// Starts a queue; `work_on_caller` allows callers to run their own writes.
     fn new(name: &str, work_on_caller: bool) -> Self {
         let options = SqliteOptions::new().with_durability(Durability::Normal);
         let path: PathBuf = FOLDER.path().join(name);
-        let (file, connection) = StoreFile::open(Path::new(&path), &options).expect("it opens");
+        let (file, connection) =
+            StoreFile::open(Path::new(&path), &options).expect("the file opens");
         let checkpoints = Arc::new(Checkpoints::new(file.clone()));
-        let writer = Writer::new(file, connection, checkpoints).expect("it is prepared");
+        let writer = Writer::new(file, connection, checkpoints).expect("the writer is prepared");
         let queue = Arc::new(WriteQueue::new(writer, work_on_caller));
         let serving = queue.clone();
         let serving = thread::spawn(move || serving.serve().is_ok());
         Self { queue, budget: Arc::new(ByteBudget::new(1 << 20)), serving }
     }
 
-    /// A thread that submits writes to a conversation of its own, each going on from the one before,
-    /// and waits for none of them: they are stored in this order or refused.
+    /// Starts a thread that submits consecutive writes to a conversation of its own without waiting for any:
+    /// they must be stored in this order or refused.
     fn submit(&self) -> thread::JoinHandle<Vec<Ticket>> {
         let (queue, budget) = (self.queue.clone(), self.budget.clone());
         thread::spawn(move || {
@@ -75,7 +76,7 @@ impl Fixture {
             let append =
                 |write| queue.append(Submission::append(Slot::unbounded(), vec![write], &budget));
             let mut tickets: Vec<Ticket> = writes.map(append).collect();
-            // After a barrier all earlier tickets are resolved.
+            // After a barrier, all earlier tickets are resolved.
             let passed = queue.barrier(Some(&key)).map(|barrier| future::block_on(barrier).is_ok());
             if passed == Some(true) {
                 tickets = tickets.into_iter().map(resolved).collect();
@@ -84,10 +85,10 @@ impl Fixture {
         })
     }
 
-    /// Ends the thread.
+    /// Stops the queue and joins its thread.
     fn end(self) -> Arc<WriteQueue> {
         self.queue.retire();
-        assert!(self.serving.join().expect("it ends"), "what was written is synced");
+        assert!(self.serving.join().expect("the thread ends"), "the thread ends without an error");
         assert_eq!(self.queue.state().unfinished.len(), 0);
         self.queue
     }
@@ -97,17 +98,17 @@ fn resolved(ticket: Ticket) -> Ticket {
     Ticket::done(ticket.now_or_never().expect("the barrier has passed"))
 }
 
-/// Two threads submit, a third runs work of its own in between.
+/// Two threads submit writes, and this one runs exclusive work in between.
 fn store_all(name: &'static str, work_on_caller: bool) {
     let fixture = Fixture::new(name, work_on_caller);
     let submitters = [fixture.submit(), fixture.submit()];
     let exclusive = fixture.queue.run_exclusively(|| "done");
     for submitter in submitters {
-        for ticket in submitter.join().expect("it ends") {
-            future::block_on(ticket).expect("it is stored");
+        for ticket in submitter.join().expect("the thread ends") {
+            future::block_on(ticket).expect("the write is stored");
         }
     }
-    assert_eq!(future::block_on(exclusive).expect("it is run"), "done");
+    assert_eq!(future::block_on(exclusive).expect("the work is run"), "done");
     let queue = fixture.end();
     assert_eq!(queue.writes(), 2 * WRITES as u64);
 }
@@ -123,7 +124,7 @@ fn every_submission_is_stored_and_answered_in_order_by_its_caller_or_the_thread(
 }
 
 #[test]
-fn what_is_submitted_while_the_queue_ends_is_stored_or_refused() {
+fn a_submission_while_the_queue_stops_is_stored_or_refused() {
     try_schedules(|| {
         let fixture = Fixture::new("ending.db", true);
         let submitters = [fixture.submit(), fixture.submit()];
@@ -131,10 +132,10 @@ fn what_is_submitted_while_the_queue_ends_is_stored_or_refused() {
         let mut stored = 0;
         for submitter in submitters {
             let mut is_closed = false;
-            for ticket in submitter.join().expect("it ends") {
+            for ticket in submitter.join().expect("the thread ends") {
                 match future::block_on(ticket) {
                     Ok(_) => {
-                        assert!(!is_closed, "one is stored after one that was refused");
+                        assert!(!is_closed, "a write is stored after a refused one");
                         stored += 1;
                     }
                     Err(AppendError { source: StoreError::Closed, .. }) => is_closed = true,
@@ -148,7 +149,7 @@ fn what_is_submitted_while_the_queue_ends_is_stored_or_refused() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_notification_that_is_lost_is_found() {
+fn a_lost_notification_is_found() {
     lose_notifications();
     try_schedules(|| store_all("lost.db", false));
 }

@@ -1,4 +1,4 @@
-//! What the threads of the queue share, where shuttle chooses which of them goes on.
+//! The synchronisation types of the write queue under shuttle.
 
 use std::{cell::Cell, sync::LockResult};
 
@@ -8,14 +8,14 @@ use shuttle::{
     scheduler::{PctScheduler, RandomScheduler},
 };
 
-/// How many schedules of each kind are tried, unless `TOWER_CHAT_SCHEDULES` says so.
+/// The number of schedules of each kind, unless `TOWER_CHAT_SCHEDULES` is set.
 const SCHEDULES: usize = 500;
 
 thread_local! {
     static LOSES_NOTIFICATIONS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A fault that is planted: from now on no thread is woken in the tests of this thread.
+/// Plants a fault: from now on `notify_one` wakes no thread in the tests of this thread.
 pub(crate) fn lose_notifications() {
     LOSES_NOTIFICATIONS.set(true);
 }
@@ -39,7 +39,7 @@ impl Condvar {
     }
 }
 
-/// tokio's channel, after each message of which another thread may go on.
+/// tokio's channel, which lets shuttle run another thread after each message.
 pub(crate) mod oneshot {
     pub(crate) use tokio::sync::oneshot::Receiver;
 
@@ -64,8 +64,8 @@ pub(crate) mod oneshot {
     }
 }
 
-/// Tries a test under schedules that are random at every point, and under some that take turns
-/// at three points alone.
+/// Runs a test under schedules that are random at every point, and under schedules with preemptions at up to
+/// three points (PCT).
 pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
     let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
     let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());

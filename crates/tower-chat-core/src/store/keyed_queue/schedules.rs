@@ -1,4 +1,4 @@
-//! The queue under many schedules.
+//! The keyed queue under many schedules, which shuttle chooses.
 
 use std::sync::{
     Arc, PoisonError,
@@ -13,47 +13,51 @@ use crate::{
     sync::{Mutex, try_schedules},
 };
 
-/// What a conversation looks like while tasks change it.
+/// The changes of one conversation.
 #[derive(Debug, Default)]
-struct Changed {
-    /// How many tasks change it now.
-    at_once: AtomicUsize,
-    /// The tasks that have changed it: which thread submitted them, as its how-manieth.
-    by: Mutex<Vec<(usize, usize)>>,
+struct Changes {
+    /// The number of tasks that change it now.
+    concurrent: AtomicUsize,
+    /// The tasks that have changed it, each with its submitting thread and its number in that thread.
+    tasks: Mutex<Vec<(usize, usize)>>,
 }
 
 fn keys() -> [ConversationKey; 2] {
     ["a", "b"].map(|id| ConversationKey::new("scope", id))
 }
 
-/// Changes the conversations of a guard, with other tasks in between.
+/// Changes the conversations of a guard, and lets other tasks run in between.
 async fn change(
     mut guard: QueueGuard,
-    changed: Arc<[Changed; 2]>,
-    by: (usize, usize),
+    changed: Arc<[Changes; 2]>,
+    task: (usize, usize),
     waits: bool,
 ) {
     if waits {
         guard.wait().await;
     }
-    let conversations: Vec<&Changed> = keys()
+    let conversations: Vec<&Changes> = keys()
         .iter()
         .zip(changed.iter())
         .filter_map(|(key, changed)| guard.keys.contains(key).then_some(changed))
         .collect();
     for changed in &conversations {
-        assert_eq!(changed.at_once.fetch_add(1, Ordering::SeqCst), 0, "two change it at once");
+        assert_eq!(
+            changed.concurrent.fetch_add(1, Ordering::SeqCst),
+            0,
+            "two tasks change it concurrently"
+        );
     }
     future::yield_now().await;
     for changed in conversations {
-        changed.by.lock().unwrap_or_else(PoisonError::into_inner).push(by);
-        changed.at_once.fetch_sub(1, Ordering::SeqCst);
+        changed.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        changed.concurrent.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Threads submit tasks on one conversation, the other, and both; some are never run.
+/// Threads submit tasks on one or both conversations; one task is never run.
 fn submit_from_threads(waits: bool) {
-    let (queue, changed) = (KeyedQueue::default(), Arc::new(<[Changed; 2]>::default()));
+    let (queue, changed) = (KeyedQueue::default(), Arc::new(<[Changes; 2]>::default()));
     let threads: Vec<_> = (0..3)
         .map(|submitter| {
             let (queue, changed) = (queue.clone(), changed.clone());
@@ -63,8 +67,8 @@ fn submit_from_threads(waits: bool) {
                 let tasks: Vec<_> = (0..3)
                     .filter_map(|number| {
                         let keys = sets[(submitter + number) % sets.len()].clone();
-                        let guard = queue.enqueue(keys).expect("it is open");
-                        // A task that is cancelled before it was run.
+                        let guard = queue.enqueue(keys).expect("the queue is open");
+                        // One task is cancelled before it runs.
                         let is_run = (submitter, number) != (1, 1);
                         let task = change(guard, changed.clone(), (submitter, number), waits);
                         is_run.then(|| future::spawn(task))
@@ -72,29 +76,29 @@ fn submit_from_threads(waits: bool) {
                     .collect();
                 future::block_on(queue.settle(None));
                 tasks.iter().for_each(|task| assert!(task.is_finished() || !waits));
-                tasks.into_iter().for_each(|task| future::block_on(task).expect("it ends"));
+                tasks.into_iter().for_each(|task| future::block_on(task).expect("the task ends"));
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
+    threads.into_iter().for_each(|thread| thread.join().expect("the task ends"));
     for (changed, expected) in changed.iter().zip([6, 4]) {
-        let by = changed.by.lock().unwrap_or_else(PoisonError::into_inner);
-        assert_eq!(by.len(), expected, "{by:?}");
+        let tasks = changed.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(tasks.len(), expected, "{tasks:?}");
         for submitter in 0..3 {
-            let numbers = || by.iter().filter(|by| by.0 == submitter).map(|by| by.1);
-            assert!(numbers().is_sorted(), "not in the order of submission: {by:?}");
+            let numbers = || tasks.iter().filter(|task| task.0 == submitter).map(|task| task.1);
+            assert!(numbers().is_sorted(), "not in the order of submission: {tasks:?}");
         }
     }
     future::block_on(queue.settle(None));
 }
 
 #[test]
-fn tasks_of_one_conversation_run_one_by_one_in_order_and_settle_sees_them() {
+fn tasks_of_one_conversation_run_one_by_one_in_order_and_settle_waits_for_them() {
     try_schedules(|| submit_from_threads(true));
 }
 
 #[test]
-#[should_panic(expected = "two change it at once")]
+#[should_panic(expected = "two tasks change it concurrently")]
 fn a_task_that_does_not_wait_is_found() {
     try_schedules(|| submit_from_threads(false));
 }
