@@ -1,5 +1,5 @@
-//! A stand-in for OpenAI that is overloaded now and then: it asks for the first tool that it is
-//! offered, refuses every other request that brings the tool's result, and answers the next one.
+//! A server with the API of OpenAI that is sometimes overloaded. It calls the first tool of a request. For
+//! each run, it refuses the first request with the tool's result as overloaded, and answers the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,13 +10,13 @@ use tokio::{
 };
 use tower_chat::BoxError;
 
-/// The server, on a free port of this machine.
+/// The server, on a free local port.
 pub(crate) struct UnreliableServer {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-/// What was sent and answered.
+/// A request, and the status of its answer.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) token: String,
@@ -71,7 +71,7 @@ fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str
     let last = messages.and_then(|messages| messages.last());
     let text = |name: &str| last.and_then(|last| last.get(name)?.as_str()).unwrap_or_default();
     let (message, reason) = match text("role") {
-        // Each run has one answer with a call and one with a text: it is refused once between them.
+        // Each run has an answer with a call and one with a text, and one refusal between them.
         "tool" if answered > 2 * refused => {
             let error = json!({"error": {"message": "overloaded", "type": "server_error"}});
             return (503, "retry-after-ms: 20\r\n", error.to_string());
@@ -88,7 +88,7 @@ fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str
     let choice = json!({"index": 0, "message": message, "finish_reason": reason});
     let usage = json!({"prompt_tokens": 20, "completion_tokens": 10});
     let body = json!({"choices": [choice], "usage": usage, "model": "script"});
-    // Nothing is left, for a moment.
+    // The rate limit is used up, and resets after 30 ms.
     let headers = "x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 30ms\r\n";
     (200, headers, body.to_string())
 }
