@@ -11,15 +11,18 @@ use super::{
 };
 
 impl Replay {
-    /// Does not show the calls any more that were said to be interrupted and that these messages
-    /// answer: they will stand with their results where those are pushed, after a
-    /// [split](Self::split_open) too.
+    /// Does not show the calls any more that were said to be interrupted and that the open round's
+    /// results or these messages answer: they will stand with their results where those are pushed,
+    /// after a [split](Self::split_open_round) too.
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
-        let mut unanswered = self.left_out.clone();
-        for result in messages.iter().flat_map(|message| message.results()) {
-            let Some(number) = unanswered.find(result) else { continue };
-            let answered = unanswered.remove(number);
-            if let Some(call) = answered.filter(|call| call.is_visible) {
+        // A result may answer a call of the open round, which is only known once it was pushed: a
+        // call of the same id before the round then stays interrupted.
+        let mut followed = self.clone();
+        messages.iter().for_each(|message| followed.push(message));
+        followed.close_round();
+        let end = self.open.as_ref().map_or(self.position, Round::position);
+        for Retracted { call, .. } in followed.retracted.split_off(self.retracted.len()) {
+            if call.position < end {
                 self.retract(call);
             }
         }
@@ -34,17 +37,6 @@ impl Replay {
         let retracted = std::mem::take(&mut self.retracted);
         if !retracted.is_empty() {
             self.closed = interrupted::without(&self.closed, &retracted);
-        }
-    }
-
-    /// Hides the calls that results in the open round answer, as
-    /// [`retract_answered_by`](Self::retract_answered_by) does, before the round is
-    /// [split off](Self::split_open_round).
-    pub(crate) fn retract_answered_by_open_round(&mut self) {
-        self.settle();
-        let leftover = self.open.as_ref().map(Round::leftover).unwrap_or_default();
-        if !leftover.is_empty() {
-            self.retract_answered_by(&[Arc::new(Message::tool_results(leftover))]);
         }
     }
 

@@ -69,6 +69,11 @@ impl Round {
         Self { message, position, after: None }
     }
 
+    /// The position of its first message.
+    pub(in crate::replay) fn position(&self) -> usize {
+        self.position
+    }
+
     /// Whether a message belongs to the answer that opened the round: no result or decision stands
     /// between them, the same run has added both, and it does not end with one of them alone.
     pub(in crate::replay) fn is_continued_by(&self, message: &Message) -> bool {
@@ -237,14 +242,6 @@ impl Round {
     /// The same with one message of results, for a round that has nothing else yet.
     pub(in crate::replay) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
         self.after.is_none() && InOrder::answers_all(&self.message, [results])
-    }
-
-    /// The results that answer none of its calls.
-    pub(in crate::replay) fn leftover(&self) -> Vec<ToolResult> {
-        if self.results().is_empty() {
-            return Vec::new();
-        }
-        self.pair().1.into_iter().map(|(_, result)| result).collect()
     }
 
     /// The calls that nothing answers so far.

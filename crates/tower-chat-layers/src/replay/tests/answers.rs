@@ -263,3 +263,38 @@ async fn a_long_history_is_folded_in_stretches_between_which_other_tasks_run() {
         assert!(history.memo().get::<Replay>().is_some(), "{messages} messages");
     }
 }
+
+/// A message of a run that has only this one.
+fn of_run(run: u8, mut message: Message) -> Arc<Message> {
+    message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index: 0 });
+    Arc::new(message)
+}
+
+#[test]
+fn an_interrupted_call_is_hidden_only_by_a_result_that_answers_no_call_of_the_open_round() {
+    let named = |run: u8| CallPosition { message: of_run(run, calls([])).id.unwrap(), index: 0 };
+    let [by_id, again] = ["by id", "again"].map(|text| ToolResult::new("1", text));
+    let first = ToolResult::new("1", "of the first").answering(named(1));
+    let second = ToolResult::new("2", "of the second").answering(named(2));
+    let results = [vec![by_id.clone()], vec![by_id.clone(), again], vec![first.clone()]];
+    let results = results.into_iter().chain([vec![by_id, first], vec![second]]);
+    for (second_id, results, follows) in cases!(["1", "2"], results, [false, true]) {
+        let mut whole = Replay::new(DanglingCalls::Interrupted);
+        whole.push(&of_run(1, calls(["1"])));
+        whole.push(&of_run(2, Message::user("so?")));
+        whole.push(&of_run(2, calls([second_id])));
+        let mut input: Vec<_> =
+            follows.then(|| Arc::new(Message::user("and?"))).into_iter().collect();
+        input.push(Arc::new(Message::tool_results(results.clone())));
+        let mut closed = whole.clone();
+        closed.retract_answered_by(&input);
+        let mut open = closed.split_open_round();
+        for message in &input {
+            whole.push(message);
+            open.push(message);
+        }
+        let mut joined = closed.view();
+        joined.append(&open.view());
+        assert_eq!(joined, whole.view(), "{second_id} {results:?} {follows}");
+    }
+}

@@ -6,8 +6,8 @@ mod approvals;
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, Message, MessageId, Messages, Part, Reasoning, Role, RunId,
-    ToolCall, ToolResult,
+    ApprovalRequest, CallPosition, ConversationKey, Message, MessageId, Messages, Part, Reasoning,
+    Role, RunId, ToolCall, ToolResult,
     store::{Head, Revision, author::Write},
 };
 use tower_chat_testkit::cases;
@@ -217,7 +217,7 @@ fn an_interrupted_call_that_a_result_in_the_open_round_answers_is_shown_once() {
         sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
     };
     let mut closed = whole.clone();
-    closed.retract_answered_by_open_round();
+    closed.retract_answered_by(&[]);
     let mut open = closed.split_open_round();
     for replay in [&mut whole, &mut open] {
         replay.push(&Arc::new(Message::user("go on")));

@@ -60,7 +60,6 @@ impl Run {
         } else {
             self.replay_with(state, own)?;
             let mut closed = state.conversation.replay.clone();
-            closed.retract_answered_by_open_round();
             closed.retract_answered_by(own);
             let mut open = closed.split_open_round();
             let history = closed.view();

@@ -9,6 +9,7 @@ mod disconnects;
 mod ending;
 mod fencing;
 mod foreign;
+mod late_results;
 mod leases;
 mod mixed;
 mod pending;
