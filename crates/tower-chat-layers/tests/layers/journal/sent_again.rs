@@ -7,7 +7,7 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery},
     tool::{Retention, SharedTools, persist_with, tool_fn},
 };
-use tower_chat_testkit::{ScriptedModel, Step, cases};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use super::{booking_tools::*, call_identity::*};
 use crate::common::*;
@@ -275,5 +275,84 @@ async fn a_late_result_answers_the_call_of_its_id_in_an_earlier_message_of_the_a
         assert_eq!(shown(&model, 1), [pair(1, "by hand")], "{case}");
         let expected = [row(1, "by hand", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
         assert_eq!(recorded(&store).await, expected, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_attempt() {
+    for (streamed, results) in cases!(BOTH_WAYS, [0, 1, 2]) {
+        let case = format!("{results} results, {streamed}");
+        let store = store();
+        let setup = Setup::new(&store);
+        let calls = [1, 2].map(|number| call("ask", Some(&format!("c{number}")), number));
+        let model = ScriptedModel::new([
+            Step::message(Message::tool_calls(calls)),
+            overloaded(),
+            overloaded(),
+            Step::text("thanks"),
+        ]);
+        let tools = Executed::default().tools();
+        send(&setup.stack(&model, tools.clone()), ask("one", streamed)).await.unwrap();
+        let result = |number| ToolResult::new(format!("c{number}"), format!("by hand {number}"));
+        let mut request = ask("and go on", streamed);
+        let asked = std::mem::take(&mut request.messages);
+        let messages = (1..=results).map(|number| Message::tool_results([result(number)]));
+        request.messages = messages.collect();
+        request.messages.append(&asked);
+        // Of a call that fails this mode stores the results, and not the question behind them.
+        let first = setup.elsewhere().mode(PerServiceCall).stack(&model, tools.clone());
+        send(&first, request.clone()).await.unwrap_err();
+        assert_eq!(stored(&store).await.len(), 2 + results, "{case}");
+        let second = setup.elsewhere().stack(&model, tools.clone());
+        send(&second, request.clone()).await.unwrap_err();
+        assert_eq!(staged(&store).await, ["user and go on"], "{case}");
+        let third = setup.elsewhere().stack(&model, tools.clone());
+        send(&third, request).await.unwrap();
+        let sent = |call: usize| {
+            let request = &model.requests()[call];
+            (texts(&model, call), request.messages.len() - request.new_from)
+        };
+        assert_eq!(sent(3).0.last().map(String::as_str), Some("and go on"), "{case}");
+        assert_eq!(sent(3), sent(2), "the same is new to the model: {case}");
+    }
+}
+
+#[tokio::test]
+async fn a_final_answer_that_is_staged_behind_calls_of_another_mode_is_not_paid_for_again() {
+    for streamed in BOTH_WAYS {
+        let (store, gate) = (store(), Gate::closed());
+        let setup = Setup::new(&store);
+        let blocked = gate.clone();
+        let wait = tool_fn(definition("wait"), move |_| {
+            let gate = blocked.clone();
+            async move {
+                gate.pass().await;
+                Ok("never")
+            }
+        });
+        let tools = Executed::default().tools().with(wait);
+        let mut request = ask("where?", streamed);
+        let handle = request.run_handle();
+        let queueing = handle.clone();
+        let answer = move |_: &ChatRequest| {
+            queueing.queue(Message::user("and hurry"));
+            Step::text("there")
+        };
+        let script = [asking("wait", Some("c1"), 1), Step::respond(answer), overloaded()];
+        let model = ScriptedModel::new(script);
+        let first = setup.clone().mode(PerServiceCall).stack(&model, tools.clone());
+        drop_when(&first, request.clone(), gate.reached(1)).await;
+        // A message that was queued keeps the run open after the answer.
+        let second = setup.elsewhere().stack(&model, tools.clone());
+        send(&second, request.clone()).await.unwrap_err();
+        assert_eq!(staged(&store).await, ["assistant there"], "{streamed}");
+        assert_eq!(handle.take_queued().len(), 1, "its caller has it back");
+        let third = setup.elsewhere().stack(&model, tools.clone());
+        let answer = send(&third, request).await.unwrap();
+        assert_eq!((model.requests().len(), answer_text(&answer)), (3, "there".to_owned()));
+        assert!(open(&store).await.is_none(), "{streamed}");
+        // The last message says that the run has ended, although one of its calls has no result.
+        let all = ["user where?", "assistant wait#c1", "assistant there", "assistant"];
+        assert_eq!(stored(&store).await, all, "{streamed}");
     }
 }
