@@ -17,7 +17,7 @@ use tower::{
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Conversation, Finish, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistencePolicy, RunId,
-    StoreFailure, ToolLoop, ToolResult, Tools, run::ServiceCall,
+    StoreFailure, ToolLoop, ToolResult, Tools, run::ServiceCall, store::HistoryStore,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -432,6 +432,36 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
                     assert_eq!(seen(&model, call), WHOLE_RUN[..3], "keep: {keep}");
                 }
             }
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_that_a_failed_call_has_left_in_the_outbox_wait_there_once() {
+    Cases::all()
+        .modes([PerServiceCall], "the results of a failed call are written in this mode alone")
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let model = ScriptedModel::new([
+                case.calls([("look", "c1")]),
+                Step::error("overloaded"),
+                Step::text("there"),
+                Step::text("bye"),
+            ]);
+            let client = retrying(case, &model, &store, policy(), tools(&ran));
+            store.fail_every_append(disk_full);
+            let answer = send(&client, case.ask("where?")).await.unwrap();
+            // The retry submits them again with its answer, since nothing says that they are durable.
+            let waiting = store.handle().unsaved(&key());
+            let waiting: Vec<_> = waiting.iter().map(|write| shorts(write.messages())).collect();
+            let expected = [&WHOLE_RUN[..2], &WHOLE_RUN[2..3], &WHOLE_RUN[3..]];
+            assert_eq!(waiting, expected);
+            assert_eq!(answer.finish.saved.unwrap().unsaved, WHOLE_RUN.len());
+            store.heal();
+            send(&client, case.ask("and now?")).await.unwrap();
+            let next = ["user and now?", "assistant bye"];
+            assert_eq!(stored(&store).await, [&WHOLE_RUN[..], &next].concat());
         })
         .await;
 }

@@ -1,8 +1,9 @@
 //! A store that fails never swallows an answer that was paid for.
 
 use tower_chat::{
-    ConversationKey, Message, MessageId, PersistenceError, PersistenceMode, RunId, StoreFailure,
-    store::{HistoryStore, Revision, StoreError, author::Write},
+    ConflictPolicy, ConversationKey, Message, MessageId, PersistenceError, PersistenceMode, RunId,
+    StoreFailure,
+    store::{HistoryStore, Revision, ServiceIdChange, StoreError, author::Write},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -402,6 +403,36 @@ async fn a_write_that_is_submitted_again_waits_once() {
                 let waiting = waiting.iter().flat_map(|write| write.messages().iter());
                 assert_eq!(shorts(waiting), all[..messages]);
             }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn each_service_id_that_could_not_be_stored_waits() {
+    Cases::all()
+        .modes(
+            [PerServiceCall],
+            "per run there is one write, and a journaled write that fails fails the call",
+        )
+        .check(async |case| {
+            let conflict = ConflictPolicy { warn: false, throw: false, clear: true };
+            let policy = policy().on_conflict(conflict);
+            let store = case.store().await;
+            let model =
+                ScriptedModel::new([kept_call("s1"), kept("there", "s2"), kept("bye", "s3")]);
+            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            store.fail_every_append(disk_full);
+            send(&client, case.ask("where?")).await.unwrap();
+            // Both writes hold the id alone, and expect the same revision.
+            let waiting = store.handle().unsaved(&key());
+            let ids: Vec<_> = waiting.iter().map(|write| write.service_id().cloned()).collect();
+            let set = |id: &str| Some(ServiceIdChange::Set(id.into()));
+            assert_eq!(ids, [set("s1"), set("s2")]);
+            store.heal();
+            send(&client, case.ask("and now?")).await.unwrap();
+            let named = |call: usize| model.requests()[call].service_id().unwrap().cloned();
+            assert_eq!([named(1), named(2)], [Some("s1".into()), Some("s2".into())]);
+            assert_eq!(service_id(&store).await.as_deref(), Some("s3"));
         })
         .await;
 }
