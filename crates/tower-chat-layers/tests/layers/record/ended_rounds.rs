@@ -1,12 +1,14 @@
 //! Rounds that a tool ends: in every mode each call has the row that says what became of it.
 
+use tower::Layer;
 use tower_chat::{
-    ChatRequest, Message, Part, Role, ToolLoop, ToolStatus, Tools,
+    ChatRequest, Message, Part, Role, ToolLoop, ToolResult, ToolStatus, Tools,
     tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
 use tower_chat_testkit::{Step, cases};
 
 use super::*;
+use crate::common::{ask, boxed, send};
 
 /// What the calls of a round are.
 const KINDS: [&str; 5] = ["look", "fail", "nobody", "weather", "stop"];
@@ -157,5 +159,33 @@ async fn every_approved_or_rejected_call_has_the_same_row_in_every_mode() {
                 "{mode:?} streamed {streamed} concurrent {concurrent}"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_loop_that_returns_an_answer_of_before_leaves_the_results_of_its_calls() {
+    for streamed in BOTH_WAYS {
+        let store = memory();
+        let script = [calls([("look", "c1")]), Step::error("overloaded")];
+        let model = ScriptedModel::new(script);
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
+        let looping = tower::service_fn(move |request: ChatRequest| {
+            let below = below.clone();
+            async move {
+                let first = send(&below, request.clone()).await?;
+                let mut next = request;
+                let result = ToolResult::new("c1", "a foreign tool looked");
+                next.messages = Message::tool_results([result]).into();
+                next.new_from = 0;
+                next.history_owner = first.finish.history_owner.clone();
+                send(&below, next).await.unwrap_err();
+                Ok::<_, BoxError>(tower_chat::ChatResponse::from(first))
+            }
+        });
+        let above = PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall);
+        let client = boxed(above.layer(looping));
+        let answer = send(&client, ask("look", streamed)).await.unwrap();
+        assert_eq!(answer.tool_calls().count(), 1);
+        assert_eq!(short(&record(&store).await), ["look ok a foreign tool looked"], "{streamed}");
     }
 }
