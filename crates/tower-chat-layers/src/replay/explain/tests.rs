@@ -320,3 +320,10 @@ fn a_row_that_is_split_has_not_moved() {
     let row = Message::new(Role::Assistant, parts);
     assert_eq!(by_default([Message::user("one"), row, Message::assistant("done")]), ["="; 3]);
 }
+
+#[test]
+fn calls_that_only_a_message_that_is_not_sent_parts_from_their_results_have_not_moved() {
+    let forged = Message::new(Role::User, vec![call("c9").into()]);
+    let stored = [Message::user("one"), calls(["c1", "c2"]), forged, results(["c1", "c2"])];
+    assert_eq!(by_default(stored), ["=", "=", "- 0:misplaced", "="]);
+}

@@ -116,3 +116,17 @@ fn every_history_stays_valid_under_every_policy() {
         &[],
     );
 }
+
+#[test]
+fn a_history_that_no_step_changes_is_shared_with_what_is_sent() {
+    // A few messages are kept in the sequence itself; more are kept in nodes, which clones share.
+    let messages: Messages = (0..500).map(|n| Message::user(format!("question {n}"))).collect();
+    let slots = |messages: &Messages| messages.iter().map(std::ptr::from_ref).collect::<Vec<_>>();
+    for window in [None, Some(1000)] {
+        let outdated = OutdatedCalls::keep().drop_unregistered();
+        let mut policy = ReplayPolicy::default().with_outdated_calls(outdated);
+        policy.window = window.map(Window::messages);
+        let output = policy.apply(&messages, &ReplayContext::at(now()).with_tools(&["look"]));
+        assert_eq!(slots(&output), slots(&messages), "{window:?}");
+    }
+}

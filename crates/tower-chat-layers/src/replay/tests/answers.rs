@@ -117,6 +117,7 @@ fn a_sound_history_is_not_looked_at_again() {
     let history = in_memory(&messages, 1);
     assert_eq!(history.well_formed_messages(), messages.len());
     assert_eq!(Replay::of_history(&history, DanglingCalls::Drop).view(), history.messages);
+    assert!(history.memo().get::<Replay>().is_none(), "there is nothing to keep");
 }
 
 #[test]
@@ -260,7 +261,10 @@ async fn a_long_history_is_folded_in_stretches_between_which_other_tasks_run() {
             }
         };
         assert_eq!((pending, replay.pushed()), (yields, messages), "{messages} messages");
-        assert!(history.memo().get::<Replay>().is_some(), "{messages} messages");
+        let known = history.memo().get::<Replay>().expect("what the next reader need not fold");
+        Replay::of_long_history(&history, DanglingCalls::Drop).await;
+        let again = history.memo().get::<Replay>().unwrap();
+        assert!(Arc::ptr_eq(&known, &again), "kept once: {messages} messages");
     }
 }
 
