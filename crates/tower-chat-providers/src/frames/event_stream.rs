@@ -18,7 +18,6 @@ pub(super) struct MessageDecoder {
     bytes: BytesMut,
     /// Whether the decoder has taken the prelude of the message that is under way.
     is_in_message: bool,
-    total: usize,
     limits: Limits,
 }
 
@@ -26,7 +25,7 @@ impl MessageDecoder {
     /// A decoder with these limits. A message is an event; there are no lines.
     pub(super) fn new(limits: Limits) -> Self {
         let (decoder, bytes) = (MessageFrameDecoder::new(), BytesMut::new());
-        Self { decoder, bytes, is_in_message: false, total: 0, limits }
+        Self { decoder, bytes, is_in_message: false, limits }
     }
 
     /// The next message, once all of it is there.
@@ -53,8 +52,6 @@ impl MessageDecoder {
 
 impl Decoder for MessageDecoder {
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
-        self.total = self.total.saturating_add(bytes.len());
-        self.limits.check(Limit::Body, self.total).map_err(FrameError::Limit)?;
         self.bytes.extend_from_slice(bytes);
         while let Some(message) = self.next()? {
             frames.push(frame(&message)?);

@@ -6,14 +6,13 @@ use super::{Decoder, FrameError};
 
 pub(super) struct LineDecoder {
     line: Vec<u8>,
-    total: usize,
     limits: Limits,
 }
 
 impl LineDecoder {
     /// A decoder with these limits. A line is an event, too.
     pub(super) fn new(limits: Limits) -> Self {
-        Self { line: Vec::new(), total: 0, limits }
+        Self { line: Vec::new(), limits }
     }
 
     fn extend(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
@@ -27,8 +26,6 @@ impl LineDecoder {
 
 impl Decoder for LineDecoder {
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
-        self.total = self.total.saturating_add(bytes.len());
-        self.limits.check(Limit::Body, self.total).map_err(FrameError::Limit)?;
         let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(piece) = lines.next() {
             self.extend(piece).map_err(FrameError::Limit)?;

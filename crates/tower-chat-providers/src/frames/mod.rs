@@ -2,7 +2,7 @@
 //!
 //! Server-sent events are parsed by `sse-stream`, messages of AWS event streams by
 //! `aws-smithy-eventstream`, which verifies their checksums. Neither has limits: they are held here,
-//! before the parsers see the bytes.
+//! before the parsers see the bytes. Frames in front of an error are read, in one piece or many.
 
 #[cfg(feature = "bedrock")]
 mod event_stream;
@@ -17,7 +17,7 @@ use futures_util::{StreamExt, stream};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tower_chat_core::BoxError;
-use tower_chat_wire::stream::{Frame, LimitExceeded, Limits, check_depth};
+use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits, check_depth};
 
 /// How the frames of a stream are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +58,9 @@ impl StreamFraming {
     {
         let frames = match self {
             Self::Sse => sse::frames(body, limits),
-            Self::Lines => decoded(body, lines::LineDecoder::new(limits)),
+            Self::Lines => decoded(body, lines::LineDecoder::new(limits), limits),
             #[cfg(feature = "bedrock")]
-            Self::EventStream => decoded(body, event_stream::MessageDecoder::new(limits)),
+            Self::EventStream => decoded(body, event_stream::MessageDecoder::new(limits), limits),
         };
         let checked = frames.map(move |frame| {
             let frame = frame?;
@@ -82,21 +82,89 @@ trait Decoder: Send + 'static {
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError>;
 }
 
-fn decoded<B, D>(body: B, decoder: D) -> Frames
+fn decoded<B, D>(body: B, mut decoder: D, limits: Limits) -> Frames
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
     D: Decoder,
 {
-    let batches = stream::unfold((Box::pin(body), decoder), |(mut body, mut decoder)| async move {
-        let frame = body.frame().await?;
+    let batches = pieces(body, limits).flat_map(move |piece| {
         let mut frames = Vec::new();
-        let outcome = match frame {
-            Ok(frame) => frame.data_ref().map_or(Ok(()), |bytes| decoder.push(bytes, &mut frames)),
-            Err(error) => Err(FrameError::Broken(error.into())),
-        };
-        let batch: Vec<_> = frames.into_iter().map(Ok).chain(outcome.err().map(Err)).collect();
-        Some((batch, (body, decoder)))
+        let outcome = piece.and_then(|bytes| decoder.push(&bytes, &mut frames));
+        stream::iter(frames.into_iter().map(Ok).chain(outcome.err().map(Err)))
     });
-    Box::pin(batches.flat_map(stream::iter))
+    Box::pin(batches)
+}
+
+/// The pieces of a body up to its end or an error. One that exceeds the limit of the body is cut off there,
+/// and the error follows it.
+fn pieces<B>(body: B, limits: Limits) -> impl Stream<Item = Result<Bytes, FrameError>> + Send
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut total: usize = 0;
+    body.into_data_stream().flat_map(move |bytes| match bytes {
+        Ok(mut bytes) => {
+            let allowed = limits.max(Limit::Body).saturating_sub(total);
+            total = total.saturating_add(bytes.len());
+            bytes.truncate(allowed);
+            piece(bytes, limits.check(Limit::Body, total).map_err(FrameError::Limit))
+        }
+        Err(error) => piece(Bytes::new(), Err(FrameError::Broken(error.into()))),
+    })
+}
+
+/// The bytes of a piece, and the error that follows them.
+fn piece(
+    bytes: Bytes,
+    outcome: Result<(), FrameError>,
+) -> impl Stream<Item = Result<Bytes, FrameError>> + Unpin + Send {
+    stream::iter(std::iter::once(Ok(bytes)).chain(outcome.err().map(Err)))
+}
+
+#[cfg(all(test, feature = "bedrock"))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::FutureExt;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    fn event(framing: StreamFraming, data: &str) -> Vec<u8> {
+        match framing {
+            StreamFraming::Sse => format!("data: {data}\n\n").into_bytes(),
+            StreamFraming::Lines => format!("{data}\n").into_bytes(),
+            StreamFraming::EventStream => {
+                let message = aws_smithy_types::event_stream::Message::new(data.to_owned());
+                let mut bytes = Vec::new();
+                aws_smithy_eventstream::frame::write_message_to(&message, &mut bytes).unwrap();
+                bytes
+            }
+        }
+    }
+
+    #[test]
+    fn frames_in_front_of_the_limit_of_a_body_are_read_in_one_piece_or_many() {
+        for framing in [StreamFraming::Sse, StreamFraming::Lines, StreamFraming::EventStream] {
+            let events = ["[1]", "[2]", "[3]"].map(|data| event(framing, data));
+            let (bytes, allowed) = (events.concat(), events.concat().len() - 2);
+            let limits = Limits::default().with_max_body_bytes(allowed);
+            for size in 1..=bytes.len() {
+                let pieces = bytes.chunks(size).map(Bytes::copy_from_slice);
+                let pieces = pieces.map(|piece| Ok::<_, Infallible>(http_body::Frame::data(piece)));
+                let body = StreamBody::new(stream::iter(pieces.collect::<Vec<_>>()));
+                let frames = framing.frames(body, limits).collect::<Vec<_>>();
+                let mut frames = frames.now_or_never().unwrap();
+                let Some(Err(FrameError::Limit(exceeded))) = frames.pop() else {
+                    panic!("{framing:?}, {size}: {frames:?}")
+                };
+                assert_eq!((exceeded.limit, exceeded.max), (Limit::Body, allowed), "{framing:?}");
+                let read: Vec<_> = frames.into_iter().map(|frame| frame.unwrap().data).collect();
+                assert_eq!(read, ["[1]", "[2]"], "{framing:?}, {size}");
+            }
+        }
+    }
 }

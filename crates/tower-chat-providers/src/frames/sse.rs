@@ -1,17 +1,12 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, ready},
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use bytes::Bytes;
-use futures_core::Stream;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use http_body::Body;
 use sse_stream::SseByteStream;
 use tower_chat_core::BoxError;
@@ -28,12 +23,21 @@ where
     B::Error: Into<BoxError>,
 {
     let has_ended = Arc::new(AtomicBool::new(false));
-    let bytes = LimitedBytes {
-        body: Box::pin(body),
-        meter: LineMeter::new(limits),
-        has_ended: has_ended.clone(),
-    };
-    let events = SseByteStream::new(bytes).filter_map(move |event| {
+    let mut meter = LineMeter::new(limits);
+    let pieces = super::pieces(body, limits).flat_map(move |piece| match piece {
+        Ok(mut bytes) => {
+            let outcome = meter.limit(&mut bytes).map_err(FrameError::Limit);
+            super::piece(bytes, outcome)
+        }
+        Err(error) => super::piece(Bytes::new(), Err(error)),
+    });
+    // After two line feeds the parser gives out the last event even if its blank line is missing.
+    let ended = has_ended.clone();
+    let end = stream::once(async move {
+        ended.store(true, Ordering::Relaxed);
+        Ok(Bytes::from_static(b"\n\n"))
+    });
+    let events = SseByteStream::new(pieces.chain(end)).filter_map(move |event| {
         let has_ended = has_ended.load(Ordering::Relaxed);
         std::future::ready(frame(event, has_ended))
     });
@@ -67,47 +71,9 @@ fn frame_error(error: sse_stream::Error) -> FrameError {
     }
 }
 
-/// The bytes of a body as far as the limits allow, and two line feeds after its end, so that the
-/// parser gives out the last event even if its blank line is missing.
-struct LimitedBytes<B> {
-    body: Pin<Box<B>>,
-    meter: LineMeter,
-    has_ended: Arc<AtomicBool>,
-}
-
-impl<B> Stream for LimitedBytes<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Item = Result<Bytes, FrameError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.has_ended.load(Ordering::Relaxed) {
-            return Poll::Ready(None);
-        }
-        loop {
-            let frame = ready!(self.body.as_mut().poll_frame(cx));
-            return Poll::Ready(Some(match frame {
-                Some(Ok(frame)) => {
-                    // Trailers hold no events.
-                    let Ok(bytes) = frame.into_data() else { continue };
-                    self.meter.count(&bytes).map(|()| bytes).map_err(FrameError::Limit)
-                }
-                Some(Err(error)) => Err(FrameError::Broken(error.into())),
-                None => {
-                    self.has_ended.store(true, Ordering::Relaxed);
-                    Ok(Bytes::from_static(b"\n\n"))
-                }
-            }));
-        }
-    }
-}
-
-/// Holds the limits on the whole stream, its lines and its events.
+/// Holds the limits on lines and events.
 struct LineMeter {
     limits: Limits,
-    total: usize,
     /// The bytes of the line that is under way.
     line: usize,
     /// The bytes of the lines of the event that is under way.
@@ -118,24 +84,34 @@ struct LineMeter {
 
 impl LineMeter {
     fn new(limits: Limits) -> Self {
-        Self { limits, total: 0, line: 0, event: 0, is_after_return: false }
+        Self { limits, line: 0, event: 0, is_after_return: false }
     }
 
-    fn count(&mut self, mut bytes: &[u8]) -> Result<(), LimitExceeded> {
-        self.total = self.total.saturating_add(bytes.len());
-        self.limits.check(Limit::Body, self.total)?;
+    /// Cuts a piece off in front of the line that exceeds a limit, and fails then.
+    fn limit(&mut self, piece: &mut Bytes) -> Result<(), LimitExceeded> {
+        let mut rest = piece.as_ref();
+        let outcome = self.count(&mut rest);
+        let allowed = piece.len().saturating_sub(rest.len());
+        piece.truncate(allowed);
+        outcome
+    }
+
+    /// Takes the bytes that the limits allow off the front, line by line.
+    fn count(&mut self, bytes: &mut &[u8]) -> Result<(), LimitExceeded> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.is_after_return) && *first == b'\n' {
-                bytes = bytes.get(1..).unwrap_or_default();
+                *bytes = bytes.get(1..).unwrap_or_default();
                 continue;
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let Some((line, rest)) = end.and_then(|end| bytes.split_at_checked(end)) else {
-                return self.extend(bytes.len());
+                self.extend(bytes.len())?;
+                *bytes = &[];
+                break;
             };
             self.extend(line.len())?;
             self.is_after_return = rest.first() == Some(&b'\r');
-            bytes = rest.get(1..).unwrap_or_default();
+            *bytes = rest.get(1..).unwrap_or_default();
             self.event = if self.line == 0 { 0 } else { self.event.saturating_add(self.line) };
             self.line = 0;
         }
@@ -218,5 +194,27 @@ mod tests {
         let limits = limits.with_max_body_bytes(text.len()).with_max_depth(2);
         let found = read([text.to_vec()], limits);
         assert_eq!(found, [frame(None, "[[1]]\n2"), frame(None, "3")]);
+    }
+
+    /// The answer may be complete in front of what exceeds a limit, in the same piece of the body.
+    #[test]
+    fn events_in_front_of_what_exceeds_a_limit_are_read_however_the_bytes_are_cut() {
+        let limits = Limits::default();
+        let text = b"data: 4\n\nevent: b\r\ndata: 5\r\rdata: [[6]]\ndata: 7\n\ndata: 8\n\n";
+        let expected = [frame(None, "4"), frame(Some("b"), "5")];
+        let limited = [
+            (limits.with_max_line_bytes(10), "max_line_bytes"),
+            (limits.with_max_event_bytes(17), "max_event_bytes"),
+            (limits.with_max_body_bytes(40), "max_body_bytes"),
+            (limits.with_max_depth(1), "max_depth"),
+        ];
+        for (limits, setting) in limited {
+            for size in 1..=text.len() {
+                let mut found = read(text.chunks(size).map(<[u8]>::to_vec), limits);
+                let Some(Err(error)) = found.pop() else { panic!("{setting}, {size}: {found:?}") };
+                assert!(error.contains(setting), "{size}: {error}");
+                assert_eq!(found, expected, "{setting}, {size}");
+            }
+        }
     }
 }

@@ -70,6 +70,24 @@ async fn an_answer_that_is_too_long_is_a_typed_error() {
     }
 }
 
+/// What follows the end of an answer is nothing to it, however much there is.
+#[tokio::test]
+async fn an_answer_that_is_complete_in_front_of_what_is_too_long_is_an_answer() {
+    let events = [
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"all of it\"}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+        "data: [DONE]\n\n",
+        &long(true),
+    ];
+    let limits = Limits::default();
+    for limits in [limits.with_max_line_bytes(3000), limits.with_max_body_bytes(4000)] {
+        let server = Server::start([Reply::stream(events.concat())]).await;
+        let mut model = server.model().with_limits(limits);
+        let answer = ask(&mut model, ChatRequest::user("hi").streamed()).await.unwrap();
+        assert_eq!(answer.text(), "all of it");
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_that_is_too_long_is_cut_off_and_says_so() {
     let limits = Limits::default().with_max_error_bytes(1000);
