@@ -194,16 +194,36 @@ impl Target {
             }
             Ok(_) | Err(_) => {}
         }
-        // What is in a log is taken for newer than the file beside it, whichever that is.
-        for log in ["-wal", "-journal"] {
-            let mut name = self.name.clone();
-            name.push(log);
-            let log = self.folder.join(name);
-            if fs::symlink_metadata(&log).is_ok() {
-                return Err(BackupError::InUse { path: self.path.clone(), log });
-            }
+        self.check_log("-journal")?;
+        self.remove_empty_log();
+        self.check_log("-wal")
+    }
+
+    /// What is in a log is taken for newer than the file beside it, whichever that is.
+    fn check_log(&self, ending: &str) -> Result<(), BackupError> {
+        let log = self.beside(ending);
+        match fs::symlink_metadata(&log) {
+            Ok(_) => Err(BackupError::InUse { path: self.path.clone(), log }),
+            Err(_) => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Lets SQLite remove a log that holds nothing, such as a process leaves that is killed while it reads.
+    /// SQLite does so with the last connection, so the log of a file that is open elsewhere stays.
+    fn remove_empty_log(&self) {
+        if fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() == 0) {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            // A file that cannot be opened keeps its log, which is refused.
+            let _ = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
+                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+            });
+        }
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.name.clone();
+        name.push(ending);
+        self.folder.join(name)
     }
 
     /// Gives the copy its name.

@@ -226,10 +226,22 @@ impl StoreFile {
     pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
         let connection = match self.unwritten {
             Some(_) => self.glance()?,
-            None => self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+            None => self.connect(self.flags_to_read())?,
         };
         connection.busy_timeout(PATIENCE)?;
+        connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
+    }
+
+    /// SQLite makes a log to read a file, and removes it with the last connection only if that may write.
+    /// It then also carries the log over into the file, so a log that holds something is opened to be
+    /// read alone: it stays as it is, and so does the file. Where the file may not be written, SQLite
+    /// opens it to be read.
+    fn flags_to_read(&self) -> OpenFlags {
+        match self.log_with_content() {
+            Some(_) => OpenFlags::SQLITE_OPEN_READ_ONLY,
+            None => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        }
     }
 
     /// A connection for writing.

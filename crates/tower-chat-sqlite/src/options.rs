@@ -122,7 +122,8 @@ impl SqliteOptions {
 
     /// Whether the store is only read. Every write then fails with
     /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly), and nothing is made
-    /// but SQLite's index of the write-ahead log. In a folder that cannot be written, the file is read
+    /// but an empty write-ahead log and SQLite's index of it, which are gone with the last connection if the
+    /// file may be written. A log that holds something stays as it is. In a folder that cannot be written, the file is read
     /// by itself if its log is empty or missing, and refused with [`OpenError::UnreadLog`] if not; a read
     /// during which another program begins to write to it fails.
     #[must_use]

@@ -63,7 +63,7 @@ impl StoreFile {
     }
 
     /// The write-ahead log, or the journal of a change that was not completed, if it holds anything.
-    fn log_with_content(&self) -> Option<PathBuf> {
+    pub(super) fn log_with_content(&self) -> Option<PathBuf> {
         let mut journal = self.path.as_os_str().to_owned();
         journal.push("-journal");
         [self.log.to_path_buf(), journal.into()]

@@ -41,12 +41,18 @@ impl Fixture {
         self.folder.path().join(name)
     }
 
-    /// The files of the folder that are no part of the store.
-    fn others(&self) -> Vec<String> {
+    fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names.filter(|name| !name.starts_with("chat.db")).collect();
+        let mut names: Vec<_> = names.collect();
         names.sort();
+        names
+    }
+
+    /// The files of the folder that are no part of the store.
+    fn others(&self) -> Vec<String> {
+        let mut names = self.files();
+        names.retain(|name| !name.starts_with("chat.db"));
         names
     }
 }
@@ -158,6 +164,62 @@ async fn a_copy_never_comes_to_lie_beside_the_log_of_another_database() {
 }
 
 #[tokio::test]
+async fn a_copy_that_was_read_since_is_replaced_and_one_that_is_being_read_is_not() {
+    let fixture = Fixture::new().await;
+    fixture.append("c", &["before it was read"]).await;
+    let path = fixture.path("copy.db");
+    fixture.store.backup(&path).await.unwrap();
+    let backup = Backup::of(&fixture.store).replacing(true);
+    for round in 0..2 {
+        let read_only = SqliteStore::options().with_read_only(true);
+        let reader = read_only.open(&path).await.unwrap();
+        assert_eq!(texts(&reader, &key("c")).await, ["before it was read"]);
+        let refused = backup.clone().write(&path).await.unwrap_err();
+        assert!(matches!(refused, BackupError::InUse { .. }), "{round}: {refused:?}");
+        assert_eq!(texts(&reader, &key("c")).await, ["before it was read"]);
+        drop(reader);
+        assert_eq!(fixture.others(), ["copy.db"], "{round}");
+        backup.clone().write(&path).await.unwrap();
+    }
+    // As a process that is killed while it reads leaves them.
+    fs::write(fixture.path("copy.db-wal"), "").unwrap();
+    fs::write(fixture.path("copy.db-shm"), vec![0; 32 << 10]).unwrap();
+    fixture.append("d", &["after it was read"]).await;
+    backup.clone().write(&path).await.unwrap();
+    assert_eq!(fixture.others(), ["copy.db"]);
+    let copy = open_intact(&path).await;
+    assert_eq!(texts(&copy, &key("d")).await, ["after it was read"]);
+    copy.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_log_that_holds_something_is_refused_and_stays() {
+    let fixture = Fixture::new().await;
+    fixture.append("c", &["of the first store"]).await;
+    let path = fixture.path("crashed.db");
+    let crashed = SqliteStore::open(fixture.path("live.db")).await.unwrap();
+    let at = write(&key("e"), RunId::new(), Revision::ABSENT, &["only in its log"]);
+    append(&crashed, vec![at]).await.unwrap();
+    for end in ["", "-wal"] {
+        let live = fixture.path(&format!("live.db{end}"));
+        fs::copy(live, fixture.path(&format!("crashed.db{end}"))).unwrap();
+    }
+    let log = fs::read(fixture.path("crashed.db-wal")).unwrap();
+    assert!(!log.is_empty());
+    for _ in 0..2 {
+        let backup = Backup::of(&fixture.store).replacing(true);
+        let refused = backup.write(&path).await.unwrap_err();
+        assert!(matches!(refused, BackupError::InUse { .. }), "{refused:?}");
+        // A store that only reads leaves the log as it is, too.
+        let reader = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
+        assert_eq!(texts(&reader, &key("e")).await, ["only in its log"]);
+        reader.close().await.unwrap();
+        drop(reader);
+        assert_eq!(fs::read(fixture.path("crashed.db-wal")).unwrap(), log);
+    }
+}
+
+#[tokio::test]
 async fn a_failed_backup_is_reported_and_leaves_no_file() {
     let fixture = Fixture::new().await;
     let error = fixture.store.backup(fixture.path("none/copy.db")).await.unwrap_err();
@@ -197,6 +259,11 @@ async fn a_store_that_is_only_read_can_be_copied() {
     let reader =
         SqliteStore::options().with_read_only(true).open(fixture.path("chat.db")).await.unwrap();
     reader.backup(fixture.path("copy.db")).await.unwrap();
+    drop(reader);
+    fixture.store.close().await.unwrap();
+    assert_eq!(fixture.files(), ["chat.db", "copy.db"]);
+    Backup::of_file(fixture.path("chat.db")).write(fixture.path("second.db")).await.unwrap();
+    assert_eq!(fixture.files(), ["chat.db", "copy.db", "second.db"]);
     assert_eq!(texts(&open_intact(&fixture.path("copy.db")).await, &key("c")).await, ["one"]);
 }
 
