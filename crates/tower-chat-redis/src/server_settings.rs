@@ -33,6 +33,10 @@ pub struct ServerSettings {
     /// When it waits until such changes are on the disk: `always`, `everysec` or `no`. `None` if the
     /// user may not ask.
     pub append_fsync: Option<String>,
+    /// Whether it starts with such a file that is cut off at its end. It then forgets a transaction of which
+    /// only the beginning is there, but leaves that in the file: at the start after that one, it carries
+    /// out the half transaction. `None` if the user may not ask.
+    pub loads_truncated_file: Option<bool>,
     /// When it makes snapshots, such as `3600 1 300 100`; empty if it never does, and `None` if the user
     /// may not ask.
     pub snapshots: Option<String>,
@@ -62,6 +66,7 @@ impl ServerSettings {
             evicted_keys: number("evicted_keys"),
             is_append_only: is("aof_enabled", "1"),
             append_fsync: None,
+            loads_truncated_file: None,
             snapshots: None,
             last_append_succeeded: !is("aof_last_write_status", "err"),
             last_snapshot_succeeded: !is("rdb_last_bgsave_status", "err"),
@@ -82,6 +87,8 @@ pub(crate) async fn ask(
     let info = connections.command(&cmd("INFO")).await.map_err(refused)?;
     let mut settings = ServerSettings::read(&answer::text(info).unwrap_or_default())?;
     settings.append_fsync = setting(&connections, "appendfsync").await;
+    let truncated = setting(&connections, "aof-load-truncated").await;
+    settings.loads_truncated_file = truncated.map(|value| value == "yes");
     settings.snapshots = setting(&connections, "save").await;
     Ok(settings)
 }

@@ -66,6 +66,14 @@ fn check_files(settings: &ServerSettings, findings: &mut Findings) {
             fsync,
             "set appendfsync everysec, or always: a loss of power loses much otherwise",
         );
+        let truncated = settings.loads_truncated_file;
+        findings.expect(
+            truncated != Some(true),
+            Level::Warning,
+            "aof-load-truncated",
+            truncated.map_or("not told", |is_loaded| if is_loaded { "yes" } else { "no" }),
+            "set aof-load-truncated no: after a loss of power half of a write may be stored otherwise",
+        );
     }
     let save = settings.snapshots.as_deref();
     findings

@@ -1,6 +1,6 @@
 //! Checks of a store, its server and the environment.
 
-use std::{fs, path::Path, time::SystemTime};
+use std::{fs, path::Path, process::Output, time::SystemTime};
 
 use serde_json::Value;
 use tower_chat::{
@@ -10,16 +10,20 @@ use tower_chat::{
         author::{Staged, Write},
     },
 };
+use tower_chat_testkit::{server::RedisServer, skip};
 
 use crate::support::*;
 
 /// The findings: level, check, what was found, and whether there is advice, which is not where all is
 /// well.
 fn findings(store: &TestStore) -> (i32, Vec<(String, String, String)>) {
-    let output = store.run(&["doctor", "--json"]);
+    findings_of(&store.run(&["doctor", "--json"]))
+}
+
+fn findings_of(output: &Output) -> (i32, Vec<(String, String, String)>) {
     let code = output.status.code().unwrap();
-    assert!(code < 2, "{:?}: {}", store.kind, stderr(&output));
-    let text = stdout(&output);
+    assert!(code < 2, "{}", stderr(output));
+    let text = stdout(output);
     let found = text.lines().map(|line| {
         let finding: Value = serde_json::from_str(line).unwrap();
         let of = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
@@ -162,4 +166,39 @@ fn a_wrong_key_of_an_encrypted_store_is_a_problem() {
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     assert!(stdout(&output).contains("problem"), "{}", stdout(&output));
     assert!(!stdout(&output).contains("2e2e"), "{}", stdout(&output));
+}
+
+/// With the default, half of a transaction may be stored after a loss of power: docs/scaling.md.
+#[test]
+fn an_append_only_file_that_is_loaded_cut_off_is_warned_of_where_the_server_tells_it() {
+    const CHECK: &str = "aof-load-truncated";
+    let server = match RedisServer::start() {
+        Ok(server) => server,
+        Err(missing) => return skip("what doctor says of an append-only file", missing),
+    };
+    let address = server.address(0);
+    let ask = |command: &str| {
+        let mut words = command.split_whitespace();
+        let mut command = redis::cmd(words.next().unwrap());
+        for word in words {
+            command.arg(word);
+        }
+        let client = redis::Client::open(address.as_str()).unwrap();
+        command.exec(&mut client.get_connection().unwrap()).unwrap();
+    };
+    let found_at = |address: &str| {
+        let output = tower_chat(&["doctor", "--json", "--store", address]).output().unwrap();
+        findings_of(&output).1
+    };
+    ask("CONFIG SET aof-load-truncated yes");
+    assert_found(&found_at(&address), "warning", CHECK, "yes");
+    ask("ACL SETUSER limited on >words ~* &* +@all -config");
+    let limited = address.replace("//", "//limited:words@");
+    assert_found(&found_at(&limited), "ok", CHECK, "not told");
+    ask("CONFIG SET appendonly no");
+    let found = found_at(&address);
+    assert!(found.iter().all(|(_, check, _)| check != CHECK), "{found:?}");
+    ask("CONFIG SET appendonly yes");
+    ask("CONFIG SET aof-load-truncated no");
+    assert_found(&found_at(&address), "ok", CHECK, "no");
 }

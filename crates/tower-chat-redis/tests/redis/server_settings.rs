@@ -22,6 +22,7 @@ async fn the_settings_of_a_server_are_told_of_one_that_a_store_would_refuse_too(
     assert_eq!(settings.max_memory, Some(50 * 1024 * 1024));
     assert_eq!(settings.eviction_policy.as_deref(), Some("allkeys-lru"));
     assert_eq!(settings.append_fsync.as_deref(), Some("always"));
+    assert_eq!(settings.loads_truncated_file, Some(true), "the default of Redis");
     assert_eq!(settings.snapshots.as_deref(), Some("3600 1"));
     assert!(settings.is_append_only && settings.used_memory > 0);
     assert_eq!((settings.replicas, settings.evicted_keys), (0, 0));
@@ -30,13 +31,14 @@ async fn the_settings_of_a_server_are_told_of_one_that_a_store_would_refuse_too(
 
 #[tokio::test]
 async fn settings_that_a_user_may_not_ask_for_are_left_out() {
-    let server = start(&["--save", ""]);
+    let server = start(&["--save", "", "--aof-load-truncated", "no"]);
     let mut connection = raw(&server.address(0)).await;
     let user = "ACL SETUSER limited on >words ~* +@all -config";
     ask::<()>(&mut connection, &user.split_whitespace().collect::<Vec<_>>()).await.unwrap();
     let address = server.address(0).replace("//", "//limited:words@");
     let settings = options().server_settings(&address).await.unwrap();
     assert_eq!((settings.append_fsync, settings.snapshots), (None, None));
+    assert_eq!(settings.loads_truncated_file, None);
     let all = options().server_settings(&server.address(0)).await.unwrap();
-    assert_eq!(all.snapshots.as_deref(), Some(""));
+    assert_eq!((all.snapshots.as_deref(), all.loads_truncated_file), (Some(""), Some(false)));
 }
