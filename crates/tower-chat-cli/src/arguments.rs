@@ -23,7 +23,8 @@ Exit codes:
 
 Stores, as --store or the environment variable TOWER_CHAT_STORE names them:
   sqlite:PATH                        a file
-  postgres://USER@HOST:PORT/DATABASE ?schema=NAME, if the tables are not in the default schema
+  postgres://USER@HOST:PORT/DATABASE ?schema=NAME, if the tables are not in the default schema;
+                                     ?prepared_statements=false, behind a PgBouncer before 1.21 that pools transactions
   redis://HOST:PORT/DATABASE         ?prefix=TEXT, if the keys do not begin with the default; rediss:// with TLS
 
 What is sealed in a store is read with the keys in the environment variable TOWER_CHAT_KEYS:

@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 
 use clap::Args;
 use serde::Serialize;
-use tower_chat_postgres::OpenError as PostgresError;
+use tower_chat_postgres::{OpenError as PostgresError, PostgresOptions};
 use tower_chat_sqlite::{OpenError, SqliteStore};
 
 use crate::{
@@ -95,8 +95,9 @@ async fn find(location: &StoreLocation) -> Result<Migration, CliError> {
     match location {
         StoreLocation::Memory => Err(CliError::Memory { action: "migrate" }),
         StoreLocation::Sqlite(path) => find_in_file(path).await,
-        StoreLocation::Postgres { address, schema } => {
-            find_in_tables(address, schema.as_deref()).await
+        StoreLocation::Postgres { address, schema, prepared_statements } => {
+            let options = postgres_options(schema.as_deref(), *prepared_statements);
+            find_in_tables(address, options).await
         }
         StoreLocation::Redis { .. } => {
             location.open_to_read("migrate").await?;
@@ -118,9 +119,9 @@ async fn find_in_file(path: &Path) -> Result<Migration, CliError> {
     }
 }
 
-async fn find_in_tables(address: &str, schema: Option<&str>) -> Result<Migration, CliError> {
+async fn find_in_tables(address: &str, options: PostgresOptions) -> Result<Migration, CliError> {
     let what = |schema: &str| format!("schema `{schema}`");
-    match postgres_options(schema).with_migration(false).connect(address).await {
+    match options.with_migration(false).connect(address).await {
         Ok(_) => Ok(Migration::None("the tables are up to date".to_owned())),
         Err(PostgresError::Older { schema, version: from, supported: to }) => {
             Ok(Migration::Needed { what: what(&schema), from, to })

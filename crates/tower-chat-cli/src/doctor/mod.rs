@@ -36,9 +36,9 @@ pub(crate) async fn doctor(arguments: DoctorArguments) -> Result<ExitCode, CliEr
     let is_usable = match &arguments.store {
         StoreLocation::Memory => return Err(CliError::Memory { action: "check" }),
         StoreLocation::Sqlite(path) => file::check(path, &mut findings).await?,
-        StoreLocation::Postgres { address, schema } => {
-            let settings = postgres_options(schema.as_deref()).server_settings(address).await?;
-            postgres::check(&settings, &mut findings)
+        StoreLocation::Postgres { address, schema, prepared_statements } => {
+            let options = postgres_options(schema.as_deref(), *prepared_statements);
+            postgres::check(&options.server_settings(address).await?, &mut findings)
         }
         StoreLocation::Redis { address, prefix } => {
             let settings = redis_options(prefix.as_deref()).server_settings(address).await;

@@ -9,6 +9,9 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::CliError;
 
+/// The parameter that says whether connections to PostgreSQL prepare their statements.
+const PREPARED_STATEMENTS: &str = "prepared_statements";
+
 /// A store, as the command line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreLocation {
@@ -21,6 +24,8 @@ pub(crate) enum StoreLocation {
         address: String,
         /// The schema that holds the tables, if it is not the default one.
         schema: Option<String>,
+        /// Whether connections prepare their statements; behind some poolers they may not.
+        prepared_statements: bool,
     },
     /// On a Redis server or cluster.
     Redis {
@@ -37,6 +42,8 @@ pub(crate) enum StoreLocationError {
     NoPath,
     #[error("the {parameter} in it is not UTF-8: percent-encode it as UTF-8")]
     NotText { parameter: &'static str },
+    #[error("the {PREPARED_STATEMENTS} in it must be true or false")]
+    NotTrueOrFalse,
     #[error(
         "it must begin with sqlite:, postgres:// or redis://, or be memory:, as in sqlite:chat.db or \
          postgres://USER@HOST/DATABASE"
@@ -53,7 +60,13 @@ impl FromStr for StoreLocation {
             Some(("sqlite", path)) => Ok(Self::Sqlite(path.into())),
             Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
                 let (address, schema) = without_parameter(text, "schema")?;
-                Ok(Self::Postgres { address, schema })
+                let (address, prepared) = without_parameter(&address, PREPARED_STATEMENTS)?;
+                let prepared_statements = match prepared.as_deref() {
+                    None | Some("true") => true,
+                    Some("false") => false,
+                    Some(_) => return Err(StoreLocationError::NotTrueOrFalse),
+                };
+                Ok(Self::Postgres { address, schema, prepared_statements })
             }
             Some(("redis" | "rediss", rest)) if rest.starts_with("//") => {
                 let (address, prefix) = without_parameter(text, "prefix")?;
@@ -98,7 +111,7 @@ impl StoreLocation {
         let (address, parameter) = match self {
             Self::Memory => return "memory:".to_owned(),
             Self::Sqlite(path) => return format!("sqlite:{}", path.display()),
-            Self::Postgres { address, schema } => {
+            Self::Postgres { address, schema, .. } => {
                 (address, schema.as_ref().map(|schema| format!("?schema={schema}")))
             }
             Self::Redis { address, prefix } => {
@@ -169,6 +182,7 @@ mod tests {
             Ok(StoreLocation::Postgres {
                 address: address.to_owned(),
                 schema: schema.map(str::to_owned),
+                prepared_statements: true,
             })
         };
         for (text, address, schema) in [
@@ -190,5 +204,29 @@ mod tests {
         assert_eq!("rediss://h:1/2?prefix=chat:".parse(), Ok(redis));
         let not_text = StoreLocationError::NotText { parameter: "schema" };
         assert_eq!("postgres://h/d?schema=%ff".parse::<StoreLocation>(), Err(not_text));
+    }
+
+    #[test]
+    fn an_address_says_whether_statements_are_prepared() {
+        for (text, address, prepared) in [
+            ("postgres://h/a?prepared_statements=false", "postgres://h/a", false),
+            ("postgres://h/b?prepared_statements=true", "postgres://h/b", true),
+            (
+                "postgres://h/c?prepared_statements=false&sslmode=disable",
+                "postgres://h/c?sslmode=disable",
+                false,
+            ),
+        ] {
+            let Ok(StoreLocation::Postgres { address: found, prepared_statements, .. }) =
+                text.parse()
+            else {
+                panic!("{text}")
+            };
+            assert_eq!((found.as_str(), prepared_statements), (address, prepared));
+        }
+        for value in ["", "off", "False", "%ff"] {
+            let refused = format!("postgres://h/d?prepared_statements={value}");
+            assert!(refused.parse::<StoreLocation>().is_err(), "{refused}");
+        }
     }
 }

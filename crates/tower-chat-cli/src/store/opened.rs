@@ -67,8 +67,9 @@ impl StoreLocation {
         match self {
             Self::Memory => Ok(OpenedStore::new(MemoryStore::new(), None, keys)),
             Self::Sqlite(path) => open_file(path, SqliteStore::options(), keys).await,
-            Self::Postgres { address, schema } => {
-                open_postgres(address, schema.as_deref(), true, keys).await
+            Self::Postgres { address, schema, prepared_statements } => {
+                let options = postgres_options(schema.as_deref(), *prepared_statements);
+                open_postgres(address, options, keys).await
             }
             Self::Redis { address, prefix } => open_redis(address, prefix.as_deref(), keys).await,
         }
@@ -83,8 +84,9 @@ impl StoreLocation {
                 let options = SqliteStore::options().with_create(false).with_read_only(true);
                 open_file(path, options, encryption::keys()?).await
             }
-            Self::Postgres { address, schema } => {
-                open_postgres(address, schema.as_deref(), false, encryption::keys()?).await
+            Self::Postgres { address, schema, prepared_statements } => {
+                let options = postgres_options(schema.as_deref(), *prepared_statements);
+                open_postgres(address, options.with_migration(false), encryption::keys()?).await
             }
             Self::Redis { .. } => self.open().await,
         }
@@ -124,8 +126,8 @@ async fn open_file(
 }
 
 /// How the tables in a schema are opened.
-pub(crate) fn postgres_options(schema: Option<&str>) -> PostgresOptions {
-    let options = PostgresStore::options();
+pub(crate) fn postgres_options(schema: Option<&str>, prepared_statements: bool) -> PostgresOptions {
+    let options = PostgresStore::options().with_prepared_statements(prepared_statements);
     schema.map_or(options.clone(), |schema| options.with_schema(schema))
 }
 
@@ -137,11 +139,9 @@ pub(crate) fn redis_options(prefix: Option<&str>) -> RedisOptions {
 
 async fn open_postgres(
     address: &str,
-    schema: Option<&str>,
-    is_migrated: bool,
+    options: PostgresOptions,
     keys: Option<MasterKeys>,
 ) -> Result<OpenedStore, CliError> {
-    let options = postgres_options(schema).with_migration(is_migrated);
     Ok(OpenedStore::new(options.connect(address).await?, None, keys))
 }
 

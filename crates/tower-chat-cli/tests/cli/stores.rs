@@ -93,6 +93,37 @@ fn what_is_stored_is_read_and_changed_on_every_store() {
     });
 }
 
+/// Each command finds the connection to the server with the statements that the one before has prepared.
+#[test]
+fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
+    if TestStore::is_missing(Kind::Postgres) {
+        return;
+    }
+    let store = TestStore::new(Kind::Postgres);
+    let Some((_pooler, address)) = store.behind_a_pooler() else { return };
+    let whole = format!("{address}&prepared_statements=false");
+    let prints = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--store", &whole]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    assert!(prints(&["migrate"]).ends_with("the tables are made\n"));
+    assert_eq!(prints(&["migrate"]), "the tables are up to date\n");
+    let file = TestStore::new(Kind::Sqlite);
+    file.with(async |history| {
+        let key = ConversationKey::new("carol", "pooled");
+        let write = turn("fourth", &key, Revision::ABSENT);
+        history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
+    });
+    for _ in 0..2 {
+        file.prints(&["copy", "--to", &whole]);
+        assert_eq!(prints(&["export"]), file.prints(&["export"]));
+    }
+    let checked = run(&["doctor", "--store", &whole]);
+    assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
+    assert!(stdout(&checked).contains("ok       a sample: 4 messages were read\n"));
+}
+
 #[test]
 fn what_only_a_file_can_do_is_refused_on_a_server() {
     each_store(|store| {

@@ -15,7 +15,7 @@ use tower_chat_postgres::PostgresStore;
 use tower_chat_redis::RedisStore;
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::{
-    server::{Missing, PostgresServer, RedisServer},
+    server::{Missing, PgBouncer, PoolMode, PostgresServer, RedisServer},
     skip,
 };
 
@@ -105,6 +105,21 @@ impl TestStore {
             tokio::spawn(connection);
             client.batch_execute(sql).await.unwrap();
         });
+    }
+
+    /// A pooler that has one connection to the PostgreSQL server, for one transaction at a time, and this
+    /// store behind it; `None` where no pooler is installed, which is said.
+    pub(crate) fn behind_a_pooler(&self) -> Option<(PgBouncer, String)> {
+        match PgBouncer::start(POSTGRES.as_ref().unwrap(), PoolMode::Transaction, 1) {
+            Ok(pooler) => {
+                let address = with_parameter(&pooler.address("postgres"), "schema", &self.name);
+                Some((pooler, address))
+            }
+            Err(missing) => {
+                skip("the command behind PgBouncer", missing);
+                None
+            }
+        }
     }
 
     /// A folder of this test's own.
