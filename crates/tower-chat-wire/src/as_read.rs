@@ -31,15 +31,22 @@ fn mark(native: &Native, wire: &str) -> Option<RawJson> {
     (fields.len() == 1).then(|| fields.take(FIELD)).flatten()
 }
 
+/// The JSON from which a message was read, if it is marked with it, whether or not it was changed since.
+pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
+    match message.parts.first()? {
+        Part::Native(native) => mark(native, wire),
+        _ => None,
+    }
+}
+
 /// The JSON from which a message was read, if it was marked and the JSON still reads as it.
 pub(crate) fn unchanged(
     message: &Message,
     wire: &str,
     parse: fn(&RawJson) -> Result<Message, WireError>,
 ) -> Option<RawJson> {
-    let (first, rest) = message.parts.split_first()?;
-    let Part::Native(native) = first else { return None };
-    let json = mark(native, wire)?;
+    let json = original(message, wire)?;
+    let (_, rest) = message.parts.split_first()?;
     let read = parse(&json).ok()?;
     let is_same = read.role == message.role
         && read.parts.len() == rest.len()

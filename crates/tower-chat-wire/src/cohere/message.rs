@@ -154,6 +154,7 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     round.follow(message.role, message.calls().next().is_some());
     let is_assistant = message.role == Role::Assistant;
     let at_provider = ids_of_assistants_provider_calls(message);
+    let typed_envelope = typed_envelope(message);
     let mut written = Vec::new();
     let mut fields = Object::new();
     let (mut blocks, mut calls) = (Vec::new(), Vec::new());
@@ -176,7 +177,10 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
                 let id = round.result(result.call_id.as_deref());
                 written.push(render_result(result, &id));
             }
-            Part::Native(item) if is_envelope(item) => {
+            Part::Native(item)
+                if is_envelope(item)
+                    || typed_envelope.is_some_and(|envelope| std::ptr::eq(envelope, item)) =>
+            {
                 fields.extend(fields_of(Some(item), WIRE).unwrap_or_default());
             }
             Part::Media(_) if is_assistant => {}
@@ -218,6 +222,24 @@ fn is_envelope(item: &Native) -> bool {
         && !as_read::is_mark(item, WIRE)
 }
 
+/// The native item that holds fields of the message although it has a type, as a block has. Such a message is
+/// not in the usual form, so it begins with the JSON from which it was read, which has these fields.
+fn typed_envelope(message: &Message) -> Option<&Native> {
+    let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
+    let is_in_original = |(name, value): (&String, &RawJson)| {
+        original.get(name).is_some_and(|original| as_read::same(original, value))
+    };
+    let mut natives = message.parts.iter().filter_map(|part| match part {
+        Part::Native(item) => Some(item),
+        _ => None,
+    });
+    // The fields come before the blocks of the content, one of which may be the same.
+    natives.find(|item| {
+        let fields = fields_of(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
+        fields.is_some_and(|fields| fields.iter().all(is_in_original))
+    })
+}
+
 fn render_result(result: &ToolResult, id: &str) -> RawJson {
     let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("role".to_owned(), raw("tool"));
@@ -251,7 +273,7 @@ fn render_call(call: &ToolCall, id: &str) -> RawJson {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -277,6 +299,32 @@ mod tests {
             let block: Value = unknown.parse().unwrap();
             assert_eq!(written["content"][0], block, "{role}");
             assert_eq!(written["content"][1]["text"], "hi", "{role}");
+        }
+    }
+
+    #[test]
+    fn fields_with_a_type_stay_fields_of_a_message_that_is_changed() {
+        let fields = [
+            r#""type":"message""#,
+            r#""type":7,"new":[2.50]"#,
+            r#""type":{},"text":"x""#,
+            r#""type":"new","of":"the content""#,
+        ];
+        for role in ["system", "user", "assistant"] {
+            for fields in fields {
+                let block = r#"{"type":"new","of":"the content"}"#;
+                let json = format!(r#"[{{"role":"{role}",{fields},"content":[{block}]}}]"#);
+                let mut message = parse_messages(&json).unwrap().remove(0);
+                let mut expected: Value = json.parse().unwrap();
+                let written: Value = render_messages([&message])[0].parse().unwrap();
+                assert_eq!(written, expected[0], "it was not changed");
+                let added = format!("added to {fields} of {role}");
+                message.parts.push(Part::text(&added));
+                expected[0]["content"] =
+                    json!([block.parse::<Value>().unwrap(), {"type": "text", "text": added}]);
+                let written: Value = render_messages([&message])[0].parse().unwrap();
+                assert_eq!(written, expected[0]);
+            }
         }
     }
 
