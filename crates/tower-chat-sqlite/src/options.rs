@@ -122,10 +122,10 @@ impl SqliteOptions {
 
     /// Whether the store is only read. Every write then fails with
     /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly), and nothing is made
-    /// but an empty write-ahead log and SQLite's index of it, which are gone with the last connection if the
-    /// file may be written. A log that holds something stays as it is. In a folder that cannot be written, the file is read
-    /// by itself if its log is empty or missing, and refused with [`OpenError::UnreadLog`] if not; a read
-    /// during which another program begins to write to it fails.
+    /// but an empty write-ahead log and SQLite's index of it, which the last connection removes if it
+    /// may write the file. A log that holds something stays as it is. In a folder that cannot be
+    /// written, the file is read by itself if its log is empty or missing, and refused with
+    /// [`OpenError::UnreadLog`] if not; a read during which another program begins to write to it fails.
     #[must_use]
     pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
