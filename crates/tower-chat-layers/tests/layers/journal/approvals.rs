@@ -4,7 +4,10 @@
 use tower_chat::{
     Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode, Role,
     ToolLoop, ToolStatus,
-    recovery::{JournalPolicy, RunEnd, UnknownAnswer, UnknownCalls, close, open_run},
+    recovery::{
+        JournalPolicy, OnDisconnect, OnOpenRun, RunEnd, UnknownAnswer, UnknownCalls, close,
+        open_run,
+    },
     store::{HistoryStore, InvocationQuery, StoreError},
     tool::{ToolOutput, tool_fn},
 };
@@ -366,6 +369,33 @@ async fn a_payment_of_which_nobody_knows_is_interrupted_where_its_run_is_committ
         assert_eq!(history[..3], PAID[..3]);
         assert_eq!((history.len(), ran.names().len()), (4, 1), "{history:?}");
     }
+}
+
+#[tokio::test]
+async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
+    Cases::all()
+        .modes([Journaled], "what a dropped response leaves open")
+        .check(async |case| {
+            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+            let journal = JournalPolicy::default()
+                .on_disconnect(OnDisconnect::Commit)
+                .on_open_run(OnOpenRun::Commit);
+            let setup = Setup::new(&store).policy(policy().with_journal(journal));
+            let asked = waiting(&setup, case.streamed).await;
+            let model = ScriptedModel::new([Step::text("hello")]);
+            let client = setup.stack(&model, paying(&ran, &gate));
+            drop_when(&client, approving(&asked, case.streamed), gate.reached(1)).await;
+            assert!(open(&store).await.is_some(), "the row of the payment was not read");
+            send(&client, case.ask("and then?")).await.unwrap();
+            let (status, begun, result) = row(&store).await;
+            assert_eq!((status, begun), (ToolStatus::Interrupted, true));
+            assert_eq!(result.as_deref(), Some(INTERRUPTED));
+            let history = stored(&store).await;
+            assert_eq!(history[..3], PAID[..3]);
+            assert_eq!(history[4..], ["user and then?", "assistant hello"]);
+            assert_eq!((history.len(), ran.names()), (6, vec!["pay".to_owned()]), "{history:?}");
+        })
+        .await;
 }
 
 #[tokio::test]

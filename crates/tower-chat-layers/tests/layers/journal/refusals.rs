@@ -184,3 +184,21 @@ async fn what_a_recovered_run_cost_is_told_with_the_answer_that_came_after_it() 
         assert_eq!(recovered.answer.finish.saved.unwrap().messages, 2);
     }
 }
+
+#[tokio::test]
+async fn a_recovery_that_fails_is_told_to_the_request_before_which_it_runs() {
+    use tower_chat::ConcurrentRuns;
+    for (streamed, queues) in cases!(BOTH_WAYS, BOTH_WAYS) {
+        let store = store();
+        let concurrent =
+            if queues { ConcurrentRuns::Queue { most: 3 } } else { ConcurrentRuns::Reject };
+        let setup = Setup::new(&store).policy(policy().with_concurrent_runs(concurrent));
+        let model = booking_model_with(0, [status(503), status(429)]);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        send(&client, ask("trip", streamed)).await.unwrap_err();
+        let error = send(&client, ask("and then?", streamed)).await.unwrap_err();
+        assert!(error.is::<Wrapped>(), "queues {queues}: {error:?}");
+        assert_eq!(staged(&store).await, ["user trip"]);
+        assert_eq!(model.requests().len(), 2);
+    }
+}

@@ -494,6 +494,29 @@ async fn limits_count_what_earlier_attempts_have_used() {
 }
 
 #[tokio::test]
+async fn a_resumed_run_charges_the_calls_of_all_earlier_rounds_to_its_limit() {
+    use tower_chat::ToolLoop;
+    for (limit, mode, streamed) in cases!([3, 4], [PerServiceCall, JOURNALED], BOTH_WAYS) {
+        let store = store();
+        let setup = Setup::new(&store).mode(mode);
+        let booking_tools = BookingTools::default();
+        let looping = || ToolLoop::new(booking_tools.tools()).max_calls(Some(limit));
+        let model = ScriptedModel::new([
+            calls([("book", "c1"), ("seat", "c2")]),
+            calls([("book", "c3")]),
+            Step::error("overloaded"),
+            calls([("seat", "c4")]),
+            Step::text("booked"),
+        ]);
+        let request = ask("trip", streamed);
+        send(&setup.looped(&model, looping()), request.clone()).await.unwrap_err();
+        send(&setup.looped(&model, looping()), request).await.unwrap();
+        let ran = booking_tools.ran();
+        assert_eq!(ran, ["c1", "c2", "c3", "c4"][..limit], "{mode:?} streamed {streamed}");
+    }
+}
+
+#[tokio::test]
 async fn a_round_of_two_messages_is_one_round() {
     use tower_chat::{Finish, ToolLoop};
     let store = store();

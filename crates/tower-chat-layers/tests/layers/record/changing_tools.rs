@@ -3,14 +3,15 @@
 use std::sync::Mutex;
 
 use tower_chat::{
-    ChatRequest, Message, Native, Part, RawJson, Role, ToolLoop, ToolResult, ToolStatus, Tools,
-    format,
+    CallPosition, ChatRequest, Message, Native, Part, RawJson, Role, ToolLoop, ToolResult,
+    ToolStatus, Tools, format,
     store::InvocationQuery,
     tool::{Retention, SharedTools, Tool, ToolOutput, persist_with, tool_fn},
 };
 use tower_chat_testkit::{Step, cases};
 
 use super::*;
+use crate::case::labelled;
 
 /// What becomes of the tool while its call is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,6 +223,49 @@ async fn a_late_result_of_a_tool_that_is_gone_is_withheld_if_the_tool_had_a_hook
         let live = agent.model.requests()[1].messages.clone();
         let shown = live.iter().flat_map(|message| message.results()).next().unwrap().text();
         assert_eq!(shown, "card xqz refused", "the run itself goes on with the raw result");
+    }
+}
+
+#[tokio::test]
+async fn a_late_result_is_withheld_by_the_hook_of_its_own_message_alone() {
+    for (hooked_first, (mode, streamed)) in cases!(BOTH_WAYS, every_way()) {
+        let shared = SharedTools::default();
+        shared.set(others().with(pay(&shared, None, false, false)));
+        let ask = |id: &str| ToolCall::new(id, "ask", labelled(id));
+        // A declared tool beside it returns the call of `pay` to the caller.
+        let hooked = Step::message(Message::tool_calls([paying("p1"), ask("a1")]));
+        let plain = Step::message(Message::tool_calls([ask("a2")]));
+        let steps = if hooked_first { [hooked, plain] } else { [plain, hooked] };
+        let script = steps.into_iter().chain([Step::text("done")]).collect();
+        let agent = Agent::new(mode, ToolLoop::new(shared.clone()), script);
+        let mut asked = Vec::new();
+        for text in ["one", "two"] {
+            let answer = agent.send_as(streamed, ChatRequest::user(text)).await.unwrap();
+            asked.extend(answer.messages.iter().cloned());
+        }
+        shared.set(others());
+        let late = asked.iter().map(|message| {
+            let id = tower_chat::replay::effective_call_ids(message).pop().unwrap();
+            let text = format!("late {id} of bob");
+            let call = CallPosition { message: message.id.unwrap(), index: 0 };
+            ToolResult::new(id, text).answering(call)
+        });
+        let input = ChatRequest::new([Message::tool_results(late)]);
+        agent.send_as(streamed, input).await.unwrap();
+        let record = agent.record().await;
+        let texts: Vec<(String, String)> = record
+            .iter()
+            .filter(|call| call.call_id != "a1")
+            .map(|call| (call.name.clone(), call.result.as_ref().unwrap().text()))
+            .collect();
+        let about = format!("{mode:?} streamed {streamed} hooked first {hooked_first} {texts:?}");
+        assert_eq!(texts.len(), 2, "{about}");
+        for (name, text) in texts {
+            match name.as_str() {
+                "pay" => assert!(text.contains("was not stored"), "{about}"),
+                _ => assert_eq!(text, "late a2 of bob", "{about}"),
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a tool's `persist` hook lets be stored.
 
 use tower_chat::{
-    ToolLoop, Tools, format,
+    ChatRequest, ToolLoop, ToolResult, Tools, format,
     tool::{Retention, StoredCall, persist_with, tool_fn},
 };
 use tower_chat_testkit::Step;
@@ -114,6 +114,28 @@ async fn a_hook_that_forgets_the_outcome_alone_leaves_a_call_that_replay_drops()
         agent.ask("and now?").await.unwrap();
         let replayed = &agent.model.requests()[2].messages;
         assert!(replayed.iter().all(|message| message.calls().next().is_none()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_result_that_answers_no_call_is_stored_as_it_is_where_no_tool_has_a_hook() {
+    every_case(async |case| {
+        let plain = tool_fn(definition("look"), |_| async { Ok("looked around") });
+        let script = vec![calls([("look", "c1")]), Step::text("done"), Step::text("again")];
+        let agent = Agent::of(case, ToolLoop::new(Tools::new().with(plain)), script).await;
+        agent.ask("hi").await.unwrap();
+        let orphan = ToolResult::new("of no call", "an orphan's text");
+        let input = [Message::tool_results([orphan]), Message::user("and that?")];
+        agent.send_as(case.streamed, ChatRequest::new(input)).await.unwrap();
+        let stored = agent.stored().await;
+        let texts: Vec<(String, String)> = stored
+            .iter()
+            .flat_map(|message| message.results())
+            .map(|result| (result.call_id.clone().unwrap_or_default(), result.text()))
+            .collect();
+        let expected = [("c1", "looked around"), ("of no call", "an orphan's text")];
+        assert_eq!(texts, expected.map(|(id, text)| (id.to_owned(), text.to_owned())));
     })
     .await;
 }

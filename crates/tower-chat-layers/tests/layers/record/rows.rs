@@ -7,6 +7,7 @@ use tower_chat::{
 use tower_chat_testkit::Step;
 
 use super::*;
+use crate::case::every_id;
 
 fn look() -> Tools {
     Tools::new().with(tool_fn(definition("look"), |_| async { Ok("looked") }))
@@ -228,4 +229,39 @@ async fn a_run_that_is_sent_again_counts_its_rounds_on() {
     let rounds: Vec<_> =
         agent.record().await.iter().map(|call| (call.call_id.clone(), call.round_index)).collect();
     assert_eq!(rounds, [("c1".to_owned(), 0), ("c2".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn calls_in_two_messages_of_one_answer_are_one_round_and_have_the_ids_of_their_results() {
+    every_id(async |case| {
+        let echo =
+            tool_fn(definition("look"), |context: tower_chat::tool::ToolContext| async move {
+                Ok(ToolOutput::from(format!("looked {}", crate::common::label_of(&context))))
+            });
+        let answer = [case.call_message([("look", "c1")]), case.call_message([("look", "c2")])];
+        let script = vec![
+            Step::answer(answer, tower_chat::Finish::stop()),
+            case.calls([("look", "c3")]),
+            Step::text("done"),
+        ];
+        let agent = Agent::of(case, ToolLoop::new(Tools::new().with(echo)), script).await;
+        agent.ask("hi").await.unwrap();
+        let record = agent.record().await;
+        let rounds: Vec<_> = record.iter().map(|call| call.round_index).collect();
+        assert_eq!(rounds, [0, 0, 1], "{case}: one answer is one round");
+        let rows: Vec<(String, String)> = record
+            .iter()
+            .map(|call| (call.call_id.clone(), call.result.as_ref().unwrap().text()))
+            .collect();
+        let stored = agent.stored().await;
+        let results: Vec<(String, String)> = stored
+            .iter()
+            .flat_map(|message| message.results())
+            .map(|result| (result.call_id.clone().unwrap_or_default(), result.text()))
+            .collect();
+        assert_eq!(rows, results, "{case}");
+        let texts: Vec<&str> = rows.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts, ["looked c1", "looked c2", "looked c3"], "{case}");
+    })
+    .await;
 }
