@@ -169,12 +169,6 @@ impl Journal {
         self.lease.until = until(now, self.length);
     }
 
-    /// The run ends: nobody holds it after the next write.
-    pub(super) fn release_lease(&mut self, now: SystemTime) {
-        self.renew(now);
-        self.lease.until = None;
-    }
-
     /// The run is left open until then, for a later attempt.
     pub(super) fn leave_until(&mut self, until: Option<SystemTime>) {
         self.lease.until = until;

@@ -215,7 +215,6 @@ impl Journaled<'_> {
     /// Submits the write that ends the run where it stands, if it is open.
     fn submit_end(&self, end: RunEnd) -> Submission {
         let run = self.0;
-        let now = run.0.clock.now();
         let mut state = run.state();
         // It is taken here alone: nothing is submitted of the run after its end.
         let activity = run.activity(&mut state, true);
@@ -242,7 +241,6 @@ impl Journaled<'_> {
         let id = conversation.next_id(run.id());
         let write = Write::new(run.key().clone(), id, conversation.revision, messages)
             .with_activity(activity);
-        journal.release_lease(now);
         let write = journal.stage(write, rows, Some(close), None);
         conversation.revision = write.result();
         let slot = Ok(Slot::unbounded().without_blocking());
