@@ -353,3 +353,26 @@ async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_is_shown_the_results_of_tools_while_the_model_is_still_at_work_on_them() {
+    Cases::all()
+        .streamed("what a caller is shown before the answer")
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let script = [calls([("look", "c1")]), Step::hang()];
+            let (_, model, client) = case.begin(script).await;
+            let mut response = head(&client, case.ask("where?")).await.unwrap();
+            let mut shown = Vec::new();
+            // The clock stands still until every task waits.
+            let silence = std::time::Duration::from_secs(60);
+            while let Ok(update) = tokio::time::timeout(silence, response.next()).await {
+                if let Some(Ok(ChatUpdate::Message(message))) = update {
+                    shown.push(message);
+                }
+            }
+            assert_eq!(model.requests().len(), 2);
+            assert_eq!(shorts(&shown), ["assistant look#c1", "tool c1=looked c1"]);
+        })
+        .await;
+}

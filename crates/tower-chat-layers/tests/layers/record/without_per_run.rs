@@ -415,3 +415,24 @@ async fn sources_are_numbered_through_the_whole_conversation() {
         }
     }
 }
+
+#[tokio::test]
+async fn messages_that_a_layer_above_puts_first_are_sent_with_every_service_call_and_not_stored() {
+    for (above, streamed) in cases!(ABOVE, BOTH_WAYS) {
+        let script = vec![calls([("look", "c1")]), calls([("look", "c2")]), Step::text("done")];
+        let agent = agent(above, &ToolLoop::new(tools()), script);
+        let mut request = ChatRequest::user("hi");
+        let rules = [Message::system("answer briefly"), Message::user("an example question")];
+        request.prepend(&rules.into_iter().collect());
+        agent.send_as(streamed, request).await.unwrap();
+        let about = format!("above {above} streamed {streamed}");
+        for (call, own) in agent.model.requests().iter().zip([1, 3, 5]) {
+            let texts: Vec<_> = call.messages.iter().take(3).map(|it| it.text()).collect();
+            assert_eq!(texts, ["answer briefly", "an example question", "hi"], "{about}");
+            assert_eq!(call.messages.len(), 2 + own, "{about}");
+        }
+        assert_eq!(agent.model.requests().len(), 3, "{about}");
+        let first = agent.stored().await.first().map(|message| message.text());
+        assert_eq!(first.as_deref(), Some("hi"), "{about}");
+    }
+}
