@@ -46,8 +46,9 @@ impl ServiceCalls {
         (Some(last.ordinal) == ordinal).then_some(&last.attempt)
     }
 
-    /// Keeps what a service call has come to, if it has a number.
+    /// Keeps what a service call has come to; of one without a number only that it was answered.
     pub(super) fn keep(&mut self, ordinal: Option<u32>, attempt: Attempt) {
+        self.is_answered |= matches!(attempt, Attempt::Answered { .. });
         if let Some(ordinal) = ordinal {
             self.last = Some(LastCall { ordinal, attempt });
         }

@@ -61,7 +61,7 @@ impl Run {
         let replay = self.replay_with(&state, &inputs)?;
         let is_first = match ordinal {
             Some(ordinal) => ordinal == 0,
-            None => state.calls.last.is_none(),
+            None => !state.calls.is_answered,
         };
         let new_to_model = match self.recorder() {
             // Its input is staged already, and new to the model all the same.
@@ -104,9 +104,9 @@ impl Run {
         if let Some(last) = own.iter().rposition(is_stored) {
             own.drain(..=last);
         }
-        if matches!(self.recorder(), Recorder::Journaled(_)) && state.calls.last.is_none() {
-            // The input is staged, although no call has carried it: a loop may have dropped its
-            // ids.
+        if matches!(self.recorder(), Recorder::Journaled(_)) && !state.calls.is_answered {
+            // The input is staged, although no answered call has carried it: a loop may have
+            // dropped its ids.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };

@@ -80,6 +80,8 @@ pub(super) struct StoredBefore {
 pub(super) struct ServiceCalls {
     /// Of a run that is stored call by call.
     pub(super) last: Option<LastCall>,
+    /// Whether a service call was answered in this attempt at the run, with a number or without.
+    pub(super) is_answered: bool,
     /// The last service call whose answer was refused, here or by the store: nothing of it is
     /// stored.
     pub(super) refused: Option<u32>,

@@ -7,6 +7,7 @@ mod cancellation;
 mod concurrency;
 mod conflicts;
 mod conflicts_mid_run;
+mod foreign_loops;
 mod full_queue;
 mod idle_timeout;
 mod large_requests;
