@@ -138,6 +138,22 @@ async fn messages_that_are_not_recorded_have_ids_of_their_own_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_run_of_which_nothing_is_recorded_writes_nothing() {
+    Cases::all()
+        .modes([PerRun, PerServiceCall], "a journal stages its input before it knows the id")
+        .check(async |case| {
+            let store = case.store().await;
+            let model = ScriptedModel::new([kept("one", "s1"), kept("two", "s1")]);
+            let client = with_conflict(&model, &store, case.mode, CLEAR);
+            send(&client, case.ask("first")).await.unwrap();
+            let before = store.appends();
+            assert_eq!(send(&client, case.ask("second")).await.unwrap().text(), "two");
+            assert_eq!(store.appends(), before);
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn an_id_is_stored_after_every_call_and_outlives_the_failure_of_the_next() {
     Cases::all()
         .modes(

@@ -139,3 +139,47 @@ async fn a_result_that_answers_no_call_is_stored_as_it_is_where_no_tool_has_a_ho
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_result_of_a_call_that_was_forgotten_in_an_earlier_run_is_withheld() {
+    every_case(async |case| {
+        let agent = agent(case, |_| Ok(Retention::Forget)).await;
+        agent.ask("hi").await.unwrap();
+        let late = Message::tool_results([ToolResult::new("c1", "late card xqz")]);
+        let input = ChatRequest::new([late, Message::user("and that?")]);
+        agent.send_as(case.streamed, input).await.unwrap();
+        let all = everything(&agent).await;
+        assert!(!all.contains("xqz"), "{case} {all}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_outcome_that_is_forgotten_answers_its_stored_call_without_its_text() {
+    every_case(async |case| {
+        let pay = tool_fn(definition("pay"), |_| async { Ok("never run") });
+        let pay = persist_with(pay, |call| {
+            Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
+        });
+        let tools = Tools::new().with(pay).declare(definition("ask"));
+        // The declared tool returns both calls to the caller.
+        let script =
+            vec![calls([("pay", "p1"), ("ask", "a1")]), Step::text("done"), Step::text("again")];
+        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        agent.ask("hi").await.unwrap();
+        let late = [ToolResult::new("p1", "late card xqz"), ToolResult::new("a1", "bob agrees")];
+        let input = ChatRequest::new([Message::tool_results(late)]);
+        agent.send_as(case.streamed, input).await.unwrap();
+        assert!(!everything(&agent).await.contains("xqz"), "{case}");
+        agent.ask("and now?").await.unwrap();
+        let replayed = &agent.model.requests()[2].messages;
+        let results: Vec<_> = replayed
+            .iter()
+            .flat_map(|message| message.results())
+            .map(|result| (result.call_id.clone().unwrap(), result.text()))
+            .collect();
+        assert_eq!(results[1], ("a1".to_owned(), "bob agrees".to_owned()), "{case}");
+        assert_eq!((results.len(), results[0].0.as_str()), (2, "p1"), "{case}");
+    })
+    .await;
+}

@@ -1,8 +1,8 @@
 //! One row a call, in both modes the same.
 
 use tower_chat::{
-    ChatRequest, Message, Part, Role, ToolLoop, ToolStatus, Tools,
-    tool::{ToolOutput, TypedTool, tool_fn},
+    ChatRequest, Message, Part, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
 use tower_chat_testkit::Step;
 
@@ -234,10 +234,9 @@ async fn a_run_that_is_sent_again_counts_its_rounds_on() {
 #[tokio::test]
 async fn calls_in_two_messages_of_one_answer_are_one_round_and_have_the_ids_of_their_results() {
     every_id(async |case| {
-        let echo =
-            tool_fn(definition("look"), |context: tower_chat::tool::ToolContext| async move {
-                Ok(ToolOutput::from(format!("looked {}", crate::common::label_of(&context))))
-            });
+        let echo = tool_fn(definition("look"), |context: ToolContext| async move {
+            Ok(ToolOutput::from(format!("looked {}", crate::common::label_of(&context))))
+        });
         let answer = [case.call_message([("look", "c1")]), case.call_message([("look", "c2")])];
         let script = vec![
             Step::answer(answer, tower_chat::Finish::stop()),
@@ -262,6 +261,45 @@ async fn calls_in_two_messages_of_one_answer_are_one_round_and_have_the_ids_of_t
         assert_eq!(rows, results, "{case}");
         let texts: Vec<&str> = rows.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["looked c1", "looked c2", "looked c3"], "{case}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn late_results_keep_the_rounds_of_their_calls_and_are_stored_as_they_were_given() {
+    every_case(async |case| {
+        let tools = look().declare(definition("ask"));
+        let script = vec![
+            calls([("look", "c1")]),
+            calls([("ask", "c2"), ("ask", "c3")]),
+            Step::text("done"),
+        ];
+        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        agent.ask("hi").await.unwrap();
+        // A tool message without results stands between the two that answer.
+        let input = [
+            Message::tool_results([ToolResult::new("c2", "late two")]),
+            Message::new(Role::Tool, vec![Part::text("no result")]),
+            Message::tool_results([ToolResult::new("c3", "late three")]),
+        ];
+        agent.send_as(case.streamed, ChatRequest::new(input)).await.unwrap();
+        let record = agent.record().await;
+        let rows: Vec<_> = record
+            .iter()
+            .map(|call| {
+                let result = call.result.as_ref().map(|result| result.text());
+                (call.call_id.as_str(), call.round_index, result.unwrap_or_default())
+            })
+            .collect();
+        let expected = [("c1", 0, "looked"), ("c2", 1, "late two"), ("c3", 1, "late three")];
+        assert_eq!(rows, expected.map(|(id, round, text)| (id, round, text.to_owned())));
+        let stored = agent.stored().await;
+        let late = stored
+            .iter()
+            .filter(|message| message.results().any(|result| result.text().starts_with("late")));
+        for message in late {
+            assert!(message.metadata.is_empty(), "{case} {:?}", message.metadata);
+        }
     })
     .await;
 }
