@@ -1,6 +1,6 @@
 //! Stored calls without a stored result.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use tower_chat_core::{Message, MessageId};
 
@@ -50,16 +50,8 @@ impl Replay {
         // The open round may hold results that answer calls before it.
         let mut ended = self.clone();
         ended.close_round();
-        let is_dangling = |call: &&Arc<Unanswered>| call.approval.is_none();
-        let positions =
-            ended.left_out.iter().filter(is_dangling).filter_map(|call| call.call_position);
-        let mut positions: Vec<_> = positions.collect();
-        let left_out: HashSet<_> =
-            ended.left_out.iter().filter_map(|call| call.call_position).collect();
-        let open = self.unanswered_of_open();
-        let open = open.iter().filter(is_dangling).filter_map(|call| call.call_position);
-        positions.extend(open.filter(|call_position| !left_out.contains(call_position)));
-        positions
+        let dangling = ended.left_out.iter().filter(|call| call.approval.is_none());
+        dangling.filter_map(|call| call.call_position).collect()
     }
 
     /// Those of the calls that nothing has answered yet which further messages answer.
