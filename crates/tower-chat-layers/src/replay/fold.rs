@@ -120,10 +120,9 @@ impl Replay {
     }
 
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
-        let may_be_named = !self.decided.is_empty() || !self.left_out.is_empty();
-        let is_whole =
-            |round: &mut Round| !may_be_named && round.is_answered_in_order_at_once(message);
-        if let Some(round) = self.open.take_if(is_whole) {
+        // Its results have the ids of its calls, so none of them would be named.
+        if let Some(round) = self.open.take_if(|round| round.is_answered_in_order_at_once(message))
+        {
             round.append_to(&mut self.closed);
             self.closed.push(message.clone());
             return;

@@ -36,9 +36,6 @@ impl LeftOut {
     /// The number of the call that a late result answers: of the last message that it names a call
     /// of, the first.
     pub(super) fn find(&self, result: &ToolResult) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
         self.named.find(result).map(|(_, number)| number)
     }
 

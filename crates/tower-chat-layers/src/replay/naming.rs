@@ -70,7 +70,7 @@ impl<'a> Naming<'a> {
     /// Results name earlier calls that were left out: those whose ids say so, where the open round
     /// could take them for calls of its own that have no ids.
     fn name_earlier(&mut self, message: &mut Cow<'_, Arc<Message>>) {
-        let Some(round) = self.round.as_mut().filter(|_| !self.earlier.is_empty()) else { return };
+        let Some(round) = &mut self.round else { return };
         let mut is_late =
             |result: &ToolResult| result.call.is_none() && !round.has_id(result.call_id.as_deref());
         let has_late = message.results().any(|it| is_late(it) && self.earlier.find(it).is_some());
