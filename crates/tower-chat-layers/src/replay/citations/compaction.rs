@@ -58,9 +58,8 @@ impl<'c, 'a> Compaction<'c, 'a> {
 
     /// The numbers that the turn cites; `None` if it is to be left alone.
     fn cited(&self) -> Option<BTreeSet<u64>> {
-        let has_sources = |message: &MessageRef<'a>| {
-            message.role == Role::Tool && texts_of_results(message).any(looks_like_sources)
-        };
+        let has_sources =
+            |message: &MessageRef<'a>| texts_of_results(message).any(looks_like_sources);
         if !self.turn.iter().any(has_sources) || !self.has_final_text() {
             return None;
         }
