@@ -35,11 +35,10 @@ impl Folded {
         let marked = Arc::new(tagged_parts(message, position));
         match in_order(&marked) {
             Ordered::Unchanged => {
-                self.replay.push(&tagged(Arc::unwrap_or_clone(marked), position));
+                self.replay.push_ordered(&tagged(Arc::unwrap_or_clone(marked), position));
             }
             // Pieces are messages of their own, which the mark of the whole would not be on.
             Ordered::Split(pieces) => {
-                self.replay.pushed += 1;
                 for piece in pieces {
                     self.replay.push_piece(&tagged(Arc::unwrap_or_clone(piece), position));
                 }
@@ -68,7 +67,7 @@ impl Folded {
                     }
                     part if is_misplaced_call(message.role, part) => Some(ReasonKind::Misplaced),
                     Part::ApprovalRequest(_) => Some(ReasonKind::AwaitingApproval),
-                    Part::ToolCall(call) if !call.provider_executed => {
+                    Part::ToolCall(call) => {
                         let is_forgotten = is_forgotten(stored, position, call.id.as_deref());
                         Some(if is_forgotten {
                             ReasonKind::NotStored

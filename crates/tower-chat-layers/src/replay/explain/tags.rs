@@ -158,19 +158,19 @@ fn position_of(native: &Native) -> Option<Position> {
     native.item.parse().ok().filter(|_| &*native.wire == TAG)
 }
 
+/// The position that a part is marked with. What a request to approve becomes is sent as a call.
 fn position_of_part(part: &Part) -> Option<Position> {
     match part {
         Part::ToolCall(call) => call.native.as_ref().and_then(position_of),
-        Part::ApprovalRequest(request) => request.call.native.as_ref().and_then(position_of),
         Part::ToolResult(result) => result.native.as_ref().and_then(position_of),
         _ => None,
     }
 }
 
-/// The native item of a part that can be marked: of a call that is asked for, or of a result.
+/// The native item of a part that can be marked: of a call, asked for or not, or of a result.
 fn tagged_native(part: &mut Part) -> Option<&mut Option<Native>> {
     match part {
-        Part::ToolCall(call) if !call.provider_executed => Some(&mut call.native),
+        Part::ToolCall(call) => Some(&mut call.native),
         Part::ApprovalRequest(request) => Some(&mut request.call.native),
         Part::ToolResult(result) => Some(&mut result.native),
         _ => None,
