@@ -189,7 +189,7 @@ mod tests {
             "freshness": {"window": 60, "tools": {"look": null}},
             "drop_unregistered_tools": true,
             "drop_unreadable_arguments": true,
-            "citations": {"when": "at_save", "uncited": "Nothing was cited.", "number_key": "n"},
+            "citations": {"when": "at_save", "uncited": "Nothing was cited.", "number_key": "n", "content_key": "c"},
             "window": {"tokens": 8000, "low_water": 4000},
         }))
         .unwrap();
@@ -198,7 +198,8 @@ mod tests {
         let citations = policy.citations_at_save().unwrap();
         let expected = Citations::when(CompactionTime::AtSave)
             .on_uncited(Uncited::Replace("Nothing was cited.".to_owned()))
-            .with_number_key("n");
+            .with_number_key("n")
+            .with_content_key("c");
         assert_eq!(citations, &expected);
         assert!(policy.window.is_some());
     }
@@ -207,6 +208,19 @@ mod tests {
     fn nothing_said_is_the_default() {
         assert!(ReplayPolicy::from_settings(&json!({})).unwrap().is_off());
         assert!(ReplayPolicy::from_settings(&json!({"freshness": null})).unwrap().is_off());
+    }
+
+    #[test]
+    fn a_window_has_the_unit_and_the_limits_that_its_settings_name() {
+        for (settings, window) in [
+            (json!({"turns": 50}), Window::turns(50)),
+            (json!({"messages": 60, "low_water": 20}), Window::messages(60).with_low_water(20)),
+            (json!({"tokens": 8000}), Window::tokens(8000)),
+        ] {
+            let policy: ReplayPolicy = serde_json::from_value(json!({"window": settings})).unwrap();
+            assert_eq!(format!("{:?}", policy.window), format!("{:?}", Some(window)));
+        }
+        assert!(serde_json::from_value::<ReplayPolicy>(json!({"windows": {"turns": 1}})).is_err());
     }
 
     #[test]

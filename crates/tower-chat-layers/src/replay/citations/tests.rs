@@ -238,6 +238,15 @@ fn the_number_may_stand_under_another_key() {
     assert_eq!(results(&output), [r#"[{"n\u0072": 1}]"#]);
 }
 
+#[test]
+fn the_content_may_stand_under_another_key() {
+    let found = r#"[{"nr": 7, "body": "rain", "content": "not this"}]"#;
+    let citations = Citations::default().with_number_key("nr").with_content_key("body");
+    let map = citations.source_map(&turn(&[found], "[source7]"));
+    let found: Vec<(u64, &str)> = map.iter().map(|(nr, source)| (*nr, &*source.content)).collect();
+    assert_eq!(found, [(7, "rain")]);
+}
+
 /// B 0.70, 0.71, 0.74
 #[test]
 fn the_highest_number_is_that_of_the_whole_conversation() {

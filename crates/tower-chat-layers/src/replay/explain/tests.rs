@@ -1,6 +1,9 @@
 //! What is explained of histories of every odd shape.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::HashSet,
+    time::{Duration, SystemTime},
+};
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -68,6 +71,8 @@ fn what_is_in_order_is_unchanged() {
     let native = Native::new("a wire", r#"{"signature": 1}"#.parse().unwrap());
     let mut signed = call("c2");
     signed.native = Some(native);
+    let mut own = call("of the provider");
+    own.provider_executed = true;
     let explained = by_default([
         Message::system("rules"),
         Message::user("one"),
@@ -75,7 +80,7 @@ fn what_is_in_order_is_unchanged() {
         results(["c1"]),
         Message::new(Role::Assistant, vec![Part::text("and"), signed.into()]),
         results(["c2"]),
-        Message::assistant("done"),
+        Message::new(Role::Assistant, vec![own.into(), Part::text("done")]),
     ]);
     assert_eq!(explained, ["="; 7]);
 }
@@ -97,6 +102,34 @@ fn an_explanation_has_a_name() {
     let explained = explain(&stored.into(), &drop, &ReplayContext::at(NOW));
     let names: Vec<_> = explained.iter().map(Explained::as_str).collect();
     assert_eq!(names, ["changed", "unchanged", "unchanged", "left_out"]);
+}
+
+#[test]
+fn each_reason_has_words_of_its_own() {
+    let kinds = [
+        ReasonKind::Truncated,
+        ReasonKind::Redacted,
+        ReasonKind::NotStored,
+        ReasonKind::Misplaced,
+        ReasonKind::Dangling,
+        ReasonKind::Interrupted,
+        ReasonKind::FromRecord,
+        ReasonKind::AwaitingApproval,
+        ReasonKind::Decision,
+        ReasonKind::Orphan,
+        ReasonKind::Repeated,
+        ReasonKind::Moved,
+        ReasonKind::Empty,
+        ReasonKind::ToolHistory,
+        ReasonKind::Stale,
+        ReasonKind::Outdated,
+        ReasonKind::Compacted,
+        ReasonKind::OutsideWindow,
+    ];
+    let words: HashSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
+    let names: HashSet<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!((words.len(), names.len()), (kinds.len(), kinds.len()));
+    assert!(words.iter().all(|words| words.contains(' ')), "{words:?}");
 }
 
 #[test]

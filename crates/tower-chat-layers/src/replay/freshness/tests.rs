@@ -107,11 +107,13 @@ fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
 #[test]
 fn the_most_specific_window_counts() {
     let turn = turn(&[("quick", Some(1000)), ("look", Some(1000))]);
-    let policy = Freshness::within(seconds(100))
+    let policy = Freshness::within(seconds(1))
         .with_channel("voice", seconds(10))
         .with_channel("archive", Duration::MAX)
-        .with_tool("quick", seconds(50));
+        .with_tool("quick", seconds(50))
+        .with_window(seconds(100));
     let [voice, email, archive] = ["voice", "email", "archive"].map(Channel::new);
+    assert_eq!(format!("{voice}, {email}, {archive}"), "voice, email, archive");
     let left = |now, channel| turn.left(&policy, now, channel).join(" ");
     assert_eq!(left(1020, None), "c0 c1");
     assert_eq!(left(1060, None), "c1");
@@ -222,6 +224,7 @@ fn settings_are_read_and_the_rest_keeps_its_default() {
         .with_channel_and_tool("voice", "look", seconds(7))
         .with_channel_and_tool("voice", "pay", Duration::MAX);
     assert_eq!(Freshness::from_settings(&settings), Ok(expected.clone()));
+    assert_eq!(Freshness::try_from(settings.clone()), Ok(expected.clone()));
     assert_eq!(serde_json::from_value::<Freshness>(settings).unwrap(), expected);
     assert_eq!(Freshness::from_settings(&json!({})), Ok(Freshness::default()));
 }

@@ -66,15 +66,28 @@ fn a_call_without_a_round_behind_it_is_answered_in_its_own_message() {
 fn results_out_of_the_way_are_kept_to_the_byte_and_shown_to_nobody() {
     let orphan = ToolResult::new("gone", "é \"lost\"");
     let again = ToolResult::new("c1", "two");
+    let mut lost_again = ToolResult::new("", "three");
+    lost_again.call_id = None;
     let messages = stored([
         Message::new(Role::User, vec![orphan.clone().into()]),
         Message::tool_calls([ToolCall::new("c1", "look", "{}")]),
         Message::tool_results([orphan.clone(), ToolResult::new("c1", "one"), again.clone()]),
         Message::assistant("Done."),
+        Message::new(Role::User, vec![Part::text("And now?"), lost_again.into()]),
     ]);
+    let found: Vec<String> = mismatches(&messages, 1).iter().map(Mismatch::to_string).collect();
+    let expected = [
+        r#"a result (call id "gone") answers no call"#,
+        r#"a result (call id "gone") answers no call"#,
+        r#"a result answers call "c1", which has its result already"#,
+        "a result (no call id) answers no call",
+    ];
+    assert_eq!(found, expected);
     let after = repair(&messages);
     assert_eq!(results(&after), ["one"]);
-    assert_eq!(output_of(&after).len(), 3);
+    assert_eq!(output_of(&after).len(), 4);
+    let roles = |index: usize| after.get(index).unwrap().role.clone();
+    assert_eq!((roles(0), roles(4)), (Role::Tool, Role::User), "words stay the user's");
     let removed = |index: usize| {
         let stored = format::encode(after.get(index).unwrap());
         let metadata = format::decode(&stored).unwrap().metadata;

@@ -1,6 +1,8 @@
 //! Where the window begins, and how seldom that changes.
 
-use tower_chat_core::{ErrorPart, MessageId, Reasoning, Role, RunId, ToolCall, ToolResult};
+use tower_chat_core::{
+    ErrorPart, Media, MediaSource, MessageId, Native, Reasoning, Role, RunId, ToolCall, ToolResult,
+};
 
 use super::*;
 use crate::replay::generated::{Rng, SEEDS, check_step, history, output_of};
@@ -173,14 +175,27 @@ fn three_quarters_stay_by_default_of_any_limit() {
 }
 
 #[test]
+fn the_debug_text_of_a_window_has_its_unit_and_its_limits() {
+    let units = [(Window::messages(4), "messages"), (Window::turns(8), "turns")];
+    for (window, unit) in units.into_iter().chain([(Window::tokens(9), "tokens")]) {
+        let limits = format!("limit: {}, low_water: {}", window.limit, window.low_water);
+        assert_eq!(format!("{window:?}"), format!("Window {{ unit: {unit:?}, {limits} }}"));
+    }
+}
+
+#[test]
 fn every_kind_of_part_has_its_tokens() {
     let text = "x".repeat(41);
-    let parts: [(Part, usize); 5] = [
+    let image = MediaSource::Url("https://example.com/a-coat.png".to_owned());
+    let item = format!("{{\"id\":\"{}\"}}", "y".repeat(40)).parse().unwrap();
+    let parts: [(Part, usize); 7] = [
         (Part::text(text.clone()), 11),
         (Reasoning::new(text.clone()).into(), 11),
         (ToolCall::new("an id", "look", text.clone()).into(), 12),
         (ToolResult::new("an id", text.clone()).into(), 11),
-        (ErrorPart::new(text).into(), 11),
+        (Part::Error(ErrorPart::new(text)), 11),
+        (Media::new("image/png", image).into(), 1000),
+        (Native::new("a wire", item).into(), 13),
     ];
     for (part, tokens) in parts {
         let message = Message::new(Role::Assistant, vec![part.clone()]);
