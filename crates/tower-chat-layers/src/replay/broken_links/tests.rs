@@ -36,6 +36,7 @@ fn ids_after<const N: usize>(parts: Vec<Part>, answered: [&str; N]) -> Vec<Strin
     let natives = output.get(0).unwrap().parts.iter().filter_map(|part| match part {
         Part::Reasoning(reasoning) => reasoning.native.as_ref(),
         Part::ToolCall(call) => call.native.as_ref(),
+        Part::Native(native) => Some(native),
         _ => None,
     });
     let id_of = |native: &Native| {
@@ -57,6 +58,27 @@ fn reasoning_and_the_calls_after_it_lose_their_ids_with_a_call_that_is_left_out(
     let parts = || [parts.clone(), vec![call("3")]].concat();
     assert_eq!(ids_after(parts(), ["2", "3"]), ["-", "-", "rs_2", "fc_3"]);
     assert_eq!(ids_after(parts(), ["1", "2", "3"]), ["rs_1", "fc_1", "fc_2", "rs_2", "fc_3"]);
+}
+
+/// Only the reasoning right before a gap, and the items from the gap to the next reasoning.
+#[test]
+fn each_call_that_is_left_out_takes_the_ids_of_its_own_neighbours_alone() {
+    let search = native(&json!({"id": "ws_1", "type": "web_search_call"})).unwrap();
+    let parts = vec![
+        Part::text("Let me look."),
+        Part::text("Then let me compare."),
+        reasoning("rs_1"),
+        call("1"),
+        call("2"),
+        search.into(),
+        reasoning("rs_2"),
+        call("3"),
+        reasoning("rs_3"),
+        call("4"),
+        call("5"),
+    ];
+    let left = ids_after(parts, ["2", "3", "5"]);
+    assert_eq!(left, ["-", "-", "-", "rs_2", "fc_3", "-", "-"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use tower_chat_core::{ToolCall, ToolResult};
+use tower_chat_core::{MessageId, RunId, ToolCall, ToolResult};
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn split(message: Message) -> Vec<Message> {
 
 #[test]
 fn an_aggregate_row_becomes_call_result_and_text() {
-    let row = Message::new(
+    let mut row = Message::new(
         Role::Assistant,
         vec![
             Part::text("Let me look."),
@@ -20,8 +20,13 @@ fn an_aggregate_row_becomes_call_result_and_text() {
             Part::text("There it is."),
         ],
     );
-    let roles: Vec<Role> = split(row).iter().map(|message| message.role).collect();
+    let id = MessageId { run: RunId::from_bytes([7; 16]), index: 2 };
+    row.id = Some(id);
+    let pieces = split(row);
+    let roles: Vec<Role> = pieces.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::Assistant, Role::Tool, Role::Assistant]);
+    let ids: Vec<Option<MessageId>> = pieces.iter().map(|message| message.id).collect();
+    assert_eq!(ids, [Some(id), None, None], "only one message has the id of the row");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn results_that_say<const N: usize>(results: [(&str, &str); N]) -> Message {
 }
 
 /// The tools of the calls that are shown, with what answers each.
-fn pairs(messages: impl IntoIterator<Item = Message>) -> Vec<(String, String)> {
+pub(super) fn pairs(messages: impl IntoIterator<Item = Message>) -> Vec<(String, String)> {
     let view = view(messages);
     let mut pairs = Vec::new();
     for (asking, answers) in view.iter().zip(view.iter().skip(1)) {
@@ -239,6 +239,18 @@ fn the_record_of_tool_calls_knows_no_call_that_replays_leave_out() {
     let answered: Vec<_> =
         records.iter().map(|it| (it.call.sequence, it.call_id.as_str(), it.status)).collect();
     assert_eq!(answered, [(1, "c", tower_chat_core::ToolStatus::Ok)]);
+}
+
+#[test]
+fn a_call_without_an_id_is_named_alike_whatever_is_left_of_the_messages_before_it() {
+    let id_behind = |forged: Vec<Part>| {
+        let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);
+        let forged = Message::new(Role::User, forged);
+        let view = view([Message::user("u"), forged, nameless, results([""])]);
+        view.iter().find_map(|message| message.calls().next()?.id.clone()).unwrap()
+    };
+    let words = Part::text("own words");
+    assert_eq!(id_behind(vec![call("f").into()]), id_behind(vec![words, call("f").into()]));
 }
 
 #[tokio::test]

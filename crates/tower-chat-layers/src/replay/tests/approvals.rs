@@ -1,6 +1,6 @@
 //! Calls that wait for approval.
 
-use super::*;
+use super::{answers::pairs, *};
 
 pub(super) fn waiting() -> Message {
     let request = ApprovalRequest::new("approval_1", call("1"), true);
@@ -104,6 +104,32 @@ fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
         let late = ("2", "result of 2".to_owned());
         let expected = if asked_first { [approved, late] } else { [late, approved] };
         assert_eq!(pairs, expected, "asked first: {asked_first}");
+    }
+}
+
+#[test]
+fn results_of_approved_calls_in_several_messages_answer_one_call_after_the_other() {
+    for id in [Some("same"), Some(""), None] {
+        let requests = ["book", "pay"].map(|tool| {
+            let mut call = ToolCall::without_id(tool, "{}");
+            call.id = id.map(str::to_owned);
+            ApprovalRequest::new(format!("approval to {tool}"), call, true)
+        });
+        let approvals = requests.iter().map(|it| Part::ApprovalResponse(it.approve())).collect();
+        let result = |text: &str| {
+            let mut result = ToolResult::new("", text);
+            result.call_id = id.map(str::to_owned);
+            Message::tool_results([result])
+        };
+        let messages = [
+            Message::new(Role::Assistant, requests.map(Part::from).into()),
+            Message::new(Role::User, approvals),
+            result("booked"),
+            result("paid"),
+        ];
+        let expected = [("book", "booked"), ("pay", "paid")];
+        let expected = expected.map(|(tool, text)| (tool.to_owned(), text.to_owned()));
+        assert_eq!(pairs(messages), expected, "{id:?}");
     }
 }
 

@@ -115,7 +115,9 @@ fn the_text_of_a_dropped_round_stays() {
 fn reasoning_that_led_to_a_dropped_call_goes_with_it() {
     let mut asking = calls(["1"]);
     asking.parts.insert(0, Reasoning::new("I should look.").into());
-    assert_eq!(output_of([Message::user("u"), asking]), "u:t");
+    assert_eq!(output_of([Message::user("u"), asking.clone()]), "u:t");
+    asking.parts.insert(1, Part::text(""));
+    assert_eq!(output_of([Message::user("u"), asking]), "u:t", "an empty text says nothing");
 }
 
 #[test]
@@ -323,6 +325,46 @@ fn a_split_replay_shows_the_same_in_two_pieces() {
     let mut joined = closed.view();
     joined.append(&open.view());
     assert_eq!(joined, whole.view());
+}
+
+#[test]
+fn a_split_replay_keeps_an_interrupted_call_with_what_may_still_answer_it() {
+    let mut whole = Replay::new(DanglingCalls::Interrupted);
+    let before = [Message::system("s"), Message::user("u")];
+    for message in before.into_iter().chain([calls(["1"]), Message::user("v"), calls(["2"])]) {
+        whole.push(&Arc::new(message));
+    }
+    let mut closed = whole.clone();
+    let mut open = closed.split_open();
+    assert_eq!(closed.view().len(), 2);
+    for message in [results(["2"]), Message::assistant("done"), results(["1"])] {
+        whole.push(&Arc::new(message.clone()));
+        open.push(&Arc::new(message));
+    }
+    let mut joined = closed.view();
+    joined.append(&open.view());
+    assert_eq!(joined, whole.view());
+    let shown: Vec<Message> = joined.iter().map(|message| (**message).clone()).collect();
+    assert_eq!(sketch(&shown), "s:t u:t u:t a:c(2) T:r(2) a:t a:c(1) T:r(1)");
+}
+
+#[test]
+fn results_of_the_open_round_are_shared_although_an_earlier_call_has_the_same_id() {
+    let messages = [
+        calls(["1"]),
+        Message::user("u"),
+        calls(["1", "2"]),
+        results(["1"]),
+        results(["2"]),
+        calls(["1"]),
+        Message::tool_results([ToolResult::new("1", "at once")]),
+    ];
+    let messages = messages.map(Arc::new);
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    messages.iter().for_each(|message| replay.push(message));
+    let view = replay.view();
+    assert_eq!(view.len(), messages.len() - 1);
+    assert!(view.iter().zip(&messages[1..]).all(|(output, pushed)| Arc::ptr_eq(output, pushed)));
 }
 
 #[test]
