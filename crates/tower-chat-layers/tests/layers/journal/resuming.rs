@@ -5,12 +5,12 @@ use std::{collections::HashSet, time::Duration};
 
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatRequest, ToolLoopError,
+    ChatRequest, ToolLoop, ToolLoopError,
     recovery::{
         CallState, JournalPolicy, OnOpenRun, RecoveryPolicy, UnknownAnswer, UnknownCall,
         UnknownCalls, open_run, recover,
     },
-    tool::ToolOutput,
+    tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -353,6 +353,7 @@ async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open
         for _ in 0..2 {
             let error = send(&client, request.clone()).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+            assert!(error.to_string().starts_with("the calls seat (c2) of"), "{error}");
             let ToolLoopError::UnknownCalls { calls, .. } = error else { panic!("{error:?}") };
             assert_eq!((calls.len(), &*calls[0].call_id, &*calls[0].tool), (1, "c2", "seat"));
             assert!(calls[0].started_at.is_some());
@@ -441,9 +442,49 @@ async fn a_failed_tool_is_not_run_again() {
             .with(tower_chat::tool::tool_fn(definition("wait"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("waited"))
             }));
+        // Its failure counts as one of this attempt; an interrupted call is no failure.
+        let strict = setup.looped(&model, ToolLoop::new(fixed.clone()).max_failing_rounds(0));
+        let error = send(&strict, request.clone()).await.unwrap_err();
+        let Some(ToolLoopError::ConsecutiveFailures { failures, .. }) = error.downcast_ref() else {
+            panic!("{error:?}")
+        };
+        assert_eq!(failures.iter().map(|it| &*it.call_id).collect::<Vec<_>>(), ["c1"]);
         send(&setup.stack(&model, fixed), request).await.unwrap();
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1!"), "{history:?}");
+    }
+}
+
+/// One after the other, a call that ends the run is the last; at the same time, all run.
+#[tokio::test]
+async fn an_end_that_an_earlier_attempt_has_run_keeps_only_serial_calls_from_running() {
+    for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).concurrent(true);
+        let model = ScriptedModel::new([calls([("stop", "c1"), ("wait", "c2")])]);
+        let request = ask("trip", streamed);
+        let client = setup.stack(&model, tools_with_gate(&ran, &gate));
+        drop_when(&client, request.clone(), async {
+            gate.reached(1).await;
+            while calls_known(&store).await[0] != "c1 Done" {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Unknown"]);
+        let resumed = Ran::default();
+        let waits = resumed.clone();
+        let wait = tool_fn(definition("wait"), move |_| {
+            waits.note("wait");
+            async { Ok("waited") }
+        });
+        let client = setup.concurrent(concurrent).stack(&model, tools(&resumed).with(wait));
+        let again = request.with_extension(UnknownCalls::ask(|_| UnknownAnswer::RunAgain));
+        send(&client, again).await.unwrap();
+        let expected: &[&str] = if concurrent { &["wait"] } else { &[] };
+        assert_eq!(resumed.names(), expected);
+        assert_eq!(model.requests().len(), 1, "the run has ended");
+        assert!(open(&store).await.is_none());
     }
 }
 
@@ -461,7 +502,6 @@ async fn what_has_finished_is_reused_although_its_tool_is_gone() {
 
 #[tokio::test]
 async fn limits_count_what_earlier_attempts_have_used() {
-    use tower_chat::ToolLoop;
     for (interrupted_call, mode) in cases!([1, 2], [PerServiceCall, JOURNALED]) {
         let store = store();
         let setup = Setup::new(&store).mode(mode);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ChatRequest, ConversationKey, HistoryOwner, Message, MessageId, Messages, Role, RunId, ToolCall,
+    ChatRequest, ConversationKey, HistoryOwner, Message, MessageId, Messages, Role, RunId,
+    ToolCall, ToolResult,
 };
 
 use super::script::*;
@@ -24,6 +25,23 @@ async fn without_a_history_owner_every_call_carries_everything() {
         assert_eq!(script.texts(2), ["old", "older", "hi", "echo(1)", "=1", "echo(2)", "=2"]);
         let new_from: Vec<usize> = script.requests().iter().map(|r| r.new_from).collect();
         assert_eq!(new_from, [2, 2, 2]);
+    }
+}
+
+/// A result in the request may answer a call that a layer below keeps. Of an answer nothing is kept
+/// below: what its results answer stands in it.
+#[tokio::test]
+async fn a_result_that_answers_no_call_is_sent_if_it_is_the_callers_and_not_if_it_is_the_models() {
+    let lost = |text: &str| Message::tool_results([ToolResult::new("kept below", text)]);
+    let mut request = ChatRequest::user("hi");
+    request.messages = [lost("the caller's"), Message::user("hi")].into_iter().collect();
+    for request in both(&request) {
+        let words = Message::assistant("Let me see.");
+        let answer = vec![words, lost("the model's"), calls([("echo", "1")])];
+        let script = Script::new([Reply::from(answer), Message::assistant("x").into()]);
+        ask(&over(echo()), &script, request).await.unwrap();
+        let expected = ["=the caller's", "hi", "Let me see.", "echo(1)", "=1"];
+        assert_eq!(script.texts(1), expected);
     }
 }
 

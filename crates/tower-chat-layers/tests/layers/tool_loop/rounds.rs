@@ -113,6 +113,7 @@ async fn after_the_last_round_the_tools_are_withheld_and_further_calls_come_back
     let mut options = ChatOptions::default();
     options.tools = vec![definition("callers")];
     options.tool_choice = Some(ToolChoice::Auto);
+    options.model = Some("a large one".to_owned());
     for request in both(&ChatRequest::user("hi").with_options(options)) {
         let log = Log::default();
         let script = Script::new(vec![calls([("log", "x")]); 5]);
@@ -123,6 +124,7 @@ async fn after_the_last_round_the_tools_are_withheld_and_further_calls_come_back
         assert_eq!(requests[1].options.tools.len(), 2);
         assert!(requests[2].options.tools.is_empty());
         assert_eq!(requests[2].options.tool_choice, None);
+        assert_eq!(requests[2].options.model.as_deref(), Some("a large one"));
         assert_eq!(texts(&answer.messages).last().unwrap(), "log(x)");
         assert_eq!(answer.messages.len(), 5);
     }

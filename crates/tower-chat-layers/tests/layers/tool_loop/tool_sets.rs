@@ -24,6 +24,15 @@ async fn the_callers_tools_and_the_sets_are_declared_and_the_set_wins() {
     assert_eq!(request.options.tools[1], definition("echo"));
 }
 
+#[test]
+fn the_debug_text_of_a_loop_has_its_tools_and_that_of_its_service_the_inner_service() {
+    let tool_loop = over(echo());
+    let text = format!("{tool_loop:?}");
+    assert!(text.starts_with("ToolLoop {") && text.contains(r#""echo""#), "{text}");
+    let text = format!("{:?}", tower::Layer::layer(&tool_loop, "a model"));
+    assert_eq!(text, r#"ToolLoopService { inner: "a model", .. }"#);
+}
+
 #[tokio::test]
 async fn the_set_may_change_between_rounds() {
     for request in both(&ChatRequest::user("hi")) {
