@@ -67,10 +67,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
         let answers = self.turn.iter().filter(|message| message.role == Role::Assistant);
         for message in answers {
             // A citation may go over the border between two texts.
-            match message.parts.as_slice() {
-                [Part::Text(only)] => cite(&only.text, &mut cited),
-                _ => cite(&message.text(), &mut cited),
-            }
+            cite(&message.text(), &mut cited);
         }
         (!cited.is_empty() || self.citations.uncited != Uncited::LeaveAlone).then_some(cited)
     }
