@@ -103,6 +103,23 @@ fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
     assert!(output.iter().all(|message| message.parts.len() == 1));
 }
 
+#[test]
+fn words_beside_the_results_of_a_stale_round_stay() {
+    let turn = turn(&[("look", Some(1000))]);
+    let with_note = |message: &Arc<Message>| {
+        let mut message = (**message).clone();
+        if message.results().next().is_some() {
+            message.parts.push(Part::text("a note"));
+        }
+        message
+    };
+    let messages: Messages = turn.messages.iter().map(with_note).collect();
+    let output = Freshness::within(seconds(60)).apply(&messages, at(2000), None, &turn.times);
+    let texts: Vec<String> = output.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["u", "Let me look.", "a note", "a"]);
+    assert!(output.iter().all(|message| message.results().next().is_none()));
+}
+
 /// B 2.12
 #[test]
 fn the_most_specific_window_counts() {

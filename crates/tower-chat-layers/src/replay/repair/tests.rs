@@ -86,7 +86,7 @@ fn results_out_of_the_way_are_kept_to_the_byte_and_shown_to_nobody() {
     let after = repair(&messages);
     assert_eq!(results(&after), ["one"]);
     assert_eq!(output_of(&after).len(), 4);
-    let roles = |index: usize| after.get(index).unwrap().role.clone();
+    let roles = |index: usize| after.get(index).unwrap().role;
     assert_eq!((roles(0), roles(4)), (Role::Tool, Role::User), "words stay the user's");
     let removed = |index: usize| {
         let stored = format::encode(after.get(index).unwrap());
@@ -176,6 +176,20 @@ fn nothing_near_a_message_that_cannot_be_read_is_reported() {
     let readable = messages.iter().map(|message| (message.text() != "lost").then_some(message));
     let found = mismatches_of_readable((1..).zip(readable));
     assert_eq!(found.iter().map(Mismatch::sequence).collect::<Vec<_>>(), [1, 5]);
+    let answer = ToolResult::new("of the unreadable message", "y");
+    let behind = Message::new(Role::User, vec![answer.into(), Part::text("well?")]);
+    let readable = [None, Some(Arc::new(behind))];
+    assert_eq!(mismatches_of_readable((1..).zip(readable.iter().map(Option::as_ref))), []);
+}
+
+#[test]
+fn a_result_of_the_providers_own_tool_is_no_mismatch() {
+    let mut search = ToolCall::new("ws_1", "web_search", "{}");
+    search.provider_executed = true;
+    let found = ToolResult::new("ws_1", "pages");
+    let messages = stored([Message::new(Role::Assistant, vec![search.into(), found.into()])]);
+    assert_eq!(mismatches(&messages, 1), []);
+    assert_eq!(repair(&messages), messages);
 }
 
 #[test]
