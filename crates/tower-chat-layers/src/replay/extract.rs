@@ -70,9 +70,8 @@ impl Extraction {
             self.next_round = 0;
         }
         self.log.push(sequence, message);
-        let new = self.log.calls().iter().enumerate().skip(self.rounds.len());
-        for (index, call) in new {
-            let of_round = self.rounds.get(call.round).copied().filter(|_| call.round < index);
+        for call in self.log.calls().iter().skip(self.rounds.len()) {
+            let of_round = self.rounds.get(call.round).copied();
             self.rounds.push(of_round.unwrap_or_else(|| {
                 let next = self.next_round.saturating_add(1);
                 std::mem::replace(&mut self.next_round, next)

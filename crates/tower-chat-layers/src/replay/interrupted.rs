@@ -83,7 +83,7 @@ fn find<'a>(
         for id in answers.parts.iter().filter_map(interrupted_id) {
             for of_message in [message.id, None] {
                 let Some(of_id) = wanted.get_mut(&(id, of_message)) else { continue };
-                let is_within = of_id.last().is_some_and(|(_, within)| position + 1 < *within);
+                let is_within = of_id.last().is_some_and(|(_, within)| position < *within);
                 let asked = asked.get_or_insert_with(|| {
                     let calls = message.parts.iter().filter_map(asked_call);
                     calls.filter_map(|call| call.id.as_deref()).collect()
