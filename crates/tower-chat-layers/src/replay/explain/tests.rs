@@ -17,7 +17,8 @@ use tower_chat_core::{
 
 use super::{tags::untagged, *};
 use crate::replay::{
-    Citations, DanglingCalls, Freshness, OutdatedCalls, Replay, ToolHistory, Truncation, Window,
+    Citations, DanglingCalls, FinishTimes, Freshness, OutdatedCalls, Replay, ToolHistory,
+    Truncation, Window,
     generated::{self, SEEDS},
 };
 
@@ -345,6 +346,33 @@ async fn times_of_the_record_are_asked_for_where_the_policy_needs_them() {
         let explained: Vec<Explained> = found.into_iter().map(|(_, explained)| explained).collect();
         assert_eq!(sketch(&explained), [expected, expected]);
     }
+}
+
+#[tokio::test]
+async fn times_of_the_context_count_instead_of_those_of_the_record() {
+    let mut row = ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "c2", "look");
+    row.status = ToolStatus::Ok;
+    row.finished_at = Some(NOW);
+    row.result = RecordedResult::InMessage(SequencePosition { sequence: 2, index: 0 });
+    let (store, key) = store_of(&[calls(["c2"]), results(["c2"])], vec![row]).await;
+    let policy = ReplayPolicy::default().with_freshness(Freshness::default());
+    let unknown = FinishTimes::new();
+    let context = ReplayContext::at(NOW + Duration::from_secs(400)).with_finish_times(&unknown);
+    let found = explain_stored(&store, &key, &policy, &context).await.unwrap();
+    let explained: Vec<Explained> = found.into_iter().map(|(_, explained)| explained).collect();
+    assert_eq!(sketch(&explained), ["=", "="], "no call is stale whose time is unknown");
+}
+
+#[tokio::test]
+async fn a_call_that_failed_by_the_record_was_not_interrupted() {
+    let mut row = ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "c3", "look");
+    row.status = ToolStatus::Error;
+    row.result = RecordedResult::Apart(Box::new(ToolResult::error("c3", "no such place")));
+    let (store, key) = store_of(&[calls(["c3"]), Message::user("why?")], vec![row]).await;
+    let context = ReplayContext::at(NOW);
+    let found = explain_stored(&store, &key, &ReplayPolicy::default(), &context).await.unwrap();
+    let explained: Vec<Explained> = found.into_iter().map(|(_, explained)| explained).collect();
+    assert_eq!(sketch(&explained), ["~ 0:from_record", "="]);
 }
 
 #[test]

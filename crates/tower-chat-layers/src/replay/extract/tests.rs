@@ -244,6 +244,25 @@ fn the_providers_own_tools_are_no_matter_of_the_record() {
     assert_eq!(sketch([Message::new(Role::Assistant, parts), results([("1", "a")])]), ["0.0 1=a"]);
 }
 
+#[test]
+fn rounds_are_counted_on_behind_a_message_that_was_queued_in_a_later_run() {
+    let of_run = |run: u8, index: u32, mut message: Message| {
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
+        message
+    };
+    let messages = [
+        of_run(1, 0, Message::user("first request")),
+        of_run(1, 1, calls(["1"])),
+        of_run(2, 0, Message::user("second request")),
+        of_run(2, 1, calls(["2"])),
+        of_run(2, 2, results([("2", "b")])),
+        of_run(2, 3, Message::user("queued words")),
+        of_run(2, 4, calls(["3"])),
+    ];
+    let rounds: Vec<u32> = told(&messages.into()).iter().map(|call| call.round_index).collect();
+    assert_eq!(rounds, [0, 0, 1]);
+}
+
 fn waiting() -> (Message, ApprovalRequest) {
     let request = ApprovalRequest::new("approval", ToolCall::new("1", "pay", "{}"), true);
     (Message::new(Role::Assistant, vec![request.clone().into()]), request)

@@ -52,6 +52,19 @@ fn a_call_whose_arguments_are_no_object_leaves() {
 }
 
 #[test]
+fn a_result_names_a_call_without_an_id_by_the_position_of_its_message() {
+    let asked = ["old", "new"].map(|tool| ToolCall::without_id(tool, "{}"));
+    let answers = ["call_1_1", "call_1_0"].map(|id| ToolResult::new(id, format!("of {id}")));
+    let (asking, answers) = (Message::tool_calls(asked), Message::tool_results(answers));
+    let messages = [Message::user("u"), asking, answers].into();
+    let policy = OutdatedCalls::keep().drop_unregistered();
+    let output = policy.apply(&messages, Some(&["new"]));
+    let results = output.iter().flat_map(|message| message.results());
+    let results: Vec<String> = results.map(ToolResult::text).collect();
+    assert_eq!(results, ["of call_1_1"]);
+}
+
+#[test]
 fn it_is_off_unless_asked_for() {
     let messages: Messages = round(&[("1", "old", "[")]).into();
     assert!(OutdatedCalls::default().is_off());

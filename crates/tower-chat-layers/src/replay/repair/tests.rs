@@ -165,6 +165,18 @@ fn a_record_is_interrupted_only_if_nothing_was_known_of_its_call() {
 }
 
 #[test]
+fn a_record_that_holds_the_result_of_a_call_itself_stays_as_it_is() {
+    let messages =
+        stored([Message::tool_calls([ToolCall::new("c1", "look", "{}")]), Message::user("well?")]);
+    let mut records = extract(&messages, 1, 0);
+    records[0].status = ToolStatus::Ok;
+    records[0].result = RecordedResult::Apart(Box::new(ToolResult::new("c1", "recorded")));
+    let after = repaired(&messages, 1, |_| Filling::Leave);
+    assert_eq!(after, messages);
+    assert_eq!(repaired_records(&records, 1, &messages, &after), (Vec::new(), Vec::new()));
+}
+
+#[test]
 fn nothing_near_a_message_that_cannot_be_read_is_reported() {
     let messages = stored([
         Message::tool_results([ToolResult::new("gone", "x")]),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tower_chat_core::{Message, MessageId, RunId, ToolCall, ToolResult};
+use tower_chat_core::{Message, MessageId, Part, Role, RunId, ToolCall, ToolResult};
 
 use super::*;
 use crate::replay::generated::{Rng, check_step, history, output_of};
@@ -73,6 +73,35 @@ fn compaction_at_save_is_no_step_of_replay() {
     assert!(policy.is_off() && policy.citations_at_save().is_some());
     let policy = policy.with_citations(Citations::default());
     assert!(!policy.is_off() && policy.citations_at_save().is_none());
+}
+
+#[test]
+fn of_an_open_round_all_but_words_and_calls_that_wait_for_results_is_omitted() {
+    let answer = |index, words: &str, waiting: &str| {
+        let mut search = ToolCall::new(format!("search {index}"), "web_search", "{}");
+        search.provider_executed = true;
+        let found = ToolResult::new(format!("search {index}"), "pages");
+        let call = ToolCall::new(waiting, "look", "{}");
+        let parts = vec![search.into(), found.into(), Part::text(words), call.into()];
+        let mut message = Message::new(Role::Assistant, parts);
+        message.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index });
+        message
+    };
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    replay.push(&Arc::new(answer(0, "Let me look.", "c1")));
+    replay.push(&Arc::new(answer(1, "And there.", "c2")));
+    let policy = ReplayPolicy::default().with_tool_history(ToolHistory::Omit);
+    policy.edit(&mut replay, &ReplayContext::at(now()));
+    let results = ["c1", "c2"].map(|id| ToolResult::new(id, format!("found by {id}")));
+    replay.push(&Arc::new(Message::tool_results(results)));
+    let shown = replay.view();
+    let words: Vec<String> = shown.iter().map(|message| message.text()).collect();
+    assert_eq!(words, ["Let me look.", "", "And there.", ""]);
+    let calls = shown.iter().flat_map(|message| message.calls());
+    assert_eq!(calls.map(|call| call.id.as_deref()).collect::<Vec<_>>(), [Some("c1"), Some("c2")]);
+    let results = shown.iter().flat_map(|message| message.results());
+    let results: Vec<String> = results.map(ToolResult::text).collect();
+    assert_eq!(results, ["found by c1", "found by c2"]);
 }
 
 /// The window counts what the other steps left: B 2.17, 2.20

@@ -49,6 +49,23 @@ fn text_beside_an_approval_comes_before_the_results_of_a_later_run() {
 }
 
 #[test]
+fn text_beside_an_approval_comes_after_the_results_of_an_earlier_run() {
+    let of_run = |run: u8, index: u32, mut message: Message| {
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
+        message
+    };
+    let messages = [
+        of_run(1, 0, calls(["2"])),
+        of_run(2, 0, Message::user("in between")),
+        of_run(2, 1, waiting()),
+        of_run(3, 0, results(["2"])),
+        of_run(4, 0, approving(Some("Now pay."))),
+        of_run(4, 1, results(["1"])),
+    ];
+    assert_eq!(output_of(messages), "u:t a:t+c(1) T:r(1) a:c(2) T:r(2) u:t");
+}
+
+#[test]
 fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
     let of_run = |run: u8, index: u32, mut message: Message| {
         message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
@@ -115,22 +132,49 @@ fn results_of_approved_calls_in_several_messages_answer_one_call_after_the_other
             call.id = id.map(str::to_owned);
             ApprovalRequest::new(format!("approval to {tool}"), call, true)
         });
-        let approvals = requests.iter().map(|it| Part::ApprovalResponse(it.approve())).collect();
+        let approving = |requests: &[ApprovalRequest]| {
+            let approvals = requests.iter().map(|it| Part::ApprovalResponse(it.approve()));
+            Message::new(Role::User, approvals.collect())
+        };
+        let asking = Message::new(Role::Assistant, requests.clone().map(Part::from).into());
         let result = |text: &str| {
             let mut result = ToolResult::new("", text);
             result.call_id = id.map(str::to_owned);
             Message::tool_results([result])
         };
-        let messages = [
-            Message::new(Role::Assistant, requests.map(Part::from).into()),
-            Message::new(Role::User, approvals),
-            result("booked"),
-            result("paid"),
-        ];
+        let (booked, paid) = (result("booked"), result("paid"));
+        let [book, pay] = [&requests[..1], &requests[1..]].map(approving);
+        let at_once = vec![asking.clone(), approving(&requests), booked.clone(), paid.clone()];
+        let one_by_one = vec![asking, book, booked, pay, paid];
         let expected = [("book", "booked"), ("pay", "paid")];
         let expected = expected.map(|(tool, text)| (tool.to_owned(), text.to_owned()));
-        assert_eq!(pairs(messages), expected, "{id:?}");
+        for messages in [at_once, one_by_one] {
+            assert_eq!(pairs(messages), expected, "{id:?}");
+        }
     }
+}
+
+/// The first result answers the first call by order, until the second names that call.
+#[test]
+fn an_approved_call_that_gets_the_result_of_another_call_takes_no_further_result() {
+    let call = |tool: &str| ToolCall::without_id(tool, "{}");
+    let request = ApprovalRequest::new("approval_1", call("pay"), true);
+    let approving = Message::new(Role::User, vec![Part::ApprovalResponse(request.approve())]);
+    let parts = vec![call("open").into(), request.into(), call("close").into()];
+    let mut asking = Message::new(Role::Assistant, parts);
+    let message = MessageId { run: RunId::from_bytes([5; 16]), index: 1 };
+    asking.id = Some(message);
+    let result = |text: &str| {
+        let mut result = ToolResult::new("", text);
+        result.call_id = None;
+        result
+    };
+    let opened = result("opened").answering(CallPosition { message, index: 0 });
+    let results = [result("moved on"), opened, result("closed")];
+    let [first, second, third] = results.map(|it| Message::tool_results([it]));
+    let expected = [("open", "opened"), ("pay", "moved on"), ("close", "closed")];
+    let expected = expected.map(|(tool, text)| (tool.to_owned(), text.to_owned()));
+    assert_eq!(pairs([asking, first, approving, second, third]), expected);
 }
 
 #[test]

@@ -211,6 +211,16 @@ fn a_late_result_of_an_interrupted_call_is_shown_once() {
 }
 
 #[test]
+fn a_late_result_that_says_interrupted_stands_where_it_was_stored() {
+    let mut replay = Replay::new(DanglingCalls::Interrupted);
+    let late = Message::tool_results([ToolResult::error("1", INTERRUPTED)]);
+    let history = [Message::user("hi"), calls(["1"]), Message::user("so?"), late];
+    history.into_iter().for_each(|message| replay.push(&Arc::new(message)));
+    let output: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
+    assert_eq!(sketch(&output), "u:t u:t a:c(1) T:r(1)");
+}
+
+#[test]
 fn an_interrupted_call_that_a_result_in_the_open_round_answers_is_shown_once() {
     let mut whole = Replay::new(DanglingCalls::Interrupted);
     let history = [calls(["1"]), Message::user("so?"), calls(["2"]), results(["1"])];
