@@ -32,6 +32,11 @@ impl InOrder {
         self.is_broken
     }
 
+    /// Something else than results has followed.
+    pub fn set_broken(&mut self) {
+        self.is_broken = true;
+    }
+
     /// Whether all calls have their results.
     pub fn is_complete(&self, asking: &Message) -> bool {
         !self.is_broken && self.part >= asking.parts.len()

@@ -140,8 +140,9 @@ impl Replay {
             return;
         }
         self.settle();
-        if let Some(round) = self.open.take_if(|round| round.is_answered_in_order()) {
-            round.append_to(&mut self.closed);
+        match self.open.take_if(|round| round.is_answered_in_order()) {
+            Some(round) => round.append_to(&mut self.closed),
+            None => self.open.iter_mut().for_each(Round::set_out_of_order),
         }
     }
 

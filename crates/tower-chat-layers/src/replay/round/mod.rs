@@ -115,9 +115,19 @@ impl Round {
         self.after.get_or_insert_default().results.extend(messages);
     }
 
-    /// Whether the results, as they came, have answered all calls of the first message in order.
+    /// Whether the results, as they came, have answered all calls of the only message in order.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
-        self.after.as_ref().is_some_and(|after| after.in_order.is_complete(&self.message))
+        self.after.as_ref().is_some_and(|after| {
+            after.in_order.is_complete(&self.message)
+                && after.answer.is_empty()
+                && after.following.is_empty()
+        })
+    }
+
+    /// Does not look any more whether the calls are answered in order: they are not. Each look
+    /// names the results again, which takes time by the size of the round.
+    pub(in crate::replay) fn set_out_of_order(&mut self) {
+        self.after.get_or_insert_default().in_order.set_broken();
     }
 
     /// Shows a message after the round's results, which are all named.
@@ -179,9 +189,13 @@ impl Round {
             }
         }
         if let Some(after) = &mut self.after {
+            let was_broken = after.in_order.is_broken();
             after.in_order = InOrder::default();
             for results in after.results.iter().chain(&after.unnamed) {
                 after.in_order.follow(&self.message, results);
+            }
+            if was_broken {
+                after.in_order.set_broken();
             }
         }
     }
