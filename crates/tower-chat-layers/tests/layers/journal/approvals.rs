@@ -399,6 +399,28 @@ async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
 }
 
 #[tokio::test]
+async fn an_approved_payment_that_never_began_is_recorded_as_an_error_where_its_run_is_committed() {
+    for streamed in BOTH_WAYS {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::text("unused")]);
+        let client = setup.stack(&model, tools(&ran));
+        // The decision is staged, the claim to the call is not stored.
+        store.let_appends_through(1);
+        store.fail_next_append(disk_full());
+        send(&client, approving(&asked, streamed)).await.unwrap_err();
+        assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+        let (status, begun, result) = row(&store).await;
+        assert_eq!((status, begun), (ToolStatus::Error, false), "{result:?}");
+        let history = stored(&store).await;
+        assert_eq!(history[..3], PAID[..3]);
+        assert!(history[3].starts_with("tool c1!"), "{history:?}");
+        assert_eq!((history.len(), ran.names().len()), (4, 0), "{history:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_payment_whose_run_is_discarded_is_known_and_not_made_again() {
     let (store, ran) = (store(), Ran::default());
     let setup = Setup::new(&store);

@@ -81,6 +81,23 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
     }
 }
 
+#[tokio::test]
+async fn a_lease_is_held_up_to_its_end_and_not_at_it() {
+    for streamed in BOTH_WAYS {
+        let (store, clock) = (store(), TestClock::default());
+        let setup = Setup::new(&store).clock(&clock);
+        let booking_tools = BookingTools::default();
+        left_by_a_dead_process(&setup, &booking_tools, streamed);
+        let client = setup.stack(&booking_model(), booking_tools.reopened().tools());
+        clock.advance(LEASE - 1);
+        held(send(&client, ask("before its end", streamed)).await);
+        clock.advance(1);
+        let answer = send(&client, ask("at its end", streamed)).await.unwrap();
+        assert_eq!(answer.text(), "hello");
+        assert_eq!(answer.finish.recovered.unwrap().answer.text(), "booked");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_queued_run_waits_for_the_lease_of_a_dead_process_and_takes_the_run_over() {
     for (streamed, on_open_run) in

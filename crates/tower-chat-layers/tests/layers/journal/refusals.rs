@@ -202,3 +202,21 @@ async fn a_recovery_that_fails_is_told_to_the_request_before_which_it_runs() {
         assert_eq!(model.requests().len(), 2);
     }
 }
+
+#[tokio::test]
+async fn a_recovery_that_is_refused_keeps_nothing_of_a_run_without_answers_but_by_policy() {
+    for (streamed, (choice, kept)) in cases!(
+        BOTH_WAYS,
+        [(OnRefusal::KeepAnswers, 0), (OnRefusal::Discard, 0), (OnRefusal::Commit, 1)]
+    ) {
+        let store = store();
+        let setup = Setup::new(&store).policy(on_refusal(choice));
+        let model = booking_model_with(0, [status(503), status(400)]);
+        let client = setup.stack(&model, BookingTools::default().tools());
+        send(&client, ask("trip", streamed)).await.unwrap_err();
+        let answer = send(&client, ask("and then?", streamed)).await.unwrap();
+        assert_eq!((answer.text(), answer.finish.recovered), ("hello".into(), None));
+        let all = ["user trip", "user and then?", "assistant hello"];
+        assert_eq!(stored(&store).await, all[1 - kept..], "{choice:?}");
+    }
+}

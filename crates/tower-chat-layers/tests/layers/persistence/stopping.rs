@@ -376,3 +376,26 @@ async fn a_caller_is_shown_the_results_of_tools_while_the_model_is_still_at_work
         })
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_may_be_the_answer_is_shown_once_the_answer_is_complete() {
+    Cases::all()
+        .streamed("what a caller is shown before the answer")
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let gate = Gate::closed();
+            let text = ChatUpdate::Message(std::sync::Arc::new(Message::assistant("over there")));
+            let finish = ChatUpdate::Finish(tower_chat::Finish::stop().into());
+            let (store, _, client) =
+                case.begin([Step::updates([text, finish]).waits_after(1, &gate)]).await;
+            let mut response = head(&client, case.ask("where?")).await.unwrap();
+            // The clock stands still until every task waits.
+            let silence = std::time::Duration::from_secs(60);
+            let early = tokio::time::timeout(silence, response.next()).await;
+            assert!(early.is_err(), "{early:?}");
+            gate.open();
+            assert_eq!(response.collect().await.unwrap().text(), "over there");
+            assert_eq!(stored(&store).await, ["user where?", "assistant over there"]);
+        })
+        .await;
+}

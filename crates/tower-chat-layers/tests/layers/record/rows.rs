@@ -278,7 +278,10 @@ async fn late_results_keep_the_rounds_of_their_calls_and_are_stored_as_they_were
         agent.ask("hi").await.unwrap();
         // A tool message without results stands between the two that answer.
         let input = [
-            Message::tool_results([ToolResult::new("c2", "late two")]),
+            Message::tool_results([
+                ToolResult::new("c9", "answers no call"),
+                ToolResult::new("c2", "late two"),
+            ]),
             Message::new(Role::Tool, vec![Part::text("no result")]),
             Message::tool_results([ToolResult::new("c3", "late three")]),
         ];
