@@ -11,12 +11,12 @@ use super::{
 };
 
 impl Replay {
-    /// Does not show the calls any more that were said to be interrupted and that the open round's
-    /// results or these messages answer: they will stand with their results where those are pushed,
-    /// after a [split](Self::split_open_round) too.
+    /// Hides the interrupted calls that the open round's results or these messages answer. The view
+    /// shows each of them with its result once that is pushed, after a
+    /// [split](Self::split_open_round) too.
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
-        // A result may answer a call of the open round, which is only known once it was pushed: a
-        // call of the same id before the round then stays interrupted.
+        // Only pushing a result tells whether it answers a call of the open round. If it does, a
+        // call with the same id before the round stays interrupted.
         let mut followed = self.clone();
         messages.iter().for_each(|message| followed.push(message));
         followed.close_round();

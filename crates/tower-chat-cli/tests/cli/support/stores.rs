@@ -108,7 +108,7 @@ impl TestStore {
     }
 
     /// A pooler that has one connection to the PostgreSQL server, for one transaction at a time, and this
-    /// store behind it; `None` where no pooler is installed, which is said.
+    /// store behind it. `None` if no pooler is installed; the test then prints that it was skipped.
     pub(crate) fn behind_a_pooler(&self) -> Option<(PgBouncer, String)> {
         match PgBouncer::start(POSTGRES.as_ref().unwrap(), PoolMode::Transaction, 1) {
             Ok(pooler) => {

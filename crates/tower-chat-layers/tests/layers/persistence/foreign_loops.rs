@@ -44,7 +44,8 @@ async fn without_a_tool_loop_the_calls_of_an_answer_are_returned_in_every_mode()
 
 #[tokio::test]
 async fn of_a_foreign_loop_calls_with_a_result_are_recorded_and_the_others_returned() {
-    every_case(async |case| {
+    let cases = Cases::all().modes([PerRun], "a loop without a persister below it");
+    let scenario = async |case: Case| {
         let store = case.store().await;
         let first = case.call_message([("look", "c1")]);
         let second = case.call_message([("ask", "c2"), ("ask", "c3")]);
@@ -57,15 +58,15 @@ async fn of_a_foreign_loop_calls_with_a_result_are_recorded_and_the_others_retur
             let messages = messages.clone();
             async move { Ok::<_, BoxError>(answer(messages, Finish::stop())) }
         });
-        let client = boxed(PerRunPersistence::new(store.clone()).mode(PerRun).layer(looping));
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(looping));
         send(&client, case.ask("go")).await.unwrap();
         let ok =
             |label: &str, text: &str| (label.to_owned(), ToolStatus::Ok, Some(text.to_owned()));
         let returned = |label: &str| (label.to_owned(), ToolStatus::Returned, None);
         let expected = [ok("c1", "looked at one"), returned("c2"), returned("c3")];
         assert_eq!(record(&store).await, expected);
-    })
-    .await;
+    };
+    cases.check(scenario).await;
 }
 
 #[tokio::test]
