@@ -27,10 +27,6 @@ impl Records {
         }
     }
 
-    pub(super) fn get(&self, call: SequencePosition) -> Option<&ToolRecord> {
-        self.rows.get(*self.by_call.get(&call)?)
-    }
-
     pub(super) fn get_mut(&mut self, call: SequencePosition) -> Option<&mut ToolRecord> {
         self.rows.get_mut(*self.by_call.get(&call)?)
     }

@@ -134,15 +134,13 @@ impl State {
             }
             return None;
         }
-        let ends = |result: &ToolResult| result.ends_run;
-        let is_in_message = stored.iter().any(|message| message.results().any(ends));
-        if was_stored || is_in_message || is_complete(&self.conversation.added) {
+        let all: Vec<_> = self.conversation.added.iter().chain(&*stored).cloned().collect();
+        if was_stored || is_complete(&all) {
             return None;
         }
         let is_returned = self.return_calls(response, records);
-        let has_open_calls = messages.is_empty()
-            && !pending_calls(response_at_end(&self.conversation.added)).is_empty();
-        (has_open_calls && !is_returned).then(end_marker)
+        let has_answer = all.iter().any(|message| message.role == Role::Assistant);
+        (has_answer && !is_returned).then(end_marker)
     }
 
     /// Says in the record that the open calls of an answer are returned to the caller; returns
@@ -156,10 +154,6 @@ impl State {
                 continue;
             };
             is_returned = true;
-            let known = records.get(stored.call);
-            if known.is_some_and(|row| row.result != RecordedResult::None) {
-                continue;
-            }
             let mut row =
                 ToolRecord::pending(stored.call, stored.round_index, pending.id(), pending.name());
             row.status = ToolStatus::Returned;

@@ -78,11 +78,21 @@ async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
     every_case(async |case| {
         let (store, model, client) = case.begin([case.calls([("look", "c1")]), Step::hang()]).await;
         let there = called(&model, 2);
-        let answer = stopped_at(&client, case.ask("where?"), Some(&store), there).await;
+        let request = case.ask("where?");
+        let answer = stopped_at(&client, request.clone(), Some(&store), there).await;
         assert_eq!(shorts(&answer.messages), ["assistant look#c1", "tool c1=looked c1"]);
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
-        assert_eq!(stored(&store).await, all);
+        let mut in_store = all.to_vec();
+        if case.is(PerServiceCall) {
+            // The results went with the service call that was stopped; that they are the end is
+            // said by an empty message behind them.
+            in_store.push("assistant");
+        }
+        assert_eq!(stored(&store).await, in_store);
         assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Ok)]);
+        let again = send(&case.agent(&model, &store), request).await.unwrap();
+        assert_eq!(shorts(&again.messages), all[1..], "sent again it is the same answer");
+        assert_eq!(model.requests().len(), 2);
         goes_on(case, &store, &all).await;
     })
     .await;
@@ -269,11 +279,15 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         ]);
         let client = case.agent(&model, &store);
         let there = called(&model, 2);
-        let answer = stopped_at(&client, request, Some(&store), there).await;
+        let answer = stopped_at(&client, request.clone(), Some(&store), there).await;
         let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
         assert_eq!(shorts(&answer.messages), answered);
         let all = ["user where?", answered[0], answered[1], answered[2]];
-        assert_eq!(stored(&store).await, all);
+        // Behind a question, an empty message says that it is the end.
+        assert_eq!(stored(&store).await, [&all[..], &["assistant"]].concat());
+        let again = send(&client, request).await.unwrap();
+        assert_eq!(shorts(&again.messages), answered, "sent again it is the same answer");
+        assert_eq!(model.requests().len(), 2);
         goes_on(case, &store, &all).await;
     })
     .await;
