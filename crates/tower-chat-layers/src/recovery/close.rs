@@ -210,19 +210,19 @@ async fn results_of_decided_calls(
     let mut statuses = Vec::new();
     for (decision, (message, index), waiting) in decided {
         let row = known.get(&(message, index));
-        let mut result = match row.map(|row| (&row.result, row.started_at)) {
-            Some((Some(result), started_at)) => {
-                if started_at.is_none() {
-                    // Its stored arguments are not those that were approved.
-                    let position = u32::try_from(results.len()).unwrap_or(u32::MAX);
-                    statuses.push((position, ToolStatus::RejectedArguments));
-                }
-                result.clone()
+        let (mut result, status) = match row.map(|row| (&row.result, row.started_at)) {
+            // Its stored arguments are not those that were approved.
+            Some((Some(result), None)) => (result.clone(), Some(ToolStatus::RejectedArguments)),
+            Some((Some(result), Some(_))) => (result.clone(), None),
+            Some((None, Some(_))) => (ToolResult::error("", INTERRUPTED), None),
+            _ if decision.approved => (ToolResult::error("", NEVER_RUN), None),
+            _ => {
+                let result = ToolResult::new("", rejection(decision.reason.as_deref()));
+                (result, Some(ToolStatus::RejectedByApproval))
             }
-            Some((None, Some(_))) => ToolResult::error("", INTERRUPTED),
-            _ if decision.approved => ToolResult::error("", NEVER_RUN),
-            _ => ToolResult::new("", rejection(decision.reason.as_deref())),
         };
+        let position = u32::try_from(results.len()).unwrap_or(u32::MAX);
+        statuses.extend(status.map(|status| (position, status)));
         result.call_id = Some(waiting.call_id);
         result.name.get_or_insert(waiting.request.call.name);
         result.call = u32::try_from(index).ok().map(|index| CallPosition { message, index });

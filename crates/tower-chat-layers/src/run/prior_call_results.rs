@@ -38,7 +38,10 @@ pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, Tool
 pub(super) fn must_be_marked(status: ToolStatus) -> bool {
     matches!(
         status,
-        ToolStatus::UnknownTool | ToolStatus::SkippedBudget | ToolStatus::RejectedArguments
+        ToolStatus::UnknownTool
+            | ToolStatus::SkippedBudget
+            | ToolStatus::RejectedArguments
+            | ToolStatus::RejectedByApproval
     )
 }
 
@@ -161,10 +164,8 @@ impl Answered {
 /// How a call has ended, by what is known of it and the result that was staged.
 fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
     let is_unknown = call.result.is_none() && call.started_at.is_some();
-    let was_never_begun = call.result.is_none() && call.started_at.is_none();
     match (call.status, result.is_error) {
         (ToolStatus::PendingApproval, true) if is_unknown => ToolStatus::Interrupted,
-        (ToolStatus::PendingApproval, false) if was_never_begun => ToolStatus::RejectedByApproval,
         (_, true) => ToolStatus::Error,
         (_, false) => ToolStatus::Ok,
     }

@@ -3,7 +3,7 @@
 
 use tower_chat::{
     Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode, Role,
-    ToolLoop, ToolStatus,
+    ToolLoop, ToolLoopError, ToolResult, ToolStatus,
     recovery::{
         JournalPolicy, OnDisconnect, OnOpenRun, RunEnd, UnknownAnswer, UnknownCalls, close,
         open_run,
@@ -250,6 +250,66 @@ async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() 
         assert_eq!(row(&store).await.0, status);
         assert_eq!(pending(&store).await, [""; 0]);
     }
+}
+
+/// The first attempt has an answer; the second brings a decision about another call, whose tool the
+/// caller executes by now.
+#[tokio::test]
+async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
+    for streamed in BOTH_WAYS {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store);
+        let asked = waiting(&setup, streamed).await;
+        let fee = definition("fee").needs_approval();
+        let never = tool_fn(fee.clone(), |_| async {
+            Ok::<_, tower_chat::BoxError>(ToolOutput::from("never"))
+        });
+        let model = ScriptedModel::new([calls([("fee", "c2")])]);
+        let client = setup.stack(&model, tools(&ran).with(never));
+        let further = requests(&send(&client, ask("and the fee", streamed)).await.unwrap());
+
+        let model = ScriptedModel::new([calls([("look", "c3")]), Step::error("overloaded")]);
+        let client = setup.stack(&model, tools(&ran).declare(fee));
+        let mut request = approving(&asked, streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        let mut expected = durable(&store).await;
+        assert_eq!(expected.last().unwrap(), "tool c3=looked c3");
+        let decision = Message::new(Role::User, vec![further[0].approve().into()]);
+        // Messages of a run are known by their numbers: the first two stand for what is staged.
+        let further = [Message::user("paid"), Message::user("looked"), decision];
+        request.messages.extend(further.map(std::sync::Arc::new));
+        let error = send(&client, request).await.unwrap_err();
+        let found = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(found, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
+        expected.insert(expected.len() - 1, "user yes".to_owned());
+        assert_eq!(durable(&store).await, expected);
+        assert!(open(&store).await.is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_the_caller_says_of_a_payment_without_a_decision_is_recorded_the_same_in_every_mode() {
+    every_case(async |case| {
+        for (is_error, fails) in cases!([true, false], [true, false]) {
+            let (store, ran) = (case.store().await, Ran::default());
+            let setup = Setup::new(&store).mode(case.mode);
+            waiting(&setup, case.streamed).await;
+            let failing = fails.then(|| Step::error("overloaded"));
+            let model = ScriptedModel::new(failing.into_iter().chain([Step::text("done")]));
+            let client = setup.stack(&model, tools(&ran));
+            let mut result = ToolResult::new("c1", "paid by hand");
+            result.is_error = is_error;
+            let request = case.ask_with([Message::tool_results([result])]);
+            if fails {
+                send(&client, request.clone()).await.unwrap_err();
+            }
+            send(&client, request).await.unwrap();
+            let status = if is_error { ToolStatus::Error } else { ToolStatus::Ok };
+            let about = format!("is error {is_error}, fails {fails}");
+            assert_eq!(row(&store).await, (status, false, Some("paid by hand".into())), "{about}");
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
