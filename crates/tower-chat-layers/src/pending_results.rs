@@ -65,10 +65,7 @@ pub(crate) async fn completed_from_record(
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
     let dangling: HashSet<_> = dangling.into_iter().collect();
-    found.retain(|position, call| {
-        dangling.contains(position)
-            && (call.result.is_some() || call.status == ToolStatus::Returned)
-    });
+    found.retain(|position, call| dangling.contains(position) && call.result.is_some());
     if found.is_empty() && ended.is_empty() {
         return Ok(None);
     }

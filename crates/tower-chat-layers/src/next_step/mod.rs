@@ -7,7 +7,7 @@ mod call_rules;
 mod pending_calls;
 mod planned_call;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tower_chat_core::{ChatOptions, Message, RunHandle};
 
@@ -99,11 +99,5 @@ impl LoopPolicy {
         let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));
         let at_once = if self.concurrent { calls.len() } else { 1 };
         to_run.take(at_once).filter_map(|call| call.pending.position()).collect()
-    }
-}
-
-impl fmt::Debug for LoopPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LoopPolicy")
     }
 }

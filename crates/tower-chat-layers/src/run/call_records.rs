@@ -1,7 +1,6 @@
 //! What the record of tool calls needs to know between the writes of a run.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
     Message, MessageId, Part, ToolCall, pairing::AnswerIds, store::SequencePosition,
@@ -19,9 +18,8 @@ use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 #[derive(Debug, Default)]
 pub(super) struct CallRecords {
     pub(super) hooks: Hooks,
-    /// By the message that holds the results, in their order. Few wait at a time, and mostly the
-    /// first is asked for.
-    reports: VecDeque<(MessageId, ToolReports)>,
+    /// By the message that holds the results.
+    reports: HashMap<MessageId, ToolReports>,
     /// The messages of this run that ask for tools, as they were stored.
     pub(super) asking: Vec<Asking>,
     /// Where each of them stands among them.
@@ -158,31 +156,16 @@ impl CallRecords {
 
     /// Takes note of what a tool loop knows of the results in a message.
     pub(super) fn report(&mut self, message: MessageId, reports: ToolReports) {
-        if self.reports.back().is_none_or(|(last, _)| *last < message) {
-            return self.reports.push_back((message, reports));
-        }
-        match self.reports.binary_search_by_key(&message, |(known, _)| *known) {
-            Ok(position) => {
-                if let Some((_, known)) = self.reports.get_mut(position) {
-                    *known = reports;
-                }
-            }
-            Err(position) => self.reports.insert(position, (message, reports)),
-        }
+        self.reports.insert(message, reports);
     }
 
     /// What a tool loop has said of the results in a message that was not stored yet.
     pub(super) fn reports(&self, message: MessageId) -> Option<&ToolReports> {
-        let position = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
-        self.reports.get(position).map(|(_, reports)| reports)
+        self.reports.get(&message)
     }
 
     pub(super) fn take_reports(&mut self, message: MessageId) -> Option<ToolReports> {
-        if self.reports.front().is_some_and(|(first, _)| *first == message) {
-            return self.reports.pop_front().map(|(_, reports)| reports);
-        }
-        let position = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
-        self.reports.remove(position).map(|(_, reports)| reports)
+        self.reports.remove(&message)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use tower_chat_core::{Message, MessageId, Part, Role, ToolCall, pairing::AnswerIds};
+use tower_chat_core::{Message, MessageId, Part, Role, RunId, ToolCall, pairing::AnswerIds};
 
 use super::{State, stored_messages::find};
 use crate::tool::CallOfRun;
@@ -62,45 +62,44 @@ impl State {
         id: MessageId,
         messages: &[Arc<Message>],
     ) -> Option<HashMap<MessageId, Arc<HeldMessage>>> {
-        let is_of_answer = |message: &&Arc<Message>| {
-            message.role == Role::Assistant && message.id.map(|id| id.run) == Some(id.run)
-        };
-        let of_run = self.conversation.added.len() + messages.len();
-        let of_run_at = |position: usize| match position.checked_sub(self.conversation.added.len())
-        {
-            Some(position) => messages.get(position),
-            None => self.conversation.added.get(position),
-        };
-        let found =
-            find(messages, id).map(|(position, _)| self.conversation.added.len() + position);
-        let found =
-            found.or_else(|| find(&self.conversation.added, id).map(|(position, _)| position));
-        let mut before: Vec<&Arc<Message>>;
-        let from: Vec<&Arc<Message>>;
-        if let Some(position) = found {
-            let earlier = (0..position).rev().filter_map(of_run_at);
-            before = earlier.take_while(is_of_answer).collect();
-            let later = (position + 1..of_run).filter_map(of_run_at).take_while(is_of_answer);
-            from = of_run_at(position).into_iter().chain(later).collect();
+        let (added, history) = (&self.conversation.added, &self.conversation.history);
+        let answer = if let Some((position, _)) = find(messages, id) {
+            let (before, from) = messages.split_at(position);
+            answer_of(id.run, before.iter().rev().chain(added.iter().rev()), from)
+        } else if let Some((position, _)) = find(added, id) {
+            let (before, from) = added.split_at(position);
+            answer_of(id.run, before.iter().rev(), from)
         } else {
             let position = self.position_in_history(id)?;
-            let earlier = (0..position).rev().filter_map(|at| self.conversation.history.get(at));
-            before = earlier.take_while(is_of_answer).collect();
-            let later = self.conversation.history.iter_from(position + 1).take_while(is_of_answer);
-            from = self.conversation.history.get(position).into_iter().chain(later).collect();
-        }
-        before.reverse();
+            answer_of(id.run, history.take(position).iter().rev(), history.iter_from(position))
+        };
         let mut ids = AnswerIds::default();
-        let held = before.into_iter().chain(from).filter_map(|message| {
-            let ids = ids.next(message).into_iter().map(|id| id.into_owned()).collect();
+        let held = answer.into_iter().filter_map(|message| {
+            let ids = ids.next(&message).into_iter().map(|id| id.into_owned()).collect();
             let is_call = |part: &Part| match part {
                 Part::ToolCall(call) => !call.provider_executed,
                 part => matches!(part, Part::ApprovalRequest(_)),
             };
             let parts = message.parts.iter().enumerate().filter(|(_, part)| is_call(part));
             let parts = parts.map(|(index, _)| index).collect();
-            Some((message.id?, Arc::new(HeldMessage { message: message.clone(), parts, ids })))
+            Some((message.id?, Arc::new(HeldMessage { message, parts, ids })))
         });
         Some(held.collect())
     }
+}
+
+/// The messages of the model that stand around a position without a break: `before` are those
+/// before it, the nearest first.
+fn answer_of<'m>(
+    run: RunId,
+    before: impl IntoIterator<Item = &'m Arc<Message>>,
+    from: impl IntoIterator<Item = &'m Arc<Message>>,
+) -> Vec<Arc<Message>> {
+    let is_of_answer = |message: &&Arc<Message>| {
+        message.role == Role::Assistant && message.id.is_some_and(|id| id.run == run)
+    };
+    let mut answer: Vec<_> = before.into_iter().take_while(is_of_answer).cloned().collect();
+    answer.reverse();
+    answer.extend(from.into_iter().take_while(is_of_answer).cloned());
+    answer
 }

@@ -64,12 +64,10 @@ pub(super) async fn take_new(
     let choice = request.extensions.remove::<RepeatedTranscript>();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
     let own = own_messages(request);
-    let is_later_call = match (caller, request.extensions.get::<ServiceCall>()) {
-        (Caller::Request, _) => false,
-        (Caller::ServiceCall, Some(call)) => call.ordinal > 0,
-        (Caller::ServiceCall, None) => !stored.added.is_empty(),
-    };
-    if is_later_call || !choice.compares(&own) {
+    let is_later_call_of_foreign_loop = caller == Caller::ServiceCall
+        && request.extensions.get::<ServiceCall>().is_none()
+        && !stored.added.is_empty();
+    if is_later_call_of_foreign_loop || !choice.compares(&own) {
         return Ok(None);
     }
     let is_background = request.options.is_background();

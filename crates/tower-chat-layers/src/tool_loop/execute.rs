@@ -145,10 +145,7 @@ impl Executor<'_> {
                     let of_call = outcome.of(self.noted(position));
                     // Before it is durable: whoever stops the run meanwhile knows it.
                     outcomes.add(index, outcome);
-                    let Some(of_call) = of_call else {
-                        durable += 1;
-                        continue;
-                    };
+                    let Some(of_call) = of_call else { continue };
                     // Where others are still under way to the store, the end is written by itself.
                     let is_last = ended == to_run && durable + 1 == to_run;
                     let ends_run = outcomes.terminate && is_last;

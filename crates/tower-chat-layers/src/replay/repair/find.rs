@@ -85,18 +85,15 @@ pub fn mismatches_of_readable<'a>(
         let Some(message) = message else { continue };
         extraction.push(sequence, message);
         let positions = (0..).map(|index| SequencePosition { sequence, index });
-        let leaving = foreign_results(message);
-        let foreign = message.parts.iter().enumerate().filter_map(|(index, part)| {
-            let is_foreign = message.role == Role::Tool || leaving.contains(&index);
-            Some((is_foreign, part.as_tool_result()?))
-        });
-        results.extend(
-            positions.clone().zip(foreign).filter(|(_, (is_foreign, _))| *is_foreign).map(
-                |(position, (_, result))| {
-                    (position, result.call_id.as_deref().filter(|id| !id.is_empty()))
-                },
-            ),
-        );
+        let foreign = foreign_results(message);
+        let parts = message.parts.iter().enumerate();
+        let all = parts.filter_map(|(index, part)| Some((index, part.as_tool_result()?)));
+        for (position, (index, result)) in positions.clone().zip(all) {
+            if foreign.contains(&index) {
+                let call_id = result.call_id.as_deref().filter(|id| !id.is_empty());
+                results.push((position, call_id));
+            }
+        }
         let asking = message.parts.iter().filter(|part| asked_call(part).is_some());
         requests.extend(
             positions
