@@ -107,6 +107,19 @@ mod tests {
     }
 
     #[test]
+    fn the_last_call_has_neither_the_callers_tools_nor_a_choice_among_them() {
+        for tool_choice in [None, Some(ToolChoice::Auto)] {
+            let mut caller = ChatOptions::default();
+            caller.tools = vec![definition("a", "caller")];
+            caller.tool_choice = tool_choice;
+            caller.max_output_tokens = Some(7);
+            let last = CallOptions::new(Arc::new(caller)).without_tools();
+            assert_eq!((names(&last), &last.tool_choice), (Vec::new(), &None));
+            assert_eq!(last.max_output_tokens, Some(7));
+        }
+    }
+
+    #[test]
     fn a_set_is_declared_once_and_a_changed_one_anew() {
         let mut options = CallOptions::new(Arc::default());
         let tools = Tools::new().declare(definition("a", "1"));

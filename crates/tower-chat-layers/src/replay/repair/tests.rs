@@ -199,9 +199,15 @@ fn a_result_of_the_providers_own_tool_is_no_mismatch() {
     let mut search = ToolCall::new("ws_1", "web_search", "{}");
     search.provider_executed = true;
     let found = ToolResult::new("ws_1", "pages");
-    let messages = stored([Message::new(Role::Assistant, vec![search.into(), found.into()])]);
+    let parts: Vec<Part> = vec![search.into(), found.into()];
+    let messages = stored([Message::new(Role::Assistant, parts.clone())]);
     assert_eq!(mismatches(&messages, 1), []);
     assert_eq!(repair(&messages), messages);
+    let orphan = ToolResult::new("gone", "nobody asked");
+    let beside = Message::new(Role::Assistant, [parts, vec![orphan.into()]].concat());
+    let result = SequencePosition { sequence: 1, index: 1 };
+    let expected = Mismatch::OrphanResult { result, call_id: Some("gone".to_owned()) };
+    assert_eq!(mismatches(&stored([beside]), 1), [expected]);
 }
 
 #[test]

@@ -294,7 +294,13 @@ fn an_interrupted_call_is_hidden_only_by_a_result_that_answers_no_call_of_the_op
     let second = ToolResult::new("2", "of the second").answering(named(2));
     let results = [vec![by_id.clone()], vec![by_id.clone(), again], vec![first.clone()]];
     let results = results.into_iter().chain([vec![by_id, first], vec![second]]);
-    for (second_id, results, follows) in cases!(["1", "2"], results, [false, true]) {
+    for (second_id, results, follows, have_ids) in
+        cases!(["1", "2"], results, [false, true], [true, false])
+    {
+        let of_run = |run: u8, message: Message| match have_ids {
+            true => of_run(run, message),
+            false => Arc::new(message),
+        };
         let mut whole = Replay::new(DanglingCalls::Interrupted);
         whole.push(&of_run(1, calls(["1"])));
         whole.push(&of_run(2, Message::user("so?")));
@@ -311,6 +317,7 @@ fn an_interrupted_call_is_hidden_only_by_a_result_that_answers_no_call_of_the_op
         }
         let mut joined = closed.view();
         joined.append(&open.view());
-        assert_eq!(joined, whole.view(), "{second_id} {results:?} {follows}");
+        let about = format!("{second_id} {results:?} follows {follows} have ids {have_ids}");
+        assert_eq!(joined, whole.view(), "{about}");
     }
 }

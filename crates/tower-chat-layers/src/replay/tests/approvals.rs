@@ -177,6 +177,25 @@ fn an_approved_call_that_gets_the_result_of_another_call_takes_no_further_result
     assert_eq!(pairs([asking, first, approving, second, third]), expected);
 }
 
+/// A payment that was approved, and a call with the same id: the one that the model made last gets
+/// the result.
+#[test]
+fn a_decision_holds_until_the_model_speaks_again_and_not_only_until_the_user_does() {
+    let [pay, look] = ["pay", "look"].map(|tool| ToolCall::new("same", tool, "{}"));
+    let request = ApprovalRequest::new("approval_1", pay, true);
+    let asking = Message::new(Role::Assistant, vec![request.clone().into()]);
+    let approving = Message::new(Role::User, vec![request.approve().into()]);
+    let looking = Message::tool_calls([look]);
+    let hurry = Message::user("hurry");
+    let result = || Message::tool_results([ToolResult::new("same", "the only result")]);
+    let answered = |tool: &str| vec![(tool.to_owned(), "the only result".to_owned())];
+    let approved_last =
+        [asking.clone(), hurry.clone(), looking.clone(), approving.clone(), hurry.clone()];
+    assert_eq!(pairs(approved_last.into_iter().chain([result()])), answered("pay"));
+    let asked_last = [asking, approving, hurry, looking];
+    assert_eq!(pairs(asked_last.into_iter().chain([result()])), answered("look"));
+}
+
 #[test]
 fn a_call_answered_while_a_later_round_waits_does_not_wait_any_more() {
     let waiting = |request: &str, id: &str| {

@@ -1,12 +1,17 @@
 //! What becomes of a run whose caller goes away, by the policy.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use tower_chat::{
-    PersistencePolicy,
+    CallPosition, PersistenceError, PersistencePolicy,
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun, Recovered, RecoveryPolicy, recover},
     store::HistoryStore,
     validate::validate_messages,
 };
-use tower_chat_testkit::{Gate, Step, cases};
+use tower_chat_testkit::{Fault, FaultyStore, Gate, Injection, Operation, Step, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -82,6 +87,68 @@ async fn the_record_of_a_run_that_is_committed_by_its_drop_says_what_became_of_i
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0], ("c1".into(), ToolStatus::Ok, Some("book c1".into())));
     assert_eq!((&*rows[1].0, rows[1].1), ("c2", ToolStatus::Interrupted));
+}
+
+#[tokio::test]
+async fn each_result_that_a_drop_commits_names_the_call_that_it_answers() {
+    Cases::all()
+        .modes([Journaled], "what a dropped response leaves open")
+        .check(async |case| {
+            for resumed in [false, true] {
+                let (store, gate) = (case.store().await, Gate::closed());
+                let setup = Setup::new(&store);
+                let (model, booking_tools) = (booking_model(), BookingTools::safe());
+                let waiting = booking_tools.clone().with_gate_before("c2", &gate);
+                let request = case.ask("trip");
+                if resumed {
+                    let client = setup.stack(&model, waiting.tools());
+                    drop_when(&client, request.clone(), gate.reached(1)).await;
+                }
+                let setup = setup.policy(on_disconnect(OnDisconnect::Commit));
+                let client = setup.stack(&model, waiting.tools());
+                let attempts = 1 + usize::from(resumed);
+                drop_when(&client, request, gate.reached(attempts)).await;
+                assert!(open(&store).await.is_none());
+                let messages = store.inner().load(&key()).await.unwrap().messages;
+                let asking = messages.get(1).unwrap().id.unwrap();
+                let named: Vec<_> = messages.get(2).unwrap().results().collect();
+                let named: Vec<_> = named.iter().map(|it| (it.text(), it.call)).collect();
+                let position = |index| Some(CallPosition { message: asking, index });
+                let interrupted = (INTERRUPTED.to_owned(), position(1));
+                let expected = [("book c1".to_owned(), position(0)), interrupted];
+                assert_eq!(named, expected, "resumed: {resumed}");
+            }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
+    for (streamed, choice) in cases!(BOTH_WAYS, [OnDisconnect::Commit, OnDisconnect::Discard]) {
+        // How many readings of the open run succeed before one fails.
+        let left = Arc::new(AtomicUsize::new(usize::MAX));
+        let failing = left.clone();
+        let store = FaultyStore::with_injector(memory(), move |operation| match operation {
+            Operation::OpenRun if failing.fetch_sub(1, Ordering::SeqCst) == 0 => {
+                Injection::none().with(Fault::Before(disk_full()))
+            }
+            _ => Injection::none(),
+        });
+        let setup = Setup::new(&store);
+        let model = booking_model_with(1, [Step::error("overloaded")]);
+        let booking_tools = BookingTools::default();
+        let request = ask("trip", streamed);
+        send(&setup.stack(&model, booking_tools.tools()), request.clone()).await.unwrap_err();
+        let client = setup.policy(on_disconnect(choice)).stack(&model, booking_tools.tools());
+        left.store(1, Ordering::SeqCst);
+        let error = refused(send(&client, request.clone()).await);
+        assert!(matches!(error, PersistenceError::NotLoaded { .. }), "{choice:?} {error:?}");
+        assert_eq!(open(&store).await.unwrap().open.lease.attempt, 2, "it was taken over");
+        assert_eq!(staged(&store).await, WHOLE_RUN[..2], "{choice:?}");
+        left.store(usize::MAX, Ordering::SeqCst);
+        send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
 }
 
 #[tokio::test]

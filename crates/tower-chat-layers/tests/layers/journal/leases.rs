@@ -280,6 +280,26 @@ async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_there_are_no_leases_none_is_renewed() {
+    for streamed in BOTH_WAYS {
+        let (store, gate) = (FaultyStore::new(memory()), Gate::closed());
+        let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+        let client = Setup::new(&store).stack(&booking_model(), booking_tools.tools());
+        let mut run = Box::pin(send(&client, ask("trip", streamed)));
+        tokio::select! {
+            biased;
+            answer = &mut run => panic!("not interrupted: {answer:?}"),
+            () = gate.reached(1) => {}
+        }
+        let appends = store.appends();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.appends(), appends);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn takeovers_and_renewals_of_leases_are_counted() {
     let metrics = RecordedMetrics::new();
     let _recording = metrics.record_this_thread();

@@ -11,6 +11,7 @@ mod fencing;
 mod foreign;
 mod late_results;
 mod leases;
+mod limits;
 mod mixed;
 mod pending;
 mod recording;

@@ -235,6 +235,44 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
 }
 
 #[tokio::test]
+async fn an_outcome_that_is_to_be_forgotten_is_forgotten_by_every_attempt() {
+    let cases = Cases::all().modes([Journaled], "no other mode runs a call again");
+    cases
+        .check(async |case| {
+            let (store, gate) = (case.store().await, Gate::closed());
+            let mut safe = definition("pay");
+            safe.safe_to_retry = true;
+            let paid = gate.clone();
+            let pay = tool_fn(safe, move |_| {
+                let gate = paid.clone();
+                async move {
+                    gate.pass().await;
+                    Ok::<_, BoxError>(ToolOutput::from("card xqz"))
+                }
+            });
+            let pay = persist_with(pay, |call| {
+                Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
+            });
+            let (setup, tools) = (Setup::new(&store), Tools::new().with(pay));
+            let model = ScriptedModel::new([
+                calls([("pay", "c1")]),
+                Step::text("paid"),
+                Step::text("nothing else"),
+            ]);
+            let request = case.ask("go");
+            let client = setup.stack(&model, tools);
+            drop_when(&client, request.clone(), gate.reached(1)).await;
+            gate.open();
+            assert_eq!(send(&client, request).await.unwrap().text(), "paid");
+            assert_eq!(seen(&model, 1)[2], "tool c1=card xqz");
+            send(&client, case.ask("and now?")).await.unwrap();
+            assert_eq!(seen(&model, 2), ["user go", "assistant paid", "user and now?"]);
+            assert!(!given(&store).contains("xqz"));
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it() {
     let (store, gate) = (store(), Gate::closed());
     let setup = Setup::new(&store).policy(policy().with_truncation(Truncation::to(200)));

@@ -120,6 +120,34 @@ async fn every_cause_keeps_the_text_after_what_the_model_was_asked() {
 }
 
 #[tokio::test]
+async fn the_words_of_a_whole_message_stand_before_those_of_the_one_that_is_cut_off() {
+    let cases = Cases::all().modes([PerServiceCall], "it keeps the text as a message at once");
+    let cases = cases.streamed("a whole answer shows no part of its text");
+    cases
+        .check(async |case| {
+            let store = case.store().await;
+            let cut = Step::updates([
+                ChatUpdate::TextDelta("a draft".into()),
+                ChatUpdate::Message(Message::assistant("The first message. ").into()),
+                ChatUpdate::TextDelta("Half of".into()),
+            ]);
+            let model = ScriptedModel::new([cut.hangs_after(3)]);
+            let client = client(&model, &store, case.mode, keeping());
+            let mut response = head(&client, case.ask("where?")).await.unwrap();
+            while let Some(update) = response.next().await {
+                if matches!(update.unwrap(), ChatUpdate::TextDelta(text) if text == "Half of") {
+                    break;
+                }
+            }
+            drop(response);
+            let kept = "assistant The first message. Half of";
+            assert_eq!(stored(&store).await, ["user where?", kept]);
+            assert_eq!(marked(&store).await, [kept]);
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
     for (streamed, cuts) in cases!(BOTH_WAYS, [1, 2]) {
         let store = store();

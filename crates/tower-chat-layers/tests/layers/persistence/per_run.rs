@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat::{
-    ChatRequest, ConversationKey, Finish, Message, MessageId, PersistenceError, RunId, Usage,
+    ChatRequest, ConversationKey, Finish, Message, MessageId, PerRunPersistence, PersistenceError,
+    RunId, Usage,
     replay::DanglingCalls,
     store::{HistoryStore, Revision, author::Write},
 };
@@ -374,4 +375,14 @@ async fn a_history_written_by_something_else_is_replayed() {
         assert_eq!(seen(&model, 0), ["user hi", "assistant hello", "user where?"]);
     })
     .await;
+}
+
+#[test]
+fn the_debug_text_of_the_layer_has_its_mode_and_its_policy() {
+    for mode in MODES {
+        let layer = PerRunPersistence::new(memory()).mode(mode);
+        let text = format!("{layer:?}");
+        let begins = format!("PerRunPersistence {{ mode: {mode:?}, policy: PersistencePolicy {{");
+        assert!(text.starts_with(&begins), "{text}");
+    }
 }

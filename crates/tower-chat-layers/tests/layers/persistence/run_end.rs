@@ -307,6 +307,31 @@ async fn what_is_inserted_and_left_out_is_logged_once_a_run_without_contents() {
 }
 
 #[tokio::test]
+async fn calls_that_are_left_out_are_logged_and_nothing_is_of_a_call_that_the_input_answers() {
+    every_case(async |case| {
+        let (store, gate) = (case.store().await, Gate::closed());
+        let model = ScriptedModel::new([calls([("wait", "c1")])]);
+        let tools_with_gate = tools_with_gate(&Ran::default(), &gate);
+        let client = stack(model, &store, PerServiceCall, policy(), tools_with_gate);
+        tokio::select! {
+            biased;
+            answer = send(&client, case.ask("where?")) => panic!("{answer:?}"),
+            () = gate.reached(1) => {}
+        }
+        let logged = logged();
+        let dropping = policy().with_dangling_calls(DanglingCalls::Drop);
+        let model = ScriptedModel::new([Step::text("well"), Step::text("good")]);
+        let client = case.stack(model, &store, dropping, tools(&Ran::default()));
+        send(&client, case.ask("so?")).await.unwrap();
+        assert_eq!(logged.lines_with(&["wait (c1)", "alice/support"]), 1);
+        let late = Message::tool_results([ToolResult::new("c1", "waited after all")]);
+        send(&client, case.ask_with([late])).await.unwrap();
+        assert_eq!(logged.lines("alice/support"), 1, "nothing is dangling");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_late_result_takes_the_place_of_the_interruption() {
     for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
@@ -386,6 +411,47 @@ async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
             assert_eq!(seen(&model, 1)[..expected.len()], *expected);
         }
     }
+}
+
+#[tokio::test]
+async fn a_call_that_was_interrupted_is_shown_so_before_and_after_a_run_that_ended_on_purpose() {
+    every_case(async |case| {
+        for died_first in [true, false] {
+            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+            let tools_with_gate = tools_with_gate(&ran, &gate);
+            let die = async || {
+                let model = ScriptedModel::new([calls([("wait", "c1")])]);
+                let tools = tools_with_gate.clone();
+                let client = stack(model, &store, PerServiceCall, policy(), tools);
+                tokio::select! {
+                    biased;
+                    answer = send(&client, case.ask("where?")) => panic!("{answer:?}"),
+                    () = gate.reached(1) => {}
+                }
+            };
+            if died_first {
+                die().await;
+            }
+            let model = ScriptedModel::new([calls([("ask", "c2")])]);
+            let client = case.stack(model, &store, policy(), tools(&ran));
+            send(&client, case.ask("a question for you?")).await.unwrap();
+            if !died_first {
+                die().await;
+            }
+            let model = ScriptedModel::new([Step::text("well")]);
+            let client = case.stack(model.clone(), &store, policy(), tools(&ran));
+            send(&client, case.ask("so?")).await.unwrap();
+            let interrupted = format!("tool c1!{INTERRUPTED}");
+            let died = ["user where?", "assistant wait#c1", &interrupted];
+            let ended = ["user a question for you?"];
+            let shown = match died_first {
+                true => [&died[..], &ended, &["user so?"]].concat(),
+                false => [&ended[..], &died, &["user so?"]].concat(),
+            };
+            assert_eq!(seen(&model, 0), shown, "died first: {died_first}");
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

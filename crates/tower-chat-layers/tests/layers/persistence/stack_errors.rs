@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower::Layer;
+use tower::{Layer, Service};
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryOwner, Message, MessageId,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, SentinelAtClient, ToolLoop,
@@ -88,6 +88,22 @@ async fn a_persister_above_the_tool_loop_is_refused() {
         assert_eq!(ran.names(), [""; 0]);
         assert_eq!(stored(&store).await, [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn a_persister_is_found_below_a_loop_that_was_called_without_being_polled() {
+    let cases = Cases::all().modes([PerServiceCall, Journaled], "per-run mode needs none");
+    cases
+        .check(async |case| {
+            let (store, model, ran) = (case.store().await, one_round(), Ran::default());
+            let looped = ToolLoop::new(tools(&ran)).layer(persister(&model, &store));
+            let hasty = tower::service_fn(move |request: ChatRequest| looped.clone().call(request));
+            let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(hasty));
+            assert_eq!(send(&client, case.ask("hi")).await.unwrap().text(), "there");
+            let all = ["user hi", "assistant look#c1", "tool c1=looked c1", "assistant there"];
+            assert_eq!(stored(&store).await, all);
+        })
+        .await;
 }
 
 #[tokio::test]

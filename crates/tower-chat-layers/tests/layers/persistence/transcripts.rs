@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_chat::{
-    Answer, ChatRequest, Message, MessageId, Part, PerServiceCallPersistence, PersistenceError,
-    PersistenceMode, RepeatedTranscript, Role, RunId, ToolCall, ToolLoop, ToolResult,
+    Answer, ChatRequest, ConflictPolicy, Conversation, Message, MessageId, Part,
+    PerServiceCallPersistence, PersistenceError, PersistenceMode, RepeatedTranscript, Role, RunId,
+    ToolCall, ToolLoop, ToolResult,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -333,6 +334,57 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
             assert!(is_repeated, "{error:?}");
             assert_eq!(model.requests().len(), 1);
         }
+    }
+}
+
+/// The layer that knows the conversation stands below the tool loop here, so each service call
+/// begins the run anew.
+#[tokio::test]
+async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
+    for streamed in BOTH_WAYS {
+        let (store, ran) = (store(), Ran::default());
+        let steps = [Step::text("one"), calls([("look", "c2")]), Step::text("two")];
+        let model = ScriptedModel::new(steps);
+        let persister = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
+        send(&persister, ask("first", streamed)).await.unwrap();
+        let conversation = Conversation { key: key(), run: RunId::new() };
+        let below = persister.map_request(move |request: ChatRequest| {
+            request
+                .with_extension(conversation.clone())
+                .with_extension(RepeatedTranscript::Recognise)
+        });
+        let client = boxed(ToolLoop::new(tools(&ran)).layer(below));
+        let request = ChatRequest::user("second");
+        send(&client, if streamed { request.streamed() } else { request }).await.unwrap();
+        let all = [
+            "user first",
+            "assistant one",
+            "user second",
+            "assistant look#c2",
+            "tool c2=looked c2",
+            "assistant two",
+        ];
+        assert_eq!(stored(&store).await, all);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_compared_in_the_background_where_the_service_keeps_the_history() {
+    for (mode, streamed) in all_cases() {
+        let (store, model) = (store(), ScriptedModel::new([kept("one", "s1"), kept("two", "s1")]));
+        let policy = policy()
+            .on_conflict(ConflictPolicy { warn: false, throw: false, clear: true })
+            .with_repeated_transcript(RepeatedTranscript::Refuse);
+        let client = stack(model.clone(), &store, mode, policy, tools(&Ran::default()));
+        send(&client, ask("first", streamed)).await.unwrap();
+        let whole = [Message::user("first"), Message::assistant("one"), Message::user("second")];
+        let mut request = ask_with(whole, streamed);
+        Arc::make_mut(&mut request.options).background = true;
+        let loads = store.loads();
+        send(&client, request).await.unwrap();
+        assert_eq!(store.loads(), loads, "{mode:?} {streamed}");
+        let all = ["user first", "assistant one", "user second"];
+        assert_eq!(seen(&model, 1), all, "{mode:?} {streamed}");
     }
 }
 

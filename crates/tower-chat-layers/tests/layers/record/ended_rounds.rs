@@ -2,7 +2,7 @@
 
 use tower::Layer;
 use tower_chat::{
-    ChatRequest, Message, Part, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoop, ToolResult, ToolStatus, Tools,
     tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
 use tower_chat_testkit::{Step, cases};
@@ -108,6 +108,27 @@ async fn every_call_of_a_round_has_the_same_row_in_every_mode_whatever_ends_the_
             "{round:?} {mode:?} streamed {streamed} concurrent {concurrent} {budget:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_call_behind_the_tool_that_ended_the_run_is_pending_where_its_result_is_in_the_history() {
+    let reason = "per-service-call mode keeps results at the end in the record alone";
+    Cases::all()
+        .modes([PersistenceMode::PerRun, PersistenceMode::Journaled], reason)
+        .check(async |case| {
+            let store = case.store().await;
+            let policy = PersistencePolicy::default().with_trailing_results(true);
+            let model = ScriptedModel::new([calls([("stop", "c0"), ("look", "c1")])]);
+            let client = case.stack(model, &store, policy, tools());
+            send(&client, case.ask("hi")).await.unwrap();
+            let rows: Vec<_> = record(&store).await.iter().map(found).collect();
+            let stopped = ("c0".to_owned(), ToolStatus::Ok, true, true);
+            assert_eq!(rows, [stopped, ("c1".to_owned(), ToolStatus::Pending, false, false)]);
+            let last = store.load(&key()).await.unwrap().messages.last().unwrap().clone();
+            let texts: Vec<String> = last.results().map(ToolResult::text).collect();
+            assert_eq!(texts, ["stopped at c0"]);
+        })
+        .await;
 }
 
 /// The answers to a round of `stop`, `pay` and `look`, which waits for approval as a whole.

@@ -1,13 +1,14 @@
 //! One row a call, in both modes the same.
 
 use tower_chat::{
-    ChatRequest, Message, Part, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    replay::Truncation,
     tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
 use tower_chat_testkit::Step;
 
 use super::*;
-use crate::case::every_id;
+use crate::{case::every_id, common::send};
 
 fn look() -> Tools {
     Tools::new().with(tool_fn(definition("look"), |_| async { Ok("looked") }))
@@ -93,6 +94,23 @@ async fn calls_that_were_not_run_have_rows_that_say_why() {
         assert!(record[0].error.as_ref().unwrap().contains("disk on fire"));
         assert!(!record[0].result.as_ref().unwrap().text().contains("disk on fire"));
         assert!(record[1].started_at.is_none() && record[3].started_at.is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_long_result_that_is_in_the_record_alone_is_truncated_there() {
+    every_case(async |case| {
+        let tools = Tools::new().with(tool_fn(definition("stop"), |_| async {
+            Ok(ToolOutput::from("long ".repeat(2_000)).terminate())
+        }));
+        let store = case.store().await;
+        let policy = PersistencePolicy::default().with_truncation(Truncation::to(200));
+        let model = ScriptedModel::new([calls([("stop", "c1")])]);
+        let client = case.stack(model, &store, policy, tools);
+        send(&client, case.ask("hi")).await.unwrap();
+        let text = record(&store).await[0].result.as_ref().unwrap().text();
+        assert!(text.starts_with("long long") && text.len() < 300, "{} bytes", text.len());
     })
     .await;
 }

@@ -100,6 +100,18 @@ async fn if_a_later_response_carries_no_id_the_whole_history_is_sent_again() {
 }
 
 #[tokio::test]
+async fn the_answer_is_numbered_after_the_requests_own_messages_whatever_runs_those_are_of() {
+    let mut earlier = Message::user("of an earlier run");
+    earlier.id = Some(MessageId { run: RunId::new(), index: 7 });
+    for request in both(&ChatRequest::new([Message::user("hi"), earlier])) {
+        let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
+        let answer = ask(&over(echo()), &script, request).await.unwrap();
+        let indexes = answer.messages.iter().map(|message| message.id.unwrap().index);
+        assert_eq!(indexes.collect::<Vec<_>>(), [2, 3, 4]);
+    }
+}
+
+#[tokio::test]
 async fn the_history_before_the_requests_own_messages_is_shared_and_not_copied() {
     let history: Messages = (0..1000).map(|n| Message::user(n.to_string())).collect();
     let mut request = ChatRequest::user("hi");
