@@ -397,7 +397,7 @@ async fn an_answer_in_the_background_is_compared_too_and_goes_without_the_histor
             talk.say("first").await;
             let mut request = talk.request(&talk.whole([Message::user("second")]));
             Arc::make_mut(&mut request.options).background = true;
-            let result = send(&talk.client(), request).await;
+            let result = send(&talk.client(), request.clone()).await;
             if choice == RepeatedTranscript::Refuse {
                 let error = refused(result);
                 let is_repeated =
@@ -408,6 +408,11 @@ async fn an_answer_in_the_background_is_compared_too_and_goes_without_the_histor
                 let all = ["user first", "assistant one", "user second", "assistant two"];
                 assert_eq!(stored(&talk.store).await, all, "{mode:?} {streamed}");
                 assert_eq!(seen(&talk.model, 1), ["user second"], "{mode:?} {streamed}");
+                let loads = talk.store.loads();
+                let again = send(&talk.client(), request).await.unwrap();
+                assert_eq!(shorts(&again.messages), all[3..], "{mode:?} {streamed}");
+                assert_eq!(talk.model.requests().len(), 2, "{mode:?} {streamed}");
+                assert_eq!(talk.store.loads(), loads + 1, "{mode:?} {streamed}");
             }
         }
     }
