@@ -84,10 +84,6 @@ impl Run {
 impl State {
     /// How many of the messages that the run has added are its input.
     fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
-        let own = self.input(run, request);
-        match self.of_mode.journal() {
-            Some(_) => input_of(&self.conversation.added, &own),
-            None => own.len(),
-        }
+        input_of(&self.conversation.added, &self.input(run, request))
     }
 }

@@ -196,13 +196,17 @@ async fn a_run_that_was_committed_meanwhile_is_answered_from_the_store() {
 
 #[tokio::test]
 async fn a_run_that_was_committed_before_it_was_answered_goes_on_when_it_is_sent_again() {
-    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+    for (streamed, mode, by_report) in cases!(BOTH_WAYS, ALL_MODES, [false, true]) {
         let store = store();
         let setup = Setup::new(&store);
         let model = booking_model_with(0, [Step::hang()]);
         let client = setup.stack(&model, BookingTools::default().tools());
-        let request = ask("trip", streamed);
+        let mut request = ask("trip", streamed);
         drop_when(&client, request.clone(), model.called(1)).await;
+        let report = open_run(&store, &key()).await.unwrap().unwrap();
+        if by_report {
+            request = if streamed { report.resume().streamed() } else { report.resume() };
+        }
         assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
         let resume = || request.clone().with_extension(mode);
         let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
