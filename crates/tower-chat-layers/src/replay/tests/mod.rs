@@ -84,6 +84,19 @@ fn results_come_in_call_order() {
     assert_eq!(output_of(messages), "u:t a:c(1)+c(2) T:r(1)+r(2)");
 }
 
+/// It may answer a call that another layer keeps, so a lenient replay shows it.
+#[test]
+fn a_result_that_comes_again_is_shown_whether_one_message_has_answered_the_round_or_two() {
+    for first in [vec![results(["1", "2"])], vec![results(["1"]), results(["2"])]] {
+        let mut replay = Replay::lenient();
+        let messages = [calls(["1", "2"])].into_iter().chain(first.clone()).chain([results(["2"])]);
+        messages.into_iter().for_each(|message| replay.push(&Arc::new(message)));
+        let output: Vec<Message> = replay.view().iter().map(|it| (**it).clone()).collect();
+        let answered = sketch(&first);
+        assert_eq!(sketch(&output), format!("a:c(1)+c(2) {answered} T:r(2)"));
+    }
+}
+
 #[test]
 fn a_result_with_the_id_of_an_earlier_call_answers_no_call_without_an_id() {
     let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);

@@ -268,6 +268,34 @@ async fn results_that_end_a_run_are_shown_once_it_is_stored() {
         .await;
 }
 
+/// A model without a persister, which would hold its messages back until the answer ends.
+#[tokio::test]
+async fn a_message_that_may_be_the_last_is_not_shown_before_the_answer_has_ended() {
+    Cases::all()
+        .modes([PerRun], "the other modes need a persister")
+        .streamed("what is shown before the end")
+        .in_memory("an answer is polled without waiting")
+        .check(async |case| {
+            let pausing = Step::updates([
+                ChatUpdate::TextDelta("the last words".into()),
+                ChatUpdate::Message(Message::assistant("the last words").into()),
+            ]);
+            let model = ScriptedModel::new([pausing.hangs_after(2)]);
+            let above = PerRunPersistence::new(case.store().await).mode(case.mode);
+            let client = boxed(above.layer(model));
+            let mut response = head(&client, case.ask("go")).await.unwrap();
+            let mut shown = Vec::new();
+            for _ in 0..10 {
+                while let Some(update) = response.next().now_or_never() {
+                    shown.push(update.unwrap().unwrap());
+                }
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(shown, [ChatUpdate::TextDelta("the last words".into())]);
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn calls_are_shown_while_their_tools_are_running() {
     Cases::all()

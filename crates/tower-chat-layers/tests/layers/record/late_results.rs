@@ -2,7 +2,7 @@
 //! and in the store, and its calls have whole rows.
 
 use tower_chat::{
-    ChatRequest, Message, MessageId, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    CallPosition, ChatRequest, Message, MessageId, Role, ToolLoop, ToolResult, ToolStatus, Tools,
     replay::effective_call_ids,
     tool::{ToolContext, ToolOutput, tool_fn},
 };
@@ -116,6 +116,11 @@ async fn late_result(
     assert_eq!(numbered(&live.messages), numbered(&stored[of_run..]), "{about}");
     let indexes: Vec<_> = live.messages.iter().map(|message| message.id.unwrap().index).collect();
     assert_eq!(indexes[0] as usize, inputs, "{about}");
+
+    let asking = returned.messages[0].id.unwrap();
+    let named = stored.iter().flat_map(|message| message.results()).map(|it| it.call);
+    let late = CallPosition { message: asking, index: 0 };
+    assert_eq!(named.collect::<Vec<_>>(), [Some(late), None, None, None], "{about}");
 
     let rows: Vec<_> = agent.record().await.iter().map(row).collect();
     let looked = "looked with {\"of\":\"look\"}";
