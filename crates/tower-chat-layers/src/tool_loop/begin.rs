@@ -60,11 +60,8 @@ impl<S> Rounds<S> {
             // Their calls are in a history that no layer would put before their results.
             return Err(run.persister_missing().into());
         }
-        let interrupted = run.as_ref().and_then(Run::take_interrupted);
-        let mut counters = match &interrupted {
-            Some(interrupted) => RunCounters::resumed(interrupted, &approved),
-            None => RunCounters::default(),
-        };
+        let interrupted = run.as_ref().map(Run::take_interrupted).unwrap_or_default();
+        let mut counters = RunCounters::resumed(&interrupted, &approved);
         let phase = first_phase(approved, refused, &mut counters, settings.max_calls);
         request.extensions.remove::<ServiceCall>();
         let extensions = call_extensions(&request, run_of_loop.as_ref());
@@ -94,13 +91,11 @@ impl<S> Rounds<S> {
             in_flight: InFlight::default(),
             counters,
         };
-        if let Some(interrupted) = interrupted {
-            rounds.resume(interrupted, unknown_calls)?;
-        }
+        rounds.resume(interrupted, unknown_calls)?;
         Ok(rounds)
     }
 
-    /// Goes on where an earlier attempt at the run was interrupted.
+    /// Goes on where an earlier attempt at the run was interrupted, if it was.
     fn resume(
         &mut self,
         interrupted: InterruptedRun,

@@ -3,37 +3,45 @@
 use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, ToolInvocation, ToolStatus,
+    CallPosition, ConversationKey, Message, MessageId, ToolInvocation, ToolStatus,
     store::{History, HistoryStore, InvocationQuery, StoreError},
 };
 
 use crate::{replay::Replay, run::prior_attempts::PriorAttempts};
 
-/// How many tool calls of these messages, which a run has stored before it was sent again, were
-/// started.
+/// How many tool calls a run has started before it was sent again: calls of these messages, which it
+/// has stored, and approved calls of earlier runs that they answer.
 pub(super) async fn tool_calls_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
     history: &History,
     added: Option<&[Arc<Message>]>,
 ) -> Result<usize, StoreError> {
+    let added = added.unwrap_or_default();
     let asking: HashSet<MessageId> = added
-        .unwrap_or_default()
         .iter()
         .filter(|message| message.calls().next().is_some())
         .filter_map(|message| message.id)
         .collect();
-    if asking.is_empty() {
+    let results = added.iter().flat_map(|message| message.results());
+    let answered: HashSet<CallPosition> = results.filter_map(|result| result.call).collect();
+    if asking.is_empty() && answered.is_empty() {
         return Ok(0);
     }
-    let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
+    let messages: HashSet<MessageId> =
+        answered.iter().map(|call| call.message).chain(asking.iter().copied()).collect();
+    let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| messages.contains(&id));
     let sequences = history.numbered().filter(|(_, message)| is_it(message));
     let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
     let rows = store.invocations(&query).await?.found;
+    let is_of_run = |call: &ToolInvocation| {
+        let position = CallPosition { message: call.message, index: call.sequence_index };
+        asking.contains(&call.message) || answered.contains(&position)
+    };
     let has_run = |call: &ToolInvocation| {
         call.started_at.is_some() || call.status == ToolStatus::RejectedArguments
     };
-    Ok(rows.iter().filter(|(_, call)| has_run(call)).count())
+    Ok(rows.iter().filter(|(_, call)| is_of_run(call) && has_run(call)).count())
 }
 
 /// What the record knows of the calls that wait for approval: those that somebody has begun, and

@@ -74,18 +74,13 @@ pub(in crate::run) fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) ->
 }
 
 impl Run {
-    /// What an earlier attempt at the run has left, once, and what it has used of the run's limits.
-    pub(crate) fn take_interrupted(&self) -> Option<InterruptedRun> {
+    /// What earlier attempts at the run have left, once, and what they have used of its limits.
+    pub(crate) fn take_interrupted(&self) -> InterruptedRun {
         let mut state = self.state();
-        let rounds = state.call_records.rounds_before;
-        let tool_calls = state.stored_before.tool_calls;
         let staged = state.of_mode.journal_mut().and_then(|journal| journal.take_interrupted());
-        let mut interrupted = match staged {
-            None if rounds == 0 => return None,
-            staged => staged.unwrap_or_default(),
-        };
-        interrupted.rounds = rounds;
-        interrupted.tool_calls += tool_calls;
-        Some(interrupted)
+        let mut interrupted = staged.unwrap_or_default();
+        interrupted.rounds = state.call_records.rounds_before;
+        interrupted.tool_calls += state.stored_before.tool_calls;
+        interrupted
     }
 }
