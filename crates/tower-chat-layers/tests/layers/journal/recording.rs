@@ -1,5 +1,10 @@
 //! What is staged is what may be stored: hooks and truncation come before the journal.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use tower_chat::{
     BoxError, Finish, Message, Part, ToolCall, ToolStatus, Tools,
     recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
@@ -73,6 +78,37 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_
         assert!(history[2].starts_with("tool c1=**** c3!"), "{history:?}");
         assert!(store.inner().list("alice", None, 9).await.unwrap().len() == 1);
     }
+}
+
+#[tokio::test]
+async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
+    let cases = Cases::all().modes([Journaled], "no other mode writes between service calls");
+    cases
+        .check(async |case| {
+            let store = case.store().await;
+            let [at_the_tool, at_the_model] = [(), ()].map(|()| Arc::new(AtomicUsize::new(0)));
+            let note = |count: &Arc<AtomicUsize>| {
+                let (store, count) = (store.clone(), count.clone());
+                move || count.store(store.appends(), Ordering::SeqCst)
+            };
+            let (in_tool, in_model) = (note(&at_the_tool), note(&at_the_model));
+            let whisper = tool_fn(definition("whisper"), move |_| {
+                in_tool();
+                async { Ok::<_, BoxError>(ToolOutput::from("psst")) }
+            });
+            let tools = Tools::new().with(persist_with(whisper, |_| Ok(Retention::Forget)));
+            let last = Step::respond(move |_| {
+                in_model();
+                Step::text("done")
+            });
+            let model = ScriptedModel::new([calls([("whisper", "c1")]), last]);
+            let client = Setup::new(&store).stack(&model, tools);
+            send(&client, case.ask("go")).await.unwrap();
+            let counts = [at_the_tool, at_the_model].map(|count| count.load(Ordering::SeqCst));
+            assert_eq!(counts[0], counts[1]);
+            assert!(counts[0] > 0, "the input is staged before");
+        })
+        .await;
 }
 
 /// Tools none of whose calls are kept: the hook forgets, fails or panics. `wait` passes a gate.
