@@ -70,8 +70,8 @@ impl RunHandle {
     /// cut off are returned. The response ends without an error, and its
     /// [`Finish::ended_by`](crate::Finish::ended_by) is [`EndedBy::Stop`](crate::EndedBy::Stop),
     /// unless the run's last answer has come already. An answer that a persistence layer has begun to
-    /// store is waited for, so that a failure of that write is reported. The same request, sent
-    /// again, is given the answer so far, if there is one.
+    /// store is waited for, so that a failure of that write is reported. Once there is an answer and
+    /// it is stored, the same request, sent again, gets it without a service call.
     ///
     /// A run that waits for its turn is stopped when its turn comes; its input is kept then. A run
     /// without a tool loop is not stopped: drop its response.

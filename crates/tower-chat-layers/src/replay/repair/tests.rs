@@ -203,7 +203,7 @@ fn a_result_of_the_providers_own_tool_is_no_mismatch() {
     let messages = stored([Message::new(Role::Assistant, parts.clone())]);
     assert_eq!(mismatches(&messages, 1), []);
     assert_eq!(repair(&messages), messages);
-    let orphan = ToolResult::new("gone", "nobody asked");
+    let orphan = ToolResult::new("gone", "the result of no call");
     let beside = Message::new(Role::Assistant, [parts, vec![orphan.into()]].concat());
     let result = SequencePosition { sequence: 1, index: 1 };
     let expected = Mismatch::OrphanResult { result, call_id: Some("gone".to_owned()) };

@@ -63,13 +63,13 @@ impl InterruptedRun {
     }
 }
 
-/// How many of the staged messages are the run's input. A request that is sent again says so; one
-/// that only names the run does not, and then the input is what comes before the first answer.
-pub(in crate::run) fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+/// How many of the messages that a run has added are its input. A request that is sent again says
+/// so; one that only names the run does not, and then the input is what comes before the first answer.
+pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
-        staged.iter().take_while(|message| message.role != Role::Assistant).count()
+        added.iter().take_while(|message| message.role != Role::Assistant).count()
     } else {
-        own.len().min(staged.len())
+        own.len().min(added.len())
     }
 }
 

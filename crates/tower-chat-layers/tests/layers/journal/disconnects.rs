@@ -111,8 +111,8 @@ async fn each_result_that_a_drop_commits_names_the_call_that_it_answers() {
                 assert!(open(&store).await.is_none());
                 let messages = store.inner().load(&key()).await.unwrap().messages;
                 let asking = messages.get(1).unwrap().id.unwrap();
-                let named: Vec<_> = messages.get(2).unwrap().results().collect();
-                let named: Vec<_> = named.iter().map(|it| (it.text(), it.call)).collect();
+                let results = messages.get(2).unwrap().results();
+                let named: Vec<_> = results.map(|it| (it.text(), it.call)).collect();
                 let position = |index| Some(CallPosition { message: asking, index });
                 let interrupted = (INTERRUPTED.to_owned(), position(1));
                 let expected = [("book c1".to_owned(), position(0)), interrupted];

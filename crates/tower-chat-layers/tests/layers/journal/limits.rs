@@ -84,7 +84,7 @@ async fn of_the_calls_that_never_began_the_limit_counts_those_whose_arguments_we
             ToolLoop::new(booking_tools.tools().with(weather)).max_calls(Some(3))
         };
         let rounds = || {
-            let first = calls([("weather", "c1"), ("nobody", "c2"), ("none", "c3")]);
+            let first = calls([("weather", "c1"), ("unregistered", "c2"), ("unknown", "c3")]);
             [first, calls([("book", "c4")])]
         };
         // A run that stores nothing of itself before its end begins anew.

@@ -84,8 +84,8 @@ async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
         let mut in_store = all.to_vec();
         if case.is(PerServiceCall) {
-            // The results went with the service call that was stopped; that they are the end is
-            // said by an empty message behind them.
+            // The stopped service call has stored the results already, so an empty message behind
+            // them says that the run has ended.
             in_store.push("assistant");
         }
         assert_eq!(stored(&store).await, in_store);
@@ -283,7 +283,7 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
         assert_eq!(shorts(&answer.messages), answered);
         let all = ["user where?", answered[0], answered[1], answered[2]];
-        // Behind a question, an empty message says that it is the end.
+        // A queued message is no end of a run: an empty message behind it says that this one ended.
         assert_eq!(stored(&store).await, [&all[..], &["assistant"]].concat());
         let again = send(&client, request).await.unwrap();
         assert_eq!(shorts(&again.messages), answered, "sent again it is the same answer");

@@ -304,6 +304,16 @@ async fn a_new_question_in_old_words_and_examples_of_ones_own_are_new() {
     }
 }
 
+/// Two turns, of which the second looks once.
+const TWO_TURNS: [&str; 6] = [
+    "user first",
+    "assistant one",
+    "user second",
+    "assistant look#c2",
+    "tool c2=looked c2",
+    "assistant two",
+];
+
 #[tokio::test]
 async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
     for (streamed, recognises) in cases!(BOTH_WAYS, [false, true]) {
@@ -318,15 +328,7 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
         if recognises {
             let request = request.with_extension(RepeatedTranscript::Recognise);
             send(&client, request).await.unwrap();
-            let all = [
-                "user first",
-                "assistant one",
-                "user second",
-                "assistant look#c2",
-                "tool c2=looked c2",
-                "assistant two",
-            ];
-            assert_eq!(stored(&store).await, all);
+            assert_eq!(stored(&store).await, TWO_TURNS);
         } else {
             let error = refused(send(&client, request).await);
             let is_repeated =
@@ -356,15 +358,7 @@ async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
         let client = boxed(ToolLoop::new(tools(&ran)).layer(below));
         let request = ChatRequest::user("second");
         send(&client, if streamed { request.streamed() } else { request }).await.unwrap();
-        let all = [
-            "user first",
-            "assistant one",
-            "user second",
-            "assistant look#c2",
-            "tool c2=looked c2",
-            "assistant two",
-        ];
-        assert_eq!(stored(&store).await, all);
+        assert_eq!(stored(&store).await, TWO_TURNS);
     }
 }
 
