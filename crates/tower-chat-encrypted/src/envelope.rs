@@ -6,15 +6,13 @@
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Native, Part, RawJson, ToolCall, ToolResult, format,
+    store::author::{self, SEALED_WIRE},
 };
 
 use crate::{
     EncryptionError,
     seal::{Found, Opened, Opener, Position, Sealer},
 };
-
-/// The wire of sealed items. No model client knows it.
-const WIRE: &str = "tower-chat-encrypted";
 
 const BODY: &str = "body";
 const CALL: &str = "call";
@@ -45,7 +43,7 @@ pub(crate) const RESULT: &str = "result";
 /// # }).unwrap();
 /// ```
 pub fn is_sealed_message(message: &Message) -> bool {
-    matches!(message.parts.first(), Some(Part::Native(native)) if &*native.wire == WIRE)
+    author::is_sealed_message(message)
 }
 
 /// What was sealed of a call: the call, or the whole request for approval to it. Neither has the
@@ -148,7 +146,7 @@ impl Sealer {
         let sealed = self.seal(at, message, column, value)?;
         #[allow(clippy::expect_used, reason = "text has a JSON form")]
         let item = RawJson::from_value(&sealed).expect("text is JSON");
-        Ok(Native::new(WIRE, item).into())
+        Ok(Native::new(SEALED_WIRE, item).into())
     }
 }
 
@@ -297,7 +295,7 @@ impl Opener<'_> {
         part: &Part,
     ) -> Result<Opened, EncryptionError> {
         let sealed: Option<String> = match part {
-            Part::Native(native) if &*native.wire == WIRE => native.item.parse().ok(),
+            Part::Native(native) if &*native.wire == SEALED_WIRE => native.item.parse().ok(),
             _ => None,
         };
         match sealed {

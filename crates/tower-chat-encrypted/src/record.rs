@@ -89,7 +89,8 @@ impl Sealer {
         let tools = write.tools().iter().map(|row| self.row(row)).collect::<Result<_, _>>()?;
         let mut sealed = Write::new(write.key().clone(), write.id(), write.expected(), messages)
             .with_tools(tools)
-            .with_claims(write.claims().to_vec());
+            .with_claims(write.claims().to_vec())
+            .sealed();
         sealed = match write.activity() {
             Some(activity) => sealed.with_activity(activity.clone()),
             None => sealed.without_activity(),

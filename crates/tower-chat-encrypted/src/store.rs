@@ -339,7 +339,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         }
         self.inner().handle().at_rest(key)?;
         self.seal_pruned(key, Some(head.revision.sequence)).await?;
-        let pruned = self.inner().prune(key, keep).await;
+        let pruned = self.inner().prune(key, keep.sealed()).await;
         self.seal_pruned(key, None).await?;
         pruned
     }

@@ -11,7 +11,10 @@ use futures_util::future::join_all;
 use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tower_chat_core::{
-    store::{StoreError, author::Retry},
+    store::{
+        StoreError,
+        author::{Retry, SealMark, SealedChange},
+    },
     telemetry::{
         GaugeGuard, is_recorded,
         metric::{CONNECTIONS, label},
@@ -39,6 +42,8 @@ pub(crate) struct Connections {
     statement_timeout: Duration,
     /// How long to go on when the server cannot be reached.
     retry: Retry,
+    /// Whether the store holds sealed data, as far as is known.
+    pub(crate) seal_mark: SealMark,
     /// Counts the connections as open.
     counted: Mutex<Option<GaugeGuard>>,
 }
@@ -52,6 +57,8 @@ pub(crate) struct Question<'a> {
 
 /// How much longer than the server may take its answer may be under way.
 const WAY: Duration = Duration::from_secs(5);
+
+const SEAL_MARK: &str = "use the mark of sealed data";
 
 impl Connections {
     pub(crate) fn new(
@@ -79,8 +86,23 @@ impl Connections {
             prepares_statements: settings.prepared_statements,
             statement_timeout: settings.statement_timeout,
             retry: Retry::new(settings.patience).with_telemetry(TELEMETRY),
+            seal_mark: SealMark::default(),
             counted: Mutex::default(),
         })
+    }
+
+    /// Lets a change through, or refuses it, because the store holds sealed data.
+    pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
+        let read = async {
+            let question = Question { sql: &self.statements.holds_sealed, values: &[] };
+            let row = self.change(SEAL_MARK, true, question).await?;
+            row.try_get(0).map_err(|error| StoreError::backend(SEAL_MARK, false, error))
+        };
+        let set = async {
+            let question = Question { sql: &self.statements.set_holds_sealed, values: &[] };
+            self.execute(SEAL_MARK, true, question).await.map(drop)
+        };
+        self.seal_mark.admit(change, read, set).await
     }
 
     /// A connection that works, as far as is known.

@@ -8,7 +8,7 @@ use crate::{connections::Connections, directory_migration, failure::Failure, fun
 /// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
 const MIGRATIONS: &[fn(&Layout) -> String] =
-    &[first, pruned, partition_policies, replacing, directory, activity_index];
+    &[first, pruned, partition_policies, replacing, directory, activity_index, marks];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -199,6 +199,28 @@ fn activity_index(layout: &Layout) -> String {
          CREATE INDEX conversations_by_activity ON {schema}.conversations (scope, active_hour)
          WHERE active_hour IS NOT NULL;",
     )
+}
+
+/// What holds of the whole store, in one row: whether it holds sealed data, which is searched for once.
+///
+/// Policies hold the owner of the tables too, so they are lifted meanwhile.
+fn marks(layout: &Layout) -> String {
+    let force = |word: &str| {
+        if !layout.row_level_security {
+            return String::new();
+        }
+        let alter = |table| format!("ALTER TABLE {{schema}}.{table} {word} ROW LEVEL SECURITY;\n");
+        ["conversations", "messages"].map(alter).concat()
+    };
+    let sql = "CREATE TABLE {schema}.store_marks (holds_sealed boolean NOT NULL);
+        INSERT INTO {schema}.store_marks SELECT EXISTS (
+            SELECT 1 FROM {schema}.conversations AS c
+            WHERE substring(c.service_id FROM 1 FOR 11) = 'tower-chat-'::bytea
+        ) OR EXISTS (
+            SELECT 1 FROM {schema}.messages AS m
+            WHERE m.body LIKE '%{\"wire\":\"tower-chat-encrypted\",%'
+        );\n";
+    layout.with_schema(&[force("NO FORCE").as_str(), sql, &force("FORCE")].concat())
 }
 
 /// A partition that is named itself is not held to the policy of its table: it gets one of its own.

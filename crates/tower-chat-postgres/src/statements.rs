@@ -63,6 +63,9 @@ pub(crate) struct Statements {
     pub(crate) list_long: String,
     pub(crate) list_long_after: String,
     pub(crate) open_runs: String,
+    /// Whether the store holds sealed data.
+    pub(crate) holds_sealed: String,
+    pub(crate) set_holds_sealed: String,
     pub(crate) directory: DirectoryStatements,
     pub(crate) maintenance: MaintenanceStatements,
     layout: Layout,
@@ -196,6 +199,11 @@ impl Statements {
                      OR coalesce(o.long_conversation, o.conversation) > $2)
                  ORDER BY coalesce(o.long_conversation, o.conversation) LIMIT $3"
             )),
+            holds_sealed: named("SELECT holds_sealed FROM {schema}.store_marks".to_owned()),
+            set_holds_sealed: named(
+                "UPDATE {schema}.store_marks SET holds_sealed = true WHERE NOT holds_sealed"
+                    .to_owned(),
+            ),
             directory: DirectoryStatements::new(layout),
             maintenance: MaintenanceStatements::new(layout),
             layout: layout.clone(),

@@ -11,7 +11,7 @@ use tower_chat_core::{
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
         Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
         UsageTotals,
-        author::{OpenRunContent, Slot, TaskQueue, Ticket, Write},
+        author::{OpenRunContent, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
 };
 
@@ -83,12 +83,16 @@ impl HistoryStore for PostgresStore {
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         self.0.tasks.settle(Some(key)).await;
-        read::head(&self.0.connections, key).await
+        let head = read::head(&self.0.connections, key).await?;
+        self.0.connections.seal_mark.see(&head);
+        Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.0.tasks.settle(Some(key)).await;
-        read::history(&self.0.connections, key).await
+        let history = read::history(&self.0.connections, key).await?;
+        self.0.connections.seal_mark.see(&history.head);
+        Ok(history)
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
@@ -118,7 +122,10 @@ impl HistoryStore for PostgresStore {
         let connections = self.0.connections.clone();
         self.0.tasks.append(slot, writes, move |write| {
             let connections = connections.clone();
-            async move { append::append(&connections, &write).await }
+            async move {
+                connections.admit(SealedChange::of_write(&write)).await?;
+                append::append(&connections, &write).await
+            }
         })
     }
 
@@ -130,14 +137,20 @@ impl HistoryStore for PostgresStore {
         let connections = self.0.connections.clone();
         let (from, to) = (from.clone(), to.clone());
         let keys = vec![from.clone(), to.clone()];
-        let fork = async move { fork::fork(&connections, &from, &to).await };
+        let fork = async move {
+            connections.admit(SealedChange::other(false)).await?;
+            fork::fork(&connections, &from, &to).await
+        };
         self.0.tasks.change(keys, fork).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.0.handle.at_rest(key)?;
         let (connections, pruned) = (self.0.connections.clone(), key.clone());
-        let prune = async move { prune::prune(&connections, &pruned, keep).await };
+        let prune = async move {
+            connections.admit(SealedChange::other(keep.is_sealed())).await?;
+            prune::prune(&connections, &pruned, keep).await
+        };
         self.0.tasks.change(vec![key.clone()], prune).await
     }
 
@@ -224,6 +237,7 @@ impl HistoryStore for PostgresStore {
         let (connections, described) = (self.0.connections.clone(), key.clone());
         let description = description.clone();
         let set = async move {
+            connections.admit(SealedChange::other(description.is_sealed())).await?;
             directory::set_description(&connections, &described, &description, expected_version)
                 .await
         };
@@ -242,7 +256,10 @@ impl HistoryStore for PostgresStore {
 
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let (connections, keys) = (self.0.connections.clone(), vec![rewrite.key.clone()]);
-        let rewrite = async move { maintenance::rewrite(&connections, &rewrite).await };
+        let rewrite = async move {
+            connections.admit(SealedChange::other(rewrite.is_sealed)).await?;
+            maintenance::rewrite(&connections, &rewrite).await
+        };
         self.0.tasks.change(keys, rewrite).await
     }
 

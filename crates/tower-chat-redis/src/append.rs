@@ -200,7 +200,7 @@ fn outcome(write: &Write, answer: redis::Value) -> Result<Outcome, StoreError> {
 #[cfg(test)]
 mod tests {
     use redis::{Client, Value, cmd};
-    use tower_chat_core::{ConversationKey, Message, MessageId};
+    use tower_chat_core::{ConversationKey, Message, MessageId, store::author::SealMark};
     use tower_chat_testkit::{server::RedisServer, skip};
 
     use super::*;
@@ -223,6 +223,7 @@ mod tests {
             connections: Connections::new(target, &RedisOptions::new()),
             names: Names::new("test"),
             time_to_live: None,
+            seal_mark: SealMark::default(),
         };
         let key = ConversationKey::new("scope", "late");
         let id = MessageId { run: RunId::new(), index: 0 };

@@ -40,6 +40,12 @@ impl Names {
         ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
     }
 
+    /// What says that the store holds sealed data. It lies on one server of a cluster, and most
+    /// conversations on others.
+    pub(crate) fn seal_mark(&self) -> String {
+        format!("{}:sealed", self.prefix)
+    }
+
     /// The ids of a scope's conversations: a sorted set in which all have the same score, so that it
     /// is in their byte order.
     pub(crate) fn list(&self, scope: &str) -> String {

@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
-use tower_chat_core::RunId;
+use redis::{Value, cmd};
+use tower_chat_core::{
+    RunId,
+    store::{
+        StoreError,
+        author::{SealMark, SealedChange},
+    },
+};
 
 use crate::{connections::Connections, names::Names};
 
@@ -12,9 +19,29 @@ pub(crate) struct Settings {
     pub(crate) connections: Connections,
     pub(crate) names: Names,
     pub(crate) time_to_live: Option<Duration>,
+    /// Whether the store holds sealed data, as far as is known.
+    pub(crate) seal_mark: SealMark,
 }
 
+const SEAL_MARK: &str = "use the mark of sealed data";
+
 impl Settings {
+    /// Lets a change through, or refuses it, because the store holds sealed data.
+    pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
+        let read = async {
+            let mut exists = cmd("EXISTS");
+            exists.arg(self.names.seal_mark());
+            let found = self.connections.ask(SEAL_MARK, &exists).await?;
+            Ok(found != Value::Int(0))
+        };
+        let set = async {
+            let mut set = cmd("SET");
+            set.arg(self.names.seal_mark()).arg("1");
+            self.connections.ask(SEAL_MARK, &set).await.map(drop)
+        };
+        self.seal_mark.admit(change, read, set).await
+    }
+
     /// How long a conversation lives after a write, as scripts take it.
     pub(crate) fn lifetime(&self) -> String {
         self.time_to_live.map(|time| time.as_millis().to_string()).unwrap_or_default()

@@ -11,7 +11,7 @@ use tower_chat_core::{
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
         Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
         UsageTotals,
-        author::{OpenRunContent, Slot, TaskQueue, Ticket, Write},
+        author::{OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
 };
 
@@ -116,6 +116,7 @@ impl RedisStore {
                 connections,
                 names: Names::new(&options.prefix),
                 time_to_live: options.time_to_live,
+                seal_mark: SealMark::default(),
             }),
             tasks: TaskQueue::new(options.max_queued).with_telemetry(TELEMETRY),
         })))
@@ -130,12 +131,16 @@ impl HistoryStore for RedisStore {
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         self.0.tasks.settle(Some(key)).await;
-        read::head(&self.0.settings, key).await
+        let head = read::head(&self.0.settings, key).await?;
+        self.0.settings.seal_mark.see(&head);
+        Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.0.tasks.settle(Some(key)).await;
-        read::history(&self.0.settings, key).await
+        let history = read::history(&self.0.settings, key).await?;
+        self.0.settings.seal_mark.see(&history.head);
+        Ok(history)
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
@@ -165,7 +170,10 @@ impl HistoryStore for RedisStore {
         let settings = self.0.settings.clone();
         self.0.tasks.append(slot, writes, move |write| {
             let settings = settings.clone();
-            async move { append::append(&settings, &write).await }
+            async move {
+                settings.admit(SealedChange::of_write(&write)).await?;
+                append::append(&settings, &write).await
+            }
         })
     }
 
@@ -177,14 +185,20 @@ impl HistoryStore for RedisStore {
         let settings = self.0.settings.clone();
         let (from, to) = (from.clone(), to.clone());
         let keys = vec![from.clone(), to.clone()];
-        let fork = async move { fork::fork(&settings, &from, &to).await };
+        let fork = async move {
+            admit(&settings, &from, false).await?;
+            fork::fork(&settings, &from, &to).await
+        };
         self.0.tasks.change(keys, fork).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.0.handle.at_rest(key)?;
         let (settings, pruned) = (self.0.settings.clone(), key.clone());
-        let prune = async move { prune::prune(&settings, &pruned, keep).await };
+        let prune = async move {
+            admit(&settings, &pruned, keep.is_sealed()).await?;
+            prune::prune(&settings, &pruned, keep).await
+        };
         self.0.tasks.change(vec![key.clone()], prune).await
     }
 
@@ -271,6 +285,7 @@ impl HistoryStore for RedisStore {
         let (settings, described) = (self.0.settings.clone(), key.clone());
         let description = description.clone();
         let set = async move {
+            admit(&settings, &described, description.is_sealed()).await?;
             directory::set_description(&settings, &described, &description, expected_version).await
         };
         self.0.tasks.change(vec![key.clone()], set).await
@@ -288,7 +303,10 @@ impl HistoryStore for RedisStore {
 
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let (settings, keys) = (self.0.settings.clone(), vec![rewrite.key.clone()]);
-        let rewrite = async move { maintenance::rewrite(&settings, &rewrite).await };
+        let rewrite = async move {
+            admit(&settings, &rewrite.key, rewrite.is_sealed).await?;
+            maintenance::rewrite(&settings, &rewrite).await
+        };
         self.0.tasks.change(keys, rewrite).await
     }
 
@@ -301,6 +319,20 @@ impl HistoryStore for RedisStore {
         self.0.tasks.close().await;
         Ok(())
     }
+}
+
+/// Lets a change other than a write through, or refuses it, because the store holds sealed data. A release
+/// before the mark may have sealed the conversation, which its head says.
+async fn admit(
+    settings: &Settings,
+    key: &ConversationKey,
+    is_sealed: bool,
+) -> Result<(), StoreError> {
+    // What is damaged is reported by the change.
+    if !is_sealed && let Ok(head) = read::head(settings, key).await {
+        settings.seal_mark.see(&head);
+    }
+    settings.admit(SealedChange::other(is_sealed)).await
 }
 
 /// Deletes a conversation; says whether there was one. It is not sent again where it may have been

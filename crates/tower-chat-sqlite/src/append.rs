@@ -76,6 +76,7 @@ impl EncodedWrite {
         connection: &Connection,
         heads: &mut HeadCache,
     ) -> Result<Revision, NotStored> {
+        heads.admit(connection, self.write.is_sealed())?;
         let found = heads.find(connection, self.key())?;
         let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);
         if revision != self.write.expected() {

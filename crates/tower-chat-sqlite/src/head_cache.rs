@@ -7,8 +7,10 @@ use rusqlite::{Connection, FileControl};
 use tower_chat_core::ConversationKey;
 
 use crate::{
+    append::NotStored,
     conversation::{self, Conversation},
     read::NotRead,
+    seal_mark,
 };
 
 /// The most conversations that are cached; a full cache is cleared.
@@ -22,6 +24,8 @@ pub(crate) struct HeadCache {
     version: Option<u32>,
     /// At most [`LIMIT`] entries, so a randomly seeded hash is enough against colliding keys.
     known: HashMap<ConversationKey, Conversation, RandomState>,
+    /// Whether the file holds sealed data, if that is known.
+    holds_sealed: Option<bool>,
     /// The writer is to panic where it looks for this conversation.
     #[cfg(test)]
     pub(crate) panics_at: Option<ConversationKey>,
@@ -33,6 +37,7 @@ impl HeadCache {
     pub(crate) fn begin(&mut self, version: u32) {
         if self.version != Some(version) {
             self.known.clear();
+            self.holds_sealed = None;
         }
     }
 
@@ -42,6 +47,17 @@ impl HeadCache {
         if version.is_none() {
             self.forget();
         }
+    }
+
+    /// Lets a change through, or refuses it, as [`seal_mark::admit`] does.
+    pub(crate) fn admit(
+        &mut self,
+        connection: &Connection,
+        is_sealed: bool,
+    ) -> Result<(), NotStored> {
+        let holds_sealed = seal_mark::admit(connection, self.holds_sealed, is_sealed)?;
+        self.holds_sealed = Some(holds_sealed);
+        Ok(())
     }
 
     /// The head from the cache, or else from the file.
@@ -82,6 +98,7 @@ impl HeadCache {
     pub(crate) fn forget(&mut self) {
         self.version = None;
         self.known.clear();
+        self.holds_sealed = None;
     }
 }
 

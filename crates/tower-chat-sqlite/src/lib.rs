@@ -156,6 +156,7 @@ mod readers;
 mod removal;
 mod row_key;
 mod schema;
+mod seal_mark;
 mod store;
 mod submission;
 mod sync;

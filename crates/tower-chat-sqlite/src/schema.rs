@@ -2,14 +2,17 @@
 
 use rusqlite::{Connection, Result, TransactionBehavior};
 
-use crate::directory;
+use tower_chat_core::{format, store::author::is_sealed_message};
+
+use crate::{directory, seal_mark};
 
 /// Marks a file as ours, in its header: `twch`.
 pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
 /// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY, CHECKSUMS];
+const MIGRATIONS: &[&str] =
+    &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY, CHECKSUMS, MARKS];
 
 const MESSAGES: &str = "
     CREATE TABLE conversations (
@@ -145,11 +148,23 @@ const CHECKSUMS: &str = "
     END;
 ";
 
+/// What holds of the whole file, in one row: whether it holds sealed data ([`crate::seal_mark`]).
+const MARKS: &str = "
+    CREATE TABLE store_marks (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        holds_sealed INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO store_marks VALUES (1, 0);
+";
+
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The version from which on a file has a directory.
 const DIRECTORY_VERSION: usize = 5;
+
+/// The version from which on a file says whether it holds sealed data.
+const MARKS_VERSION: usize = 7;
 
 /// What a file is, as its header and schema say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +175,28 @@ pub(crate) enum Content {
     Store { version: i64 },
     /// Some other program's database.
     Foreign,
+}
+
+/// Whether a file of an older version holds sealed data, as the service id or a message of a conversation
+/// says. A store that is written through a wrapper has little in plaintext, so the search ends soon there;
+/// elsewhere few messages have the text for which it looks, and only those are decoded.
+fn has_sealed_data(connection: &Connection) -> Result<bool> {
+    let sealed_heads =
+        "SELECT EXISTS (SELECT 1 FROM conversations WHERE service_id LIKE 'tower-chat-_:%')";
+    if connection.query_row(sealed_heads, [], |row| row.get(0))? {
+        return Ok(true);
+    }
+    let sql = "SELECT body FROM messages WHERE body LIKE '%tower-chat-encrypted%'";
+    let mut statement = connection.prepare(sql)?;
+    let mut bodies = statement.query([])?;
+    while let Some(row) = bodies.next()? {
+        // A body that is damaged says nothing.
+        let Ok(body) = row.get::<_, String>(0) else { continue };
+        if format::decode(&body).is_ok_and(|message| is_sealed_message(&message)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Looks at what a file is, without changing it, as it is at one moment: another process may just
@@ -205,6 +242,9 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     }
     if done < DIRECTORY_VERSION && content != Content::Empty {
         directory::fill(&transaction)?;
+    }
+    if done < MARKS_VERSION && content != Content::Empty && has_sealed_data(&transaction)? {
+        seal_mark::set(&transaction)?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;

@@ -23,7 +23,7 @@ use crate::{
     failure::Failure,
     fork,
     head_cache::HeadCache,
-    maintenance, prune,
+    maintenance, prune, seal_mark,
     telemetry::TELEMETRY,
 };
 
@@ -238,24 +238,34 @@ impl Work for Queued {
             }
             Self::Fork(fork) => {
                 heads.forget();
-                fork.outcome = refused(fork::fork(connection, &fork.from, &fork.to))?;
+                fork.outcome = refused(
+                    seal_mark::admit(connection, None, false)
+                        .and_then(|_| fork::fork(connection, &fork.from, &fork.to)),
+                )?;
                 Ok(Next::Done)
             }
             Self::Prune(prune) => {
                 heads.forget();
-                prune.outcome = refused(prune::prune(connection, &prune.key, prune.keep))?;
+                prune.outcome = refused(
+                    seal_mark::admit(connection, None, prune.keep.is_sealed())
+                        .and_then(|_| prune::prune(connection, &prune.key, prune.keep)),
+                )?;
                 Ok(Next::Done)
             }
             // The head of a conversation does not have its description.
             Self::Describe(Describe { key, description, expected_version, outcome, .. }) => {
-                let described =
-                    directory::describe(connection, key, description, *expected_version);
+                let described = heads.admit(connection, description.is_sealed()).and_then(|()| {
+                    directory::describe(connection, key, description, *expected_version)
+                });
                 *outcome = refused(described)?;
                 Ok(Next::Done)
             }
             Self::Rewrite(rewrite) => {
                 heads.forget();
-                rewrite.outcome = refused(maintenance::rewrite(connection, &rewrite.rewrite))?;
+                rewrite.outcome = refused(
+                    seal_mark::admit(connection, None, rewrite.rewrite.is_sealed)
+                        .and_then(|_| maintenance::rewrite(connection, &rewrite.rewrite)),
+                )?;
                 Ok(Next::Done)
             }
         }

@@ -7,9 +7,9 @@ use serde_json::json;
 use crate::support::*;
 
 /// The version of the SQLite file that this release writes.
-const NOW: i64 = 6;
+const NOW: i64 = 7;
 /// The version of PostgreSQL's tables that this release writes.
-const TABLES: i64 = 6;
+const TABLES: i64 = 7;
 
 /// Commands that only read.
 const READING: [&[&str]; 6] =

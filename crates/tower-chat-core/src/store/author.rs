@@ -12,6 +12,7 @@
 //! | changes conversations in tasks of a runtime, those of one conversation in order | [`TaskQueue`] |
 //! | repeats requests while its server is out of reach | [`Retry`] |
 //! | refuses numbers that it cannot keep | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
+//! | holds sealed data of a wrapper that encrypts | [`Write::sealed`], [`SealMark`], [`is_sealed_message`], [`SEALED_WIRE`] |
 //! | keeps in memory what readers derived from a history | [`HistoryMemo`] |
 //!
 //! `store_contract!` of `tower-chat-testkit` tests a store against everything that it promises.
@@ -26,6 +27,7 @@ pub use super::{
     prune::{Cut, Pruning},
     range::LAST_SEQUENCE,
     retry::Retry,
+    sealed::{SEALED_WIRE, SealMark, SealedChange, is_sealed_message},
     slot::Slot,
     task_queue::TaskQueue,
     ticket::{Ticket, TicketSender},

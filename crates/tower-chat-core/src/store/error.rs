@@ -83,6 +83,12 @@ pub enum StoreError {
         /// The method.
         operation: &'static str,
     },
+    /// The store holds sealed data, and the change does not come from the wrapper that seals them.
+    #[error(
+        "the history store holds sealed data, and only the wrapper that seals them may change it: \
+         open the store with its keys"
+    )]
+    Sealed,
     /// The store was closed and takes no more writes.
     #[error("the history store is closed and takes no more writes")]
     Closed,
@@ -107,6 +113,15 @@ pub enum StoreError {
         sequence: u64,
         /// What is wrong with it.
         source: FormatError,
+    },
+    /// A conversation cannot be read, although its store can be: it was changed, or the key with which it
+    /// was encrypted is gone. It can be deleted.
+    #[error("conversation {key} cannot be read")]
+    Unreadable {
+        /// The conversation.
+        key: ConversationKey,
+        /// Why it cannot be read.
+        source: SharedError,
     },
     /// The store's data are damaged.
     #[error("the history store is damaged: {reason}")]
@@ -145,11 +160,19 @@ impl StoreError {
             | Self::DescriptionChanged { .. }
             | Self::DescriptionTooLarge(_)
             | Self::Unsupported { .. }
+            | Self::Sealed
             | Self::Closed
             | Self::ReadOnly
             | Self::Undecodable { .. }
+            | Self::Unreadable { .. }
             | Self::Corrupt { .. } => false,
         }
+    }
+
+    /// Whether something that is stored cannot be read. What goes through many conversations reports it
+    /// for one of them, and goes on with the others.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Undecodable { .. } | Self::Unreadable { .. } | Self::Corrupt { .. })
     }
 }
 

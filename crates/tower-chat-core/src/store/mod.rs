@@ -15,6 +15,7 @@ mod range;
 mod retry;
 mod revision;
 mod rows;
+mod sealed;
 mod slot;
 mod task_queue;
 mod ticket;
@@ -90,6 +91,9 @@ use crate::{ConversationKey, RunId};
 ///   the time of its own making. Deleting a conversation deletes all of this;
 /// - what cannot be read hides nothing else: [`rows`](Self::rows) tells of each row apart, and a
 ///   [`rewrite`](Self::rewrite) repairs rows at the revision that it expects, at one moment;
+/// - a store that outlives its process remembers that it holds sealed data: once a write that is marked as
+///   [sealed](Write::sealed) is stored, it refuses every change without that mark, except for a
+///   [deletion](Self::delete), with [`StoreError::Sealed`];
 /// - nothing crosses a scope.
 ///
 /// Clones of a store's handle are the same store: see [`handle`](Self::handle).

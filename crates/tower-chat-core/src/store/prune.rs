@@ -29,6 +29,28 @@ pub enum Keep {
     /// whose id tells no time counts as made now; an import gives its runs the times of their turns
     /// with [`RunId::at`](crate::RunId::at).
     Since(SystemTime),
+    /// The same as [`Messages`](Self::Messages), for a wrapper that seals what it stores
+    /// ([`Write::sealed`](super::author::Write::sealed)).
+    SealedMessages(u64),
+    /// The same as [`Since`](Self::Since), for a wrapper that seals what it stores.
+    SealedSince(SystemTime),
+}
+
+impl Keep {
+    /// Marks it as of a wrapper that seals what it stores, as of a
+    /// [`Write`](super::author::Write::sealed).
+    #[must_use]
+    pub fn sealed(self) -> Self {
+        match self {
+            Self::Messages(count) | Self::SealedMessages(count) => Self::SealedMessages(count),
+            Self::Since(time) | Self::SealedSince(time) => Self::SealedSince(time),
+        }
+    }
+
+    /// Whether it is marked as [sealed](Self::sealed).
+    pub fn is_sealed(self) -> bool {
+        matches!(self, Self::SealedMessages(_) | Self::SealedSince(_))
+    }
 }
 
 /// What a [`prune`](super::HistoryStore::prune) took away.
@@ -201,8 +223,8 @@ impl Pruning {
             return Cut { last_sequence: 0, pruned: Pruned::default() };
         };
         let wanted = match self.keep {
-            Keep::Messages(count) => end.saturating_sub(count),
-            Keep::Since(time) => {
+            Keep::Messages(count) | Keep::SealedMessages(count) => end.saturating_sub(count),
+            Keep::Since(time) | Keep::SealedSince(time) => {
                 let is_kept = |run: &&Extent| run.run.made_at().is_none_or(|made| made >= time);
                 let kept = self.runs.iter().filter(is_kept).map(|run| run.first).min();
                 kept.map_or(end, |first| first.saturating_sub(1))

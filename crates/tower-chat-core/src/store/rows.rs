@@ -77,13 +77,16 @@ pub struct Rewrite {
     pub tools: Vec<ToolRecord>,
     /// Rows of the record of tool calls that go.
     pub removed_tools: Vec<SequencePosition>,
+    /// Whether a wrapper that seals what it stores has made it, as of a
+    /// [`Write`](super::author::Write::sealed).
+    pub is_sealed: bool,
 }
 
 impl Rewrite {
     /// A rewrite that changes nothing yet.
     pub fn new(key: ConversationKey, expected: Revision) -> Self {
         let (messages, tools, removed_tools) = (Vec::new(), Vec::new(), Vec::new());
-        Self { key, expected, messages, tools, removed_tools }
+        Self { key, expected, messages, tools, removed_tools, is_sealed: false }
     }
 
     /// Whether it changes nothing.

@@ -44,6 +44,7 @@ struct Content {
     begins_attempt: bool,
     replaced: Vec<(u64, Arc<Message>)>,
     activity: Option<RunActivity>,
+    is_sealed: bool,
 }
 
 /// What a write does to the conversation's service id.
@@ -84,7 +85,17 @@ impl Write {
             begins_attempt: false,
             replaced: Vec::new(),
             activity,
+            is_sealed: false,
         }))
+    }
+
+    /// Marks the write as one of a wrapper that seals what it stores. A store that outlives its process
+    /// remembers that it has such a write, and refuses from then on every change without the mark
+    /// ([`StoreError::Sealed`](super::StoreError::Sealed)), except for a deletion.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        Arc::make_mut(&mut self.0).is_sealed = true;
+        self
     }
 
     /// Says when the write is made, in which mode, and what it adds to the usage of its run. Without
@@ -264,6 +275,11 @@ impl Write {
             Some(activity) if !self.messages().is_empty() => activity.usage(),
             Some(_) | None => &[],
         }
+    }
+
+    /// Whether it is marked as [sealed](Self::sealed).
+    pub fn is_sealed(&self) -> bool {
+        self.0.is_sealed
     }
 
     /// What becomes of the service id, if anything.

@@ -34,7 +34,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         version: u64,
     ) -> Result<Description, StoreError> {
         if description.is_empty() {
-            return Ok(Description::new());
+            return Ok(Description::new().sealed());
         }
         let failed = |error: EncryptionError| reported(SEAL)(error);
         let fetched = self.keys.writing_key(key).await;
@@ -45,7 +45,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let sealed = sealer.seal(position(version), None, COLUMN, &json(description));
         let sealed = Value::from(sealed.map_err(failed)?);
         let metadata: Map<String, Value> = [(SEALED.to_owned(), sealed)].into_iter().collect();
-        Ok(Description::from_stored(None, metadata))
+        Ok(Description::from_stored(None, metadata).sealed())
     }
 
     /// What the directory says with the description that was sealed.

@@ -76,6 +76,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     ) -> Result<Rewrite, StoreError> {
         let sealer = self.sealer(&rewrite.key, life).map_err(reported(SEAL))?;
         let mut sealed = Rewrite::new(rewrite.key.clone(), rewrite.expected);
+        sealed.is_sealed = true;
         for (sequence, message) in &rewrite.messages {
             let found = rows.messages.iter().find(|(number, _)| number == sequence);
             let (_, found) = found.ok_or_else(|| rewrite.missing(*sequence))?;
@@ -113,7 +114,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let change = change.map_err(reported(SEAL))?;
         let write = Write::new(key.clone(), MessageId { run, index: 0 }, head.revision, [])
             .with_service_id(change)
-            .without_activity();
+            .without_activity()
+            .sealed();
         let slot = self.inner.reserve().await?;
         self.inner.append(slot, vec![write]).await.map_err(|error| error.source)?;
         Ok(begun)

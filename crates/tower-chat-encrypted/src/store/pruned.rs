@@ -34,7 +34,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
             let id = MessageId { run: RunId::new(), index: 0 };
             let write = Write::new(key.clone(), id, head.revision, [])
                 .with_service_id(change)
-                .without_activity();
+                .without_activity()
+                .sealed();
             let slot = self.inner.reserve().await?;
             match self.inner.append(slot, vec![write]).await.map_err(|error| error.source) {
                 Ok(_) => {

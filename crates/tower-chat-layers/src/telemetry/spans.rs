@@ -223,7 +223,9 @@ pub(super) fn store_error_type(error: &StoreError) -> &'static str {
         StoreError::Closed => "closed",
         StoreError::ReadOnly => "read_only",
         StoreError::StorageFull { .. } => "storage_full",
-        StoreError::Corrupt { .. } | StoreError::Undecodable { .. } => "corrupt",
+        StoreError::Corrupt { .. }
+        | StoreError::Undecodable { .. }
+        | StoreError::Unreadable { .. } => "corrupt",
         StoreError::Backend { retryable: true, .. } => "unavailable",
         _ => OTHER,
     }

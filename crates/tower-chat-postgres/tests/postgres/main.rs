@@ -14,6 +14,7 @@ mod plain_appends;
 mod pooled_transactions;
 mod read_only;
 mod restarts;
+mod sealed;
 mod server_settings;
 mod silence;
 mod store_contract;

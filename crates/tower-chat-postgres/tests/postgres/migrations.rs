@@ -19,6 +19,7 @@ const NAME_SCOPE: &str =
 
 /// What later versions have added.
 const WITHOUT_DIRECTORY: &str = "
+    DROP TABLE {schema}.store_marks;
     DROP TABLE {schema}.run_usage;
     DROP FUNCTION {schema}.describe;
     DROP POLICY IF EXISTS all_scopes ON {schema}.conversations;

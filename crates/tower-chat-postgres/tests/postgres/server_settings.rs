@@ -82,5 +82,5 @@ async fn without_a_migration_nothing_is_made_and_older_tables_are_refused() {
     let error = careful.connect(&address).await.unwrap_err();
     assert!(!error.is_retryable());
     let OpenError::Older { version, supported, .. } = error else { panic!("{error}") };
-    assert_eq!((version, supported), (3, 6));
+    assert_eq!((version, supported), (3, 7));
 }

@@ -13,6 +13,7 @@ mod maintenance;
 mod metrics;
 mod opening;
 mod restarts;
+mod sealed;
 mod server_settings;
 mod several;
 mod store_contract;

@@ -13,6 +13,7 @@ mod moved;
 mod older_files;
 mod open;
 mod processes;
+mod sealed;
 mod settings;
 #[cfg(target_os = "linux")]
 mod space;

@@ -17,8 +17,8 @@ use tower_chat_sqlite::SqliteStore;
 
 const PATH: &str = "TOWER_CHAT_SQLITE_MIGRATION_PATH";
 const NAME: &str = "TOWER_CHAT_SQLITE_MIGRATION_NAME";
-const VERSIONS: [i64; 6] = [1, 2, 3, 4, 5, NEWEST];
-const NEWEST: i64 = 6;
+const VERSIONS: [i64; 6] = [1, 2, 3, 4, 5, 6];
+const NEWEST: i64 = 7;
 
 /// The values of a row by the names of their columns.
 type Row = Vec<(String, Value)>;

@@ -88,7 +88,7 @@ async fn assert_has_the_outcome(store: &SqliteStore) {
 async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
     let (_folder, path) = copy("v1.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 1, supported: 6, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 1, supported: 7, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -110,7 +110,7 @@ async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
 async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_runs() {
     let (_folder, path) = copy("v2.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 2, supported: 6, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 2, supported: 7, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -128,7 +128,7 @@ async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_
 async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
     let (_folder, path) = copy("v3.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 3, supported: 6, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 3, supported: 7, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_open_run_and_the_approval(&store).await;
@@ -144,7 +144,7 @@ async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
 async fn a_file_of_version_4_loads_with_its_pruned_conversation_and_gets_a_directory() {
     let (_folder, path) = copy("v4.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 4, supported: 6, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 4, supported: 7, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_open_run_and_the_approval(&store).await;
@@ -160,7 +160,7 @@ async fn a_file_of_version_4_loads_with_its_pruned_conversation_and_gets_a_direc
 async fn a_file_of_version_5_loads_with_its_directory_and_gets_checksums_with_new_messages() {
     let (_folder, path) = copy("v5.db");
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 5, supported: 6, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 5, supported: 7, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_directory(&store).await;
@@ -183,13 +183,12 @@ async fn a_file_of_version_5_loads_with_its_directory_and_gets_checksums_with_ne
 #[tokio::test]
 async fn a_file_of_version_6_loads_with_its_checksums() {
     let (_folder, path) = copy("v6.db");
-    for store in [
-        SqliteStore::options().with_read_only(true).open(&path).await.unwrap(),
-        SqliteStore::open(&path).await.unwrap(),
-    ] {
-        assert_has_the_directory(&store).await;
-        store.close().await.unwrap();
-    }
+    let read_only = SqliteStore::options().with_read_only(true);
+    let error = read_only.open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Older { version: 6, supported: 7, .. }), "{error:?}");
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_has_the_directory(&store).await;
+    store.close().await.unwrap();
 }
 
 async fn assert_has_the_directory(store: &SqliteStore) {
@@ -348,12 +347,12 @@ fn approval_request() -> ApprovalRequest {
     ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
 }
 
-/// Made `fixtures/v6.db`, once. A later schema gets a fixture of its own; this one stays.
+/// Made `fixtures/v7.db`, once. A later schema gets a fixture of its own; this one stays.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {
-    assert!(!fixture("v6.db").exists(), "it is there");
-    let store = SqliteStore::open(fixture("v6.db")).await.unwrap();
+    assert!(!fixture("v7.db").exists(), "it is there");
+    let store = SqliteStore::open(fixture("v7.db")).await.unwrap();
     let id = MessageId { run: run(), index: 0 };
     let call = ToolCall::new("call_1", "orders", "{\"user\": \"al");
     let messages = [Message::user("Where is my order?"), Message::tool_calls([call])];

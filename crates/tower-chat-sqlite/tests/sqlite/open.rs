@@ -54,7 +54,7 @@ async fn a_missing_and_an_empty_file_are_made_into_stores() {
     make(&path).await;
     let connection = Connection::open(&path).unwrap();
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0)).unwrap();
-    assert_eq!((pragma("application_id"), pragma("user_version")), (0x7477_6368, 6));
+    assert_eq!((pragma("application_id"), pragma("user_version")), (0x7477_6368, 7));
     assert_eq!(
         connection.pragma_query_value(None, "journal_mode", |row| row.get(0)),
         Ok("wal".to_owned())
@@ -172,10 +172,10 @@ async fn a_file_of_a_newer_release_is_left_alone() {
     let (folder, path) = folder();
     make(&path).await;
     let connection = Connection::open(&path).unwrap();
-    connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA user_version = 7").unwrap();
+    connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA user_version = 8").unwrap();
     drop(connection);
     let error = refused(&folder, &path).await;
-    assert!(matches!(error, OpenError::Newer { version: 7, supported: 6, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { version: 8, supported: 7, .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn an_older_file_is_brought_up_to_date_only_when_it_may_be_written() {
     let sql = format!("PRAGMA application_id = {}", 0x7477_6368);
     Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
     let error = SqliteStore::options().with_read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 0, supported: 6, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 0, supported: 7, .. }), "{error:?}");
     make(&path).await;
     SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
 }

@@ -13,7 +13,7 @@ async fn the_settings_of_files_of_every_version_are_told_and_nothing_is_changed(
         let (_folder, path) = copy(&name);
         let before = fs::read(&path).unwrap();
         let settings = SqliteStore::file_settings(&path).await.unwrap();
-        assert_eq!((settings.version, settings.supported_version), (version, 6));
+        assert_eq!((settings.version, settings.supported_version), (version, 7));
         assert_eq!((settings.journal_mode.as_str(), settings.damage.len()), ("wal", 0));
         assert_eq!(settings.file_bytes, before.len() as u64);
         assert_eq!(fs::read(&path).unwrap(), before, "{name}");

@@ -23,7 +23,7 @@ use crate::metadata;
 /// assert!(Description::new().with_title("x".repeat(2000)).is_err());
 /// # Ok::<(), tower_chat_core::store::DescriptionTooLarge>(())
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Description {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<Arc<str>>,
@@ -33,6 +33,15 @@ pub struct Description {
         deserialize_with = "metadata::deserialize"
     )]
     metadata: Map<String, Value>,
+    #[serde(skip)]
+    is_sealed: bool,
+}
+
+/// The mark of a [sealed](Description::sealed) description is no part of it.
+impl PartialEq for Description {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.title, &self.metadata) == (&other.title, &other.metadata)
+    }
 }
 
 /// A description is larger than one may be, or nested deeper.
@@ -104,7 +113,20 @@ impl Description {
     /// the bounds.
     #[must_use]
     pub fn from_stored(title: Option<Arc<str>>, metadata: Map<String, Value>) -> Self {
-        Self { title, metadata }
+        Self { title, metadata, is_sealed: false }
+    }
+
+    /// Marks the description as one of a wrapper that seals what it stores, as of a
+    /// [`Write`](crate::store::author::Write::sealed). The mark is not stored.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        self.is_sealed = true;
+        self
+    }
+
+    /// Whether it is marked as [sealed](Self::sealed).
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
     }
 
     /// The title.

@@ -1,0 +1,172 @@
+//! Whether a store holds sealed data, and which changes it takes then.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{Head, StoreError, author::Write};
+use crate::{Message, Part};
+
+/// The wire of sealed items in messages. No model client knows it.
+pub const SEALED_WIRE: &str = "tower-chat-encrypted";
+
+/// What a sealed head, which the store has instead of a service id, begins with in every version.
+const SEALED_HEAD: &str = "tower-chat-";
+
+/// How long a process goes on without looking at the mark of its store again.
+const UNCHECKED: Duration = Duration::from_secs(1);
+
+/// Whether a message is one that an encrypting wrapper has sealed.
+pub fn is_sealed_message(message: &Message) -> bool {
+    matches!(message.parts.first(), Some(Part::Native(native)) if &*native.wire == SEALED_WIRE)
+}
+
+/// Whether a head is that of a conversation which an encrypting wrapper has sealed.
+fn is_sealed_head(head: &Head) -> bool {
+    head.service_id.as_deref().is_some_and(|id| id.starts_with(SEALED_HEAD))
+}
+
+/// What this process knows of the mark by which a store on a server says that it holds sealed data.
+///
+/// The mark is one value of the whole store, which the transaction of a write does not read: it would cost
+/// each write. A store asks [`admit`](Self::admit) before each change. A process looks at the mark before a
+/// change that makes or rewrites a conversation, and otherwise once in a second. It also learns from the
+/// [head](Self::see) of each sealed conversation that it reads.
+#[derive(Debug, Default)]
+pub struct SealMark {
+    /// The store holds sealed data.
+    holds_sealed: AtomicBool,
+    /// The mark is stored.
+    is_stored: AtomicBool,
+    checked_at: Mutex<Option<Instant>>,
+}
+
+/// A change, as far as [`SealMark::admit`] must know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealedChange {
+    /// Whether a wrapper that seals what it stores has made it.
+    is_sealed: bool,
+    /// Whether the mark is looked at in any case.
+    is_checked: bool,
+}
+
+impl SealedChange {
+    /// A write.
+    pub fn of_write(write: &Write) -> Self {
+        Self { is_sealed: write.is_sealed(), is_checked: write.expected().incarnation == 0 }
+    }
+
+    /// Any other change.
+    pub fn other(is_sealed: bool) -> Self {
+        Self { is_sealed, is_checked: true }
+    }
+}
+
+impl SealMark {
+    /// Notes that this head was read.
+    pub fn see(&self, head: &Head) {
+        if is_sealed_head(head) {
+            self.holds_sealed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets a change through, or refuses it. `read` reads the mark, and `set` stores it; each is awaited
+    /// only if that is necessary.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Sealed`], if the store holds sealed data and the change does not come from the wrapper
+    /// that seals them; otherwise, if the mark cannot be read or stored.
+    pub async fn admit(
+        &self,
+        change: SealedChange,
+        read: impl Future<Output = Result<bool, StoreError>> + Send,
+        set: impl Future<Output = Result<(), StoreError>> + Send,
+    ) -> Result<(), StoreError> {
+        if change.is_sealed {
+            if !self.is_stored.load(Ordering::Relaxed) {
+                set.await?;
+                self.is_stored.store(true, Ordering::Relaxed);
+                self.holds_sealed.store(true, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        if self.holds_sealed.load(Ordering::Relaxed) {
+            return Err(StoreError::Sealed);
+        }
+        if !change.is_checked && self.was_checked_just_now() {
+            return Ok(());
+        }
+        let holds_sealed = read.await?;
+        *self.checked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        if holds_sealed {
+            self.holds_sealed.store(true, Ordering::Relaxed);
+            return Err(StoreError::Sealed);
+        }
+        Ok(())
+    }
+
+    fn was_checked_just_now(&self) -> bool {
+        let checked_at = *self.checked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        checked_at.is_some_and(|checked| checked.elapsed() < UNCHECKED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::store::Revision;
+
+    const PLAIN: SealedChange = SealedChange { is_sealed: false, is_checked: true };
+    const APPEND: SealedChange = SealedChange { is_sealed: false, is_checked: false };
+    const SEALED: SealedChange = SealedChange { is_sealed: true, is_checked: false };
+
+    /// What comes of a change where the stored mark is this, and whether the mark was read or stored.
+    fn admitted(mark: &SealMark, change: SealedChange, stored: bool) -> (bool, bool, bool) {
+        let (was_read, was_set) = (AtomicBool::new(false), AtomicBool::new(false));
+        let read = async {
+            was_read.store(true, Ordering::Relaxed);
+            Ok(stored)
+        };
+        let set = async {
+            was_set.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        let admitted = mark.admit(change, read, set).now_or_never().unwrap();
+        (admitted.is_ok(), was_read.into_inner(), was_set.into_inner())
+    }
+
+    #[test]
+    fn a_plain_change_is_refused_once_the_store_holds_sealed_data() {
+        let mark = SealMark::default();
+        assert_eq!(admitted(&mark, APPEND, false), (true, true, false), "the first looks");
+        assert_eq!(admitted(&mark, PLAIN, false), (true, true, false));
+        assert_eq!(admitted(&mark, SEALED, false), (true, false, true), "the mark is stored");
+        assert_eq!(admitted(&mark, SEALED, true), (true, false, false), "once");
+        for change in [PLAIN, APPEND] {
+            assert_eq!(admitted(&mark, change, true), (false, false, false));
+        }
+        let other = SealMark::default();
+        assert_eq!(admitted(&other, APPEND, true), (false, true, false));
+        assert_eq!(admitted(&other, SEALED, true), (true, false, true));
+    }
+
+    #[test]
+    fn a_sealed_head_says_that_the_store_holds_sealed_data() {
+        for (service_id, is_sealed) in
+            [(None, false), (Some("resp_1"), false), (Some("tower-chat-2:a"), true)]
+        {
+            let mark = SealMark::default();
+            let head = Head::new(Revision::ABSENT).with_service_id(service_id.map(Into::into));
+            mark.see(&head);
+            assert_eq!(admitted(&mark, PLAIN, false).0, !is_sealed, "{service_id:?}");
+            assert_eq!(admitted(&mark, SEALED, false), (true, false, true), "{service_id:?}");
+        }
+    }
+}
