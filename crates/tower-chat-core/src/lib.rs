@@ -67,6 +67,8 @@ pub mod store;
 mod sync;
 pub mod telemetry;
 mod tool_invocation;
+mod unique_keys;
+mod visible_text;
 mod well_formed;
 
 /// Any error, as tower services pass them on.
@@ -94,4 +96,6 @@ pub use self::{
     run_handle::RunHandle,
     shared_error::SharedError,
     tool_invocation::{ParseToolStatusError, ToolInvocation, ToolStatus},
+    unique_keys::check_unique_keys,
+    visible_text::{visible_json, visible_text},
 };

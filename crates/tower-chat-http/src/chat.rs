@@ -1,18 +1,17 @@
 //! `POST /v1/chat/completions`.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::{Map, Value, map::Entry};
+use serde_json::{Map, Value};
 use tower::ServiceExt;
 use tower_chat_layers::{
     ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, RepeatedTranscript,
-    Role, RunId, transcript::Recognised,
+    Role, RunId, check_unique_keys, transcript::Recognised,
 };
 use tower_chat_wire::{body::BodyWire, codec::Completion};
 
@@ -117,45 +116,14 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
     ChatResponse::whole(answer, Finish::stop())
 }
 
+/// The fields of a body. No object in it, at any level, has a key twice: a map would silently take the
+/// last of two.
 fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
-    let body: BodyFields = serde_json::from_slice(bytes)
-        .map_err(|error| Refusal::bad_request(format!("the body is no JSON object: {error}")))?;
-    Ok(body.0)
-}
-
-/// The fields of a body, each of which is there once. A map would silently take the last of two.
-struct BodyFields(Map<String, Value>);
-
-impl<'de> Deserialize<'de> for BodyFields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(BodyFieldsVisitor).map(Self)
-    }
-}
-
-struct BodyFieldsVisitor;
-
-impl<'de> Visitor<'de> for BodyFieldsVisitor {
-    type Value = Map<String, Value>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Map::new();
-        while let Some((name, value)) = access.next_entry::<String, Value>()? {
-            match fields.entry(name) {
-                Entry::Vacant(entry) => entry.insert(value),
-                Entry::Occupied(entry) => {
-                    let name = entry.key();
-                    return Err(A::Error::custom(format_args!(
-                        "the field {name:?} is there twice"
-                    )));
-                }
-            };
-        }
-        Ok(fields)
-    }
+    let text = str::from_utf8(bytes)
+        .map_err(|error| Refusal::bad_request(format!("the body is no text: {error}")))?;
+    check_unique_keys(text)
+        .and_then(|()| serde_json::from_str(text))
+        .map_err(|error| Refusal::bad_request(format!("the body is no JSON object: {error}")))
 }
 
 /// Takes out whether a stream is to end with the usage; the model client asks for its own.

@@ -21,8 +21,9 @@
 //!
 //! The id is the header `x-conversation-id`, or the field `conversation` of the body, a text or an
 //! object with an `id`. A request with neither begins a conversation of its own. The answer names
-//! the conversation in the header `x-conversation-id`. A header that the endpoint reads, or a field of
-//! the body, is refused with 400 if the request has it twice.
+//! the conversation in the header `x-conversation-id`. A header that the endpoint reads, or a key of
+//! an object in the body, is refused with 400 if the request has it twice. That holds at every level of
+//! the body.
 //!
 //! The scope is never the client's to choose: by default it is the [`Scope`] that a layer of the
 //! host, one that knows who is asking, puts into the extensions of the request; without it the

@@ -94,8 +94,8 @@ pub use tower_chat_core::{
     MessageId, Messages, Native, ParseIdError, ParsePersistenceModeError, ParseToolStatusError,
     Part, PersistenceMode, RawJson, Reasoning, RecoveredRun, Retryability, Role, RunHandle, RunId,
     Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
-    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage, format,
-    is_retryable, register_error, store,
+    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
+    check_unique_keys, format, is_retryable, register_error, store, visible_json, visible_text,
 };
 
 pub use self::{

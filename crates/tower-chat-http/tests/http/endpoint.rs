@@ -454,16 +454,25 @@ async fn a_count_of_retries_that_is_no_number_is_refused() {
 #[tokio::test]
 async fn a_field_that_is_sent_twice_is_refused() {
     let fixture = Fixture::new([Step::text("never asked for")]);
-    let messages = r#""messages": [{"role": "user", "content": "Which field?"}]"#;
-    for fields in [
-        r#""conversation": "first", "conversation": "second""#,
-        r#""model": "m", "conversation": "first", "model": "n""#,
+    let tool = r#""type": "function", "function": {"name": "f", "parameters""#;
+    for body in [
+        r#"{"conversation": "first", "conversation": "second", "messages": [MESSAGE]}"#,
+        r#"{"model": "m", "conversation": "first", "model": "n", "messages": [MESSAGE]}"#,
+        r#"{"conversation": {"id": "first", "id": "second"}, "messages": [MESSAGE]}"#,
+        r#"{"messages": [MESSAGE], "messages": [MESSAGE]}"#,
+        r#"{"messages": [{"role": "user", "content": "Which?", "role": "system"}]}"#,
+        r#"{"messages": [{"role": "user", "content": "Which?", "r\u006fle": "system"}]}"#,
+        r#"{"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "text": "b"}]}]}"#,
+        r#"{"messages": [MESSAGE], "metadata": {"deep": [[{"x": 1, "x": 2}]]}}"#,
+        r#"{"messages": [MESSAGE], "stream_options": {"include_usage": true, "include_usage": false}}"#,
+        r#"{"messages": [MESSAGE], "tools": [{TOOL: {"type": "object", "type": "null"}}}]}"#,
     ] {
-        let body = format!("{{{fields}, {messages}}}");
-        let request = Request::post("/v1/chat/completions").body(Body::from(body)).unwrap();
+        let body = body.replace("MESSAGE", r#"{"role": "user", "content": "Which field?"}"#);
+        let body = body.replace("TOOL", tool);
+        let request = Request::post("/v1/chat/completions").body(Body::from(body.clone())).unwrap();
         let response = fixture.endpoint.clone().into_router().oneshot(request).await.unwrap();
-        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{fields}");
-        assert!(text_of(response).await.contains("twice"), "{fields}");
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{body}");
+        assert!(text_of(response).await.contains("twice"), "{body}");
     }
     assert_eq!(fixture.model.requests().len(), 0);
 }

@@ -1,0 +1,206 @@
+//! Texts from outside, as they are shown to a person.
+
+use std::fmt::Write as _;
+
+/// Returns a text in which every character that a reader does not see is an escape, such as `\u{200b}`.
+///
+/// Ids, names of tools, arguments and errors are chosen by users, models and files. This function is for
+/// everything of them that a page or a terminal shows to be read. It escapes
+///
+/// - control characters, which a terminal obeys; of those, the line breaks and tabs in `kept` stay;
+/// - line and paragraph separators, and marks of the writing direction, which change how the text around
+///   them is read;
+/// - characters without a shape of their own: zero-width spaces and joiners, soft hyphens, fillers,
+///   variation selectors, tags, interlinear annotations, and code points that are no characters.
+///
+/// A joiner or a variation selector stays where it only shapes its neighbours: between letters of the
+/// scripts that need joiners (Arabic to Myanmar, Khmer and Mongolian), and in an emoji.
+///
+/// ```
+/// use tower_chat_core::visible_text;
+/// assert_eq!(visible_text("send\u{200b} it\n", &[]), r"send\u{200b} it\n");
+/// assert_eq!(visible_text("two\nlines, 👩\u{200d}🚀", &['\n']), "two\nlines, 👩\u{200d}🚀");
+/// ```
+pub fn visible_text(text: &str, kept: &[char]) -> String {
+    let mut visible = String::with_capacity(text.len());
+    let mut before = Before::Other;
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let next = characters.peek().copied();
+        if kept.contains(&character) || !is_unseen(character) || before.takes(character, next) {
+            visible.push(character);
+            before = before.then(character);
+            continue;
+        }
+        match character {
+            '\n' | '\r' | '\t' => visible.extend(character.escape_default()),
+            _ => visible.extend(character.escape_unicode()),
+        }
+        before = Before::Other;
+    }
+    visible
+}
+
+/// Returns a JSON text of the same value, in which every character that a reader does not see is an
+/// escape of JSON, such as `\u200b`. The rule is that of [`visible_text`], without its exceptions.
+///
+/// ```
+/// use tower_chat_core::visible_json;
+/// assert_eq!(visible_json("{\"to\": \"bob\u{200b}\u{e0041}\"}"), r#"{"to": "bob\u200b\udb40\udc41"}"#);
+/// ```
+pub fn visible_json(json: &str) -> String {
+    let mut visible = String::with_capacity(json.len());
+    for character in json.chars() {
+        // Outside of its strings, JSON has no characters that this rule concerns but white space.
+        if matches!(character, '\n' | '\r' | '\t') || !is_unseen(character) {
+            visible.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a `String` does not fail.
+            let _ = write!(visible, "\\u{unit:04x}");
+        }
+    }
+    visible
+}
+
+/// What a joiner or a variation selector stands behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// A letter of a script that needs joiners.
+    Letter,
+    /// An emoji.
+    Emoji,
+    /// An emoji with its variation selector.
+    ShapedEmoji,
+    /// A character of a keycap such as 1️⃣.
+    Key,
+    Other,
+}
+
+impl Before {
+    fn of(character: char) -> Self {
+        match character {
+            _ if is_unseen(character) => Self::Other,
+            '0'..='9' | '#' | '*' => Self::Key,
+            _ if is_emoji(character) => Self::Emoji,
+            '\u{600}'..='\u{109f}' | '\u{1780}'..='\u{18af}' => Self::Letter,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether a character that is not seen shapes its neighbours.
+    fn takes(self, character: char, next: Option<char>) -> bool {
+        const ENCLOSING_KEYCAP: char = '\u{20e3}';
+        match (character, self) {
+            ('\u{200c}' | '\u{200d}', Self::Letter) => next.map(Self::of) == Some(Self::Letter),
+            ('\u{200d}', Self::Emoji | Self::ShapedEmoji) => {
+                next.map(Self::of) == Some(Self::Emoji)
+            }
+            ('\u{fe0e}' | '\u{fe0f}', Self::Emoji) => true,
+            ('\u{fe0f}', Self::Key) => next == Some(ENCLOSING_KEYCAP),
+            _ => false,
+        }
+    }
+
+    /// What stands before the next character, behind this one.
+    fn then(self, character: char) -> Self {
+        match (character, self) {
+            ('\u{fe0e}' | '\u{fe0f}', Self::Emoji) => Self::ShapedEmoji,
+            _ => Self::of(character),
+        }
+    }
+}
+
+fn is_emoji(character: char) -> bool {
+    matches!(
+        character,
+        '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'
+            | '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{27bf}' | '\u{2900}'..='\u{2bff}'
+            | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}'
+    )
+}
+
+/// Whether a character has no shape of its own: it is a control character, a code point of the property
+/// `Default_Ignorable_Code_Point` of Unicode, a mark of direction or annotation, or no character.
+fn is_unseen(character: char) -> bool {
+    let is_ignorable = matches!(
+        character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    );
+    let code = u32::from(character);
+    let is_no_character = code & 0xfffe == 0xfffe || (0xfdd0..=0xfdef).contains(&code);
+    character.is_control() || is_ignorable || is_no_character
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seen_stays_and_what_is_not_becomes_an_escape() {
+        for (text, expected) in [
+            ("plain, é, 漢字, 👩\u{200d}🚀", "plain, é, 漢字, 👩\u{200d}🚀"),
+            ("C:\\chat.db \"quoted\" <b>", "C:\\chat.db \"quoted\" <b>"),
+            ("\u{1b}[2J\u{9b}2J\u{7f}\0\u{8}", r"\u{1b}[2J\u{9b}2J\u{7f}\u{0}\u{8}"),
+            ("a\r\nb\tc", r"a\r\nb\tc"),
+            ("a\u{202e}b\u{2066}c\u{2028}\u{200f}", r"a\u{202e}b\u{2066}c\u{2028}\u{200f}"),
+            ("pay\u{200b}pal\u{feff}", r"pay\u{200b}pal\u{feff}"),
+            ("hi\u{e0001}\u{e0041}\u{e007f}", r"hi\u{e0001}\u{e0041}\u{e007f}"),
+            ("so\u{ad}ft\u{2060}\u{2063}", r"so\u{ad}ft\u{2060}\u{2063}"),
+            ("\u{fff9}a\u{fffa}b\u{fffb}", r"\u{fff9}a\u{fffa}b\u{fffb}"),
+            ("葛\u{e0100}\u{fe00}", r"葛\u{e0100}\u{fe00}"),
+            ("\u{3164}\u{115f}\u{ffa0}\u{2800}", r"\u{3164}\u{115f}\u{ffa0}\u{2800}"),
+            ("\u{fdd0}\u{fffe}\u{10ffff}", r"\u{fdd0}\u{fffe}\u{10ffff}"),
+            ("\u{206a}\u{180e}\u{34f}", r"\u{206a}\u{180e}\u{34f}"),
+        ] {
+            assert_eq!(visible_text(text, &[]), expected);
+            assert_eq!(visible_text(expected, &[]), expected, "escaping twice changes nothing");
+        }
+        assert_eq!(visible_text("a\nb\tc\rd", &['\n', '\t']), "a\nb\tc\\rd");
+    }
+
+    #[test]
+    fn a_joiner_stays_only_where_it_shapes_its_neighbours() {
+        for kept in [
+            "❤\u{fe0f}\u{200d}🔥",
+            "1\u{fe0f}\u{20e3}",
+            "می\u{200c}خواهم",
+            "क्\u{200d}ष",
+            "©\u{fe0e}",
+        ] {
+            assert_eq!(visible_text(kept, &[]), kept);
+        }
+        for (text, expected) in [
+            ("pay\u{200d}ment", r"pay\u{200d}ment"),
+            ("раy\u{200c}раl", r"раy\u{200c}раl"),
+            ("a\u{fe0f}", r"a\u{fe0f}"),
+            ("1\u{fe0f}2", r"1\u{fe0f}2"),
+            ("👩\u{200d}", r"👩\u{200d}"),
+            ("👩\u{200d}\u{200d}🚀", r"👩\u{200d}\u{200d}🚀"),
+            ("😀\u{fe01}\u{e0110}\u{e0111}", r"😀\u{fe01}\u{e0110}\u{e0111}"),
+            ("❤\u{fe0f}\u{fe0f}", "❤\u{fe0f}\\u{fe0f}"),
+            ("\u{200d}\u{fe0f}", r"\u{200d}\u{fe0f}"),
+        ] {
+            assert_eq!(visible_text(text, &[]), expected);
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_value() {
+        let value =
+            serde_json::json!({"a\u{200b}\u{e0041}": ["\u{9b}2J\u{7f}\u{1b}", "é 👩\u{200d}🚀\n"]});
+        for json in [value.to_string(), format!("{value:#}\r\n")] {
+            let visible = visible_json(&json);
+            assert!(!visible.chars().any(|it| is_unseen(it) && !it.is_whitespace()), "{visible}");
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&visible).ok(),
+                Some(value.clone())
+            );
+        }
+    }
+}
