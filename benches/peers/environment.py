@@ -51,15 +51,15 @@ def python(folder: Path) -> Path:
 def programs(folder: Path) -> dict[str, Path]:
     """tower-chat's program and adk-rust's, built for release."""
     return {
-        "tower-chat": _built(REPOSITORY, ["--package", "tower-chat-benches", "--bin", "peers"]),
-        "adk-session": _built(HERE / "adk_session", ["--target-dir", str(folder / "adk")]),
+        "tower-chat": _built(REPOSITORY, ["--profile", "measure", "--package", "tower-chat-benches", "--bin", "peers"]),
+        "adk-session": _built(HERE / "adk_session", ["--release", "--target-dir", str(folder / "adk")]),
     }
 
 
 def _built(project: Path, arguments: list[str]) -> Path:
     say(f"building the program of {project} ...")
     built = subprocess.run(
-        ["cargo", "build", "--locked", "--release", "--message-format", "json", *arguments],
+        ["cargo", "build", "--locked", "--message-format", "json", *arguments],
         cwd=project,
         check=True,
         stdout=subprocess.PIPE,

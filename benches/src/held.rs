@@ -7,7 +7,7 @@
 //! - `whole_answer`, `refusal`: a body with calls, and that of a refusal.
 //! - the names of fields: a stream as in `streamed_answer`.
 //!
-//! `cargo run --release -p tower-chat-benches --bin held` prints one JSON object a line: the most
+//! `cargo run --profile measure -p tower-chat-benches --bin held` prints one JSON object a line: the most
 //! bytes that were allocated at one moment while an input of so many items was read, those of the
 //! input not counted, and the same divided by the bytes of the input. It fails if one of 16,000 items
 //! takes more than the bound of its case for each byte, or more than 1.5 times as much for each byte as

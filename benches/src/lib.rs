@@ -1,6 +1,6 @@
 //! Measures what the layers cost per service call, each figure beside its floor in the same run.
 //!
-//! `cargo run --release -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON object a
+//! `cargo run --profile measure -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON object a
 //! line on stdout; progress goes to stderr. `us_per_call` and `floor_us` are medians of interleaved
 //! repetitions in microseconds, `ratio` is the first divided by the second. Where a store writes to a
 //! disk, `bytes_written_per_call` and `floor_bytes` are what its log grew by and `fsyncs_per_call`
@@ -9,16 +9,12 @@
 //!
 //! A quick measurement leaves long histories out of the case `sqlite`: they take a while to make.
 //!
-//! `cargo run --release -p tower-chat-benches --bin held` measures memory; see [`held`]. The program
+//! `cargo run --profile measure -p tower-chat-benches --bin held` measures memory; see [`held`]. The program
 //! `peers` is started by `benches/peers/run`; see [`peers`].
-//!
-//! `benches/instructions.py` counts the instructions of what is in [`counted`], and fails where they
-//! are more than those stored beside it; with `--renew` it stores them.
 
 mod arguments;
 mod bare;
 mod cold_load;
-pub mod counted;
 mod directory;
 mod files;
 mod group_commit;

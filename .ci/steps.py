@@ -1,0 +1,112 @@
+"""What .ci/checks and .ci/release share: steps by name, programs from PyPI, and a summary.
+
+A step is a function that raises `Failed` or `Skipped`. The programs in .ci/tools.txt are installed from PyPI
+into the target folder. With TOWER_CHAT_CI=1 a program that cannot be installed is a failure.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+TOOLS = TARGET / "ci-tools"
+IS_CI = os.environ.get("TOWER_CHAT_CI") == "1"
+
+
+class Failed(Exception):
+    """A step failed."""
+
+
+class Skipped(Exception):
+    """A step could not run."""
+
+
+def run(*command, cwd=ROOT, **environment):
+    """Runs a program, with its output on the terminal."""
+    print("$", *command, flush=True)
+    if subprocess.run(command, cwd=cwd, env=os.environ | environment).returncode != 0:
+        raise Failed(f"`{' '.join(map(str, command[:3]))}` failed, see above")
+
+
+def output(*command, cwd=ROOT, errors=subprocess.PIPE, **environment):
+    """What a program prints; Failed if it fails. With `errors=subprocess.STDOUT`, its errors and warnings too."""
+    done = subprocess.run(command, cwd=cwd, env=os.environ | environment, stdout=subprocess.PIPE, stderr=errors,
+                          text=True)
+    if done.returncode != 0:
+        raise Failed(f"`{' '.join(command[:3])}` failed:\n{(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def tool(name):
+    """The path of a program from .ci/tools.txt, in that version, or from `PATH` if it cannot be installed."""
+    wanted = (ROOT / ".ci/tools.txt").read_text()
+    mark = TOOLS / "installed.txt"
+    if not mark.exists() or mark.read_text() != wanted:
+        try:
+            output(sys.executable, "-m", "venv", "--clear", str(TOOLS))
+            pip = [str(TOOLS / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
+            output(*pip, "--requirement", ".ci/tools.txt")
+        except Failed as error:
+            if found := shutil.which(name):
+                return found
+            raise (Failed if IS_CI else Skipped)(f"{name} cannot be installed: {error}") from None
+        mark.write_text(wanted)
+    return str(TOOLS / "bin" / name)
+
+
+def metadata(*flags):
+    return json.loads(output("cargo", "metadata", "--locked", "--format-version", "1", *flags))
+
+
+def published():
+    """The packages that are published, as `cargo metadata` describes them."""
+    return [package for package in metadata("--no-deps")["packages"] if package["publish"] != []]
+
+
+def package_flags():
+    """Selects the published packages in a command of cargo."""
+    return [flag for package in published() for flag in ("--package", package["name"])]
+
+
+def processor_time():
+    """The processor time of all finished child processes so far, in seconds."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def outcome(step):
+    """Runs a step. Returns whether it succeeded, and its text in the summary."""
+    print(f"\n== {step.__name__}: {step.__doc__.splitlines()[0]}", flush=True)
+    try:
+        step()
+    except Failed as error:
+        return False, f"FAILED: {error}"
+    except Skipped as reason:
+        return True, f"skipped: {reason}"
+    return True, "ok"
+
+
+def run_steps(steps):
+    """Runs all steps, also after one has failed, prints a summary, and ends the process."""
+    summary, is_good = [], True
+    for step in steps:
+        begun, processor_before = time.monotonic(), processor_time()
+        succeeded, text = outcome(step)
+        is_good &= succeeded
+        elapsed, processor = time.monotonic() - begun, processor_time() - processor_before
+        summary.append(f"{step.__name__:22} {elapsed:5.0f} s, processor {processor:5.0f} s  {text}")
+    print("\n" + "\n".join(summary))
+    sys.exit(not is_good)
+
+
+def named(steps, names):
+    """The steps with these names, or all of them for no names."""
+    known = {step.__name__: step for step in steps}
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"no such step: {', '.join(unknown)}; there are {', '.join(known)}")
+    return [known[name] for name in names] or steps
