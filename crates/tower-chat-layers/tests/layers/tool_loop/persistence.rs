@@ -129,19 +129,6 @@ async fn results_that_were_finished_when_the_run_is_dropped_are_stored_per_servi
 }
 
 #[tokio::test]
-async fn a_run_dropped_in_per_run_mode_stores_nothing() {
-    let store = MemoryStore::new();
-    let script = Script::new([calls([("echo", "1"), ("hang", "2")])]);
-    let tool_loop = ToolLoop::new(Tools::new().with(echo()).with(hanging()));
-    let service = stack(&store, PersistenceMode::PerRun, &tool_loop, &script);
-    {
-        let mut run = pin!(service.oneshot(user("hi")));
-        assert!(poll_immediate(&mut run).await.is_none());
-    }
-    assert!(stored(&store).await.is_empty());
-}
-
-#[tokio::test]
 async fn results_of_the_round_that_fails_the_run_are_stored_when_the_error_is_seen() {
     for request in both(&user("hi")) {
         let store = MemoryStore::new();
@@ -206,18 +193,6 @@ async fn results_of_a_failed_service_call_are_stored_once() {
     }
 }
 
-#[tokio::test]
-async fn trailing_results_of_a_terminated_run_are_not_stored() {
-    for (mode, request) in cases!(MODES, both(&user("hi"))) {
-        let store = MemoryStore::new();
-        let script = Script::new([calls([("stop", "")])]);
-        let tool_loop = over(constant("stop", ToolOutput::from("x").terminate()));
-        let answer = answer(&store, mode, &tool_loop, &script, request).await.unwrap();
-        assert_eq!(texts(&answer.messages), ["stop()", "=x"]);
-        assert_eq!(stored(&store).await, ["hi", "stop()"]);
-    }
-}
-
 fn approving(answer: &Answer) -> ChatRequest {
     let parts = answer.approval_requests().map(ApprovalRequest::approve).map(Part::from).collect();
     ChatRequest::new(Message::new(Role::User, parts)).in_conversation(key())
@@ -259,28 +234,6 @@ async fn a_stored_request_for_consent_is_approved_by_a_later_run() {
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
         assert_eq!((log.take().len(), next.calls()), (0, 0));
-    }
-}
-
-#[tokio::test]
-async fn a_stored_batch_answered_in_part_fails_before_anything_runs_or_is_stored() {
-    for mode in MODES {
-        let (store, log) = (MemoryStore::new(), Log::default());
-        let script = Script::new([calls([("pay", "1"), ("pay", "2")])]);
-        let asked = answer(&store, mode, &payment(&log), &script, user("hi")).await.unwrap();
-        let before = stored(&store).await;
-        let mut request = approving(&asked);
-        let mut own = (**request.messages.get(0).unwrap()).clone();
-        own.parts.pop();
-        request.messages = own.into();
-        let error = answer(&store, mode, &payment(&log), &script, request).await.unwrap_err();
-        let Some(ToolLoopError::ApprovalMissing { ids, conversation, .. }) = error.downcast_ref()
-        else {
-            panic!("another error: {error}")
-        };
-        assert_eq!((ids.len(), conversation), (1, &Some(key())));
-        assert!(log.take().is_empty());
-        assert_eq!(stored(&store).await, before);
     }
 }
 
@@ -397,26 +350,6 @@ async fn a_message_queued_while_consent_is_asked_for_does_not_make_the_loop_go_o
 }
 
 #[tokio::test]
-async fn a_missing_persister_is_noticed_before_any_tool_runs() {
-    for request in both(&user("hi")) {
-        let (store, log) = (MemoryStore::new(), Log::default());
-        let policy = PersistencePolicy::default().on_missing_persister(MissingPersister::Fail);
-        let script = Script::new([calls([("log", "1")]), Message::assistant("done")]);
-        let persistence = PerRunPersistence::new(store.clone())
-            .mode(PersistenceMode::PerServiceCall)
-            .policy(policy);
-        let service = persistence.layer(over(log.tool(definition("log"))).layer(script));
-        let error = match service.oneshot(request).await {
-            Ok(response) => response.collect().await.unwrap_err(),
-            Err(error) => error,
-        };
-        let error = error.downcast_ref::<PersistenceError>();
-        assert!(matches!(error, Some(PersistenceError::PersisterMissing { .. })), "{error:?}");
-        assert!(log.take().is_empty());
-    }
-}
-
-#[tokio::test]
 async fn without_a_persister_dropped_results_do_not_reach_the_store_without_their_calls() {
     let store = MemoryStore::new();
     let script = Script::new([calls([("echo", "1"), ("hang", "")])]);
@@ -426,54 +359,4 @@ async fn without_a_persister_dropped_results_do_not_reach_the_store_without_thei
     let service = persistence.policy(policy).layer(tool_loop.layer(script));
     assert!(service.oneshot(user("hi")).now_or_never().is_none());
     assert!(stored(&store).await.is_empty());
-}
-
-#[tokio::test]
-async fn a_persister_above_the_loop_is_an_error() {
-    for request in both(&user("hi")) {
-        let store = MemoryStore::new();
-        let service = ServiceBuilder::new()
-            .layer(PerServiceCallPersistence::new(store.clone()))
-            .layer(over(echo()))
-            .service(Script::new(["done"]));
-        let error = match service.oneshot(request).await {
-            Ok(response) => response.collect().await.unwrap_err(),
-            Err(error) => error,
-        };
-        let error = error.downcast_ref::<ToolLoopError>();
-        assert!(matches!(error, Some(ToolLoopError::PersisterAbove { .. })), "{error:?}");
-        assert!(stored(&store).await.is_empty());
-    }
-}
-
-#[tokio::test]
-async fn a_nested_run_on_the_same_conversation_is_refused_and_on_another_works() {
-    for mode in MODES {
-        let store = MemoryStore::new();
-        let nested = Arc::new(stack_of(&store, mode));
-        let tool = tool_fn(definition("t"), move |context: ToolContext| {
-            let nested = nested.clone();
-            async move {
-                let key = ConversationKey::new("s", context.arguments());
-                let request = context.nest(ChatRequest::user("x").in_conversation(key));
-                let response = nested().oneshot(request).await?;
-                Ok(response.collect().await?.text())
-            }
-        });
-        let script = Script::new([calls([("t", "c"), ("t", "d")]), Message::assistant("done")]);
-        let tool_loop = over(tool).include_error_details(true);
-        let answer = answer(&store, mode, &tool_loop, &script, user("hi")).await.unwrap();
-        let results = results(&answer);
-        assert!(results[0].is_error && results[0].text().contains("s/c"), "{results:?}");
-        assert_eq!(results[1].text(), "nested");
-    }
-}
-
-fn stack_of(
-    store: &MemoryStore,
-    mode: PersistenceMode,
-) -> impl Fn() -> tower::util::BoxService<ChatRequest, ChatResponse, BoxError> + Send + Sync + use<>
-{
-    let store = store.clone();
-    move || stack(&store, mode, &over(echo()), &Script::new(["nested"])).boxed()
 }
