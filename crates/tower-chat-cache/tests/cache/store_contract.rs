@@ -1,125 +1,123 @@
 //! A store with a cache around it keeps every promise of a store.
+//!
+//! The whole contract runs over the memory store for the two settings that have code of their own: a cache that
+//! reads the head before it answers, and one that does not. A cache over SQLite, a small one, one that reads the
+//! head only after some time, and write-behind inside a cache share all code with these. They run the promises that
+//! a stale or missing cache entry would break.
 
 use std::time::Duration;
 
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
 use tower_chat_core::MemoryStore;
-use tower_chat_testkit::FaultyStore;
+use tower_chat_sqlite::SqliteStore;
 
 fn never() -> CacheOptions {
     CacheOptions::new().with_revalidation(Revalidation::Never)
 }
 
-mod memory_never {
+/// The promises that a cache entry breaks if it is stale, incomplete, or evicted between two operations.
+macro_rules! promises_of_an_entry {
+    ($($open:tt)*) => {
+        tower_chat_testkit::store_promises!(
+            $($open)*;
+            what_is_appended_comes_back_in_order
+            a_write_at_another_revision_is_a_conflict_and_stores_nothing
+            a_repeated_write_stores_nothing_twice
+            a_service_id_is_set_kept_and_cleared
+            large_messages_and_writes_are_stored
+            a_load_sees_what_was_submitted_before_it
+            reads_that_are_dropped_leave_no_trace
+            a_deleted_conversation_is_gone_and_its_key_can_be_used_again
+            of_concurrent_writers_to_one_conversation_exactly_one_wins
+            writers_to_different_conversations_do_not_disturb_each_other
+            readers_never_see_part_of_a_write
+            readers_see_messages_and_rows_of_a_write_together
+            staged_messages_are_invisible_to_readers
+            a_commit_shows_the_whole_run_at_once
+            a_discarded_run_leaves_nothing
+            only_the_open_run_writes
+            of_two_that_take_a_run_over_one_holds_it
+            calls_that_wait_for_approval_come_with_the_head
+            a_fork_sees_what_was_submitted_before_it
+            a_revision_from_before_a_prune_conflicts
+            readers_see_a_prune_at_one_moment
+            a_prune_sees_what_was_submitted_before_it
+            a_rewrite_sees_what_was_submitted_before_it
+            the_directory_sees_what_was_submitted_before
+            readings_dropped_at_any_await_change_nothing
+            a_prune_dropped_at_any_await_is_done_or_not
+        );
+    };
+}
+
+mod revalidated_always {
     use super::*;
 
-    tower_chat_testkit::store_contract!(CachingStore::with_options(MemoryStore::new(), never());
-        heavy: "memory_always shows it"
+    tower_chat_testkit::store_contract!(
+        CachingStore::new(MemoryStore::new());
+        one_runtime: "a cache starts no task"
     );
 }
 
-mod memory_always {
+mod revalidated_never {
     use super::*;
 
-    tower_chat_testkit::store_contract!(CachingStore::new(MemoryStore::new()));
+    tower_chat_testkit::store_contract!(
+        CachingStore::with_options(MemoryStore::new(), never());
+        one_runtime: "a cache starts no task";
+        heavy: "revalidated_always shows it"
+    );
 }
 
-mod memory_after {
+mod revalidated_after_a_moment {
     use super::*;
 
-    tower_chat_testkit::store_contract!(CachingStore::with_options(
+    promises_of_an_entry!(CachingStore::with_options(
         MemoryStore::new(),
         never().with_revalidation(Revalidation::After(Duration::from_micros(50))),
-    );
-        heavy: "memory_always shows it"
-    );
-}
-
-/// So small that nothing is kept for long.
-mod memory_small {
-    use super::*;
-
-    tower_chat_testkit::store_contract!(CachingStore::with_options(
-        MemoryStore::new(),
-        never().with_max_bytes(2_000),
-    );
-        heavy: "memory_always shows it"
-    );
-}
-
-mod faulty_inside {
-    use super::*;
-
-    tower_chat_testkit::store_contract!(CachingStore::with_options(
-        FaultyStore::new(MemoryStore::new()),
-        never(),
-    );
-        heavy: "memory_always shows it"
-    );
-}
-
-mod faulty_outside {
-    use super::*;
-
-    tower_chat_testkit::store_contract!(FaultyStore::new(CachingStore::with_options(
-        MemoryStore::new(),
-        never(),
     ));
-        heavy: "memory_always shows it"
-    );
 }
 
-mod sqlite_never {
-    use tower_chat_sqlite::SqliteStore;
-
+/// So small that an entry is evicted soon after it was made.
+mod small {
     use super::*;
 
-    tower_chat_testkit::store_contract!(
-            let folder = tempfile::tempdir().unwrap();
-            CachingStore::with_options(
-                SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
-                never(),
-            );
-            heavy: "memory_always shows it"
-    );
+    promises_of_an_entry!(CachingStore::with_options(
+        MemoryStore::new(),
+        never().with_max_bytes(2_000)
+    ));
 }
 
-mod sqlite_always {
-    use tower_chat_sqlite::SqliteStore;
-
+mod over_sqlite {
     use super::*;
 
-    tower_chat_testkit::store_contract!(
-            let folder = tempfile::tempdir().unwrap();
-            CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap());
-            heavy: "memory_always shows it"
+    promises_of_an_entry!(
+        let folder = tempfile::tempdir().unwrap();
+        CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap())
     );
 }
 
-/// Nothing is stored before somebody asks.
-mod write_behind_for_ever {
+/// The writes stay in memory until an operation needs them in the store.
+mod write_behind {
     use super::*;
 
     tower_chat_testkit::store_contract!(
         WriteBehindStore::new(MemoryStore::new(), Duration::from_secs(100_000));
-        heavy: "write_behind_for_a_moment shows it"
+        one_runtime: "the store inside runs on both"
     );
 }
 
-mod write_behind_for_a_moment {
+mod write_behind_at_once {
     use super::*;
 
-    tower_chat_testkit::store_contract!(WriteBehindStore::new(MemoryStore::new(), Duration::ZERO));
+    promises_of_an_entry!(WriteBehindStore::new(MemoryStore::new(), Duration::ZERO));
 }
 
 mod write_behind_in_a_cache {
     use super::*;
 
-    tower_chat_testkit::store_contract!(
-        CachingStore::with_options(
-            WriteBehindStore::new(MemoryStore::new(), Duration::from_millis(1)),
-            never(),
-        );
-        heavy: "write_behind_for_a_moment shows it"
-    );
+    promises_of_an_entry!(CachingStore::with_options(
+        WriteBehindStore::new(MemoryStore::new(), Duration::from_millis(1)),
+        never(),
+    ));
 }

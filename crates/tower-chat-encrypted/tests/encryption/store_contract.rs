@@ -1,6 +1,6 @@
-//! A store whose content is encrypted keeps every promise of a store.
+//! A store whose content is encrypted keeps every promise of a store. The wrapper does the same over every store, so
+//! the contract runs over one.
 
-use tower_chat_core::MemoryStore;
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::SqliteStore;
 
@@ -8,34 +8,22 @@ fn keys() -> MasterKeys {
     MasterKeys::new("key: 1", SecretKey::random().unwrap()).unwrap()
 }
 
-mod memory {
-    use super::*;
-
-    tower_chat_testkit::store_contract!(
-            EncryptedStore::new(MemoryStore::new(), keys());
-            heavy: "the same over SQLite shows it"
+tower_chat_testkit::store_contract!(
+    let folder = tempfile::tempdir().unwrap();
+    EncryptedStore::new(
+        SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
+        keys(),
     );
-}
-
-mod sqlite {
-    use super::*;
-
-    tower_chat_testkit::store_contract!(
-            let folder = tempfile::tempdir().unwrap();
-            EncryptedStore::new(
-                SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
-                keys(),
-            );
-            residual_data: {
-                let path = folder.path().to_owned();
-                move |store: &EncryptedStore<SqliteStore>| {
-                    let (store, path) = (store.inner().clone(), path.clone());
-                    async move {
-                        store.checkpoint().await.unwrap();
-                        let files = std::fs::read_dir(path).unwrap();
-                        files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
-                    }
-                }
+    residual_data: {
+        let path = folder.path().to_owned();
+        move |store: &EncryptedStore<SqliteStore>| {
+            let (store, path) = (store.inner().clone(), path.clone());
+            async move {
+                store.checkpoint().await.unwrap();
+                let files = std::fs::read_dir(path).unwrap();
+                files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
             }
-    );
-}
+        }
+    };
+    one_runtime: "the wrapper starts no task"
+);

@@ -36,6 +36,7 @@ mod contract {
                 let schema = schema.clone();
                 move |_: &PostgresStore| rows(schema.clone())
             };
+            one_runtime: "the plain tables show it";
             heavy: "the plain tables show it"
     );
 }

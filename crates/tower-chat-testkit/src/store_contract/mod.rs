@@ -42,6 +42,10 @@
 //! # fn main() {}
 //! ```
 //!
+//! A store around another one, and a second setting of a store, need not run everything on both runtimes:
+//! `one_runtime: "why"` leaves out the one of a single thread. A setting that shares all code with one that is
+//! already tested runs the promises that concern it: see [`store_promises!`](crate::store_promises).
+//!
 //! A store that has no directory yet leaves it out, by `directory: "why"`, in the same way; one that
 //! cannot list its scopes, or be repaired, by `maintenance: "why"` at the end.
 //!
@@ -156,11 +160,68 @@ macro_rules! store_contract {
     (
         let $guard:ident = $setup:expr; $open:expr
         $(; residual_data: $residual_data:expr)?
+        $(; one_runtime: $one_runtime:literal)?
         $(; heavy: $reason:literal)?
         $(; directory: $no_directory:literal)?
         $(; maintenance: $no_maintenance:literal)?
         $(,)?
     ) => {
+        $crate::__open_store! { let $guard = $setup; $open }
+        $crate::__every_promise! { test () ($($one_runtime)?) }
+        $crate::__heavy_promises! { test ($($reason)?) ("each takes long") }
+        $crate::__directory_promises! { test ($($no_directory)?) ($($one_runtime)?) }
+        $crate::__maintenance_promises! { test ($($no_maintenance)?) ($($one_runtime)?) }
+        $crate::__residual_data! { ($guard, $setup, $open) $($residual_data)? }
+    };
+    (
+        $open:expr
+        $(; residual_data: $residual_data:expr)?
+        $(; one_runtime: $one_runtime:literal)?
+        $(; heavy: $reason:literal)?
+        $(; directory: $no_directory:literal)?
+        $(; maintenance: $no_maintenance:literal)?
+        $(,)?
+    ) => {
+        $crate::store_contract! {
+            let _guard = (); $open
+            $(; residual_data: $residual_data)?
+            $(; one_runtime: $one_runtime)?
+            $(; heavy: $reason)?
+            $(; directory: $no_directory)?
+            $(; maintenance: $no_maintenance)?
+        }
+    };
+}
+
+/// Tests the named promises alone, on a runtime of several threads: for a store whose code the other promises have
+/// already tested in another setting.
+///
+/// ```
+/// mod part_of_the_contract {
+///     tower_chat_testkit::store_promises!(
+///         tower_chat_core::MemoryStore::new();
+///         a_load_sees_what_was_submitted_before_it
+///         readers_never_see_part_of_a_write
+///     );
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! store_promises {
+    (let $guard:ident = $setup:expr; $open:expr; $($promise:ident)+) => {
+        $crate::__open_store! { let $guard = $setup; $open }
+        $crate::__promise_tests! { () ("the whole contract runs on both in another setting") $($promise)+ }
+    };
+    ($open:expr; $($promise:ident)+) => {
+        $crate::store_promises! { let _guard = (); $open; $($promise)+ }
+    };
+}
+
+/// The function by which each test opens a store.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __open_store {
+    (let $guard:ident = $setup:expr; $open:expr) => {
         fn __open() -> impl ::std::future::Future<
             Output = (impl $crate::store_contract::HistoryStore, impl Sized),
         > {
@@ -170,88 +231,49 @@ macro_rules! store_contract {
                 (store, $guard)
             }
         }
-
-        $crate::__every_promise! { test () }
-        $crate::__heavy_promises! { test ($($reason)?) }
-        $crate::__directory_promises! { test ($($no_directory)?) }
-        $crate::__maintenance_promises! { test ($($no_maintenance)?) }
-        $crate::__residual_data! { ($guard, $setup, $open) $($residual_data)? }
-    };
-    (
-        $open:expr
-        $(; residual_data: $residual_data:expr)?
-        $(; heavy: $reason:literal)?
-        $(; directory: $no_directory:literal)?
-        $(; maintenance: $no_maintenance:literal)?
-        $(,)?
-    ) => {
-        $crate::store_contract! {
-            let _guard = (); $open
-            $(; residual_data: $residual_data)?
-            $(; heavy: $reason)?
-            $(; directory: $no_directory)?
-            $(; maintenance: $no_maintenance)?
-        }
     };
 }
 
+/// A module for each promise with its tests: on both runtimes, or on several threads alone if there is a reason in
+/// the second pair of parentheses. A reason in the first pair makes cargo ignore the tests.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __store_contract {
-    (() $($promise:ident)*) => { $(
-        mod $promise {
+macro_rules! __promise_tests {
+    (@on $runtime:ident $name:ident ($($ignored:literal)?) $promise:ident) => {
+        #[test]
+        $(#[ignore = $ignored])?
+        fn $name() {
             use $crate::store_contract::{Runtime, boxed, check};
-
-            #[test]
-            fn on_one_thread() {
-                check(Runtime::OneThread, super::__open, boxed::$promise as fn(_) -> _);
-            }
-
-            #[test]
-            fn on_several_threads() {
-                check(Runtime::SeveralThreads, super::__open, boxed::$promise as fn(_) -> _);
-            }
-        }
-    )* };
-}
-
-/// Tests promises that a store may leave out, or says why they are left out.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __optional_contract {
-    (@one ($($reason:literal)?) $promise:ident) => {
-        mod $promise {
-            use $crate::store_contract::{Runtime, boxed, check};
-
-            #[test]
-            $(#[ignore = $reason])?
-            fn on_one_thread() {
-                check(Runtime::OneThread, super::__open, boxed::$promise as fn(_) -> _);
-            }
-
-            #[test]
-            $(#[ignore = $reason])?
-            fn on_several_threads() {
-                check(Runtime::SeveralThreads, super::__open, boxed::$promise as fn(_) -> _);
-            }
+            check(Runtime::$runtime, super::__open, boxed::$promise as fn(_) -> _);
         }
     };
-    ($reason:tt $($promise:ident)*) => { $(
-        $crate::__optional_contract! { @one $reason $promise }
+    (@one $ignored:tt () $promise:ident) => {
+        mod $promise {
+            $crate::__promise_tests! { @on OneThread on_one_thread $ignored $promise }
+            $crate::__promise_tests! { @on SeveralThreads on_several_threads $ignored $promise }
+        }
+    };
+    (@one $ignored:tt ($one_runtime:literal) $promise:ident) => {
+        mod $promise {
+            $crate::__promise_tests! { @on SeveralThreads on_several_threads $ignored $promise }
+        }
+    };
+    ($ignored:tt $one_runtime:tt $($promise:ident)*) => { $(
+        $crate::__promise_tests! { @one $ignored $one_runtime $promise }
     )* };
 }
 
 /// Hands the names of the promises of the directory to the macro `boxed`, or to
-/// `__optional_contract`.
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __directory_promises {
-    (boxed ()) => { $crate::__directory_promises! { @list () boxed } };
-    (test $reason:tt) => {
-        $crate::__directory_promises! { @list $reason $crate::__optional_contract }
+    (boxed ()) => { $crate::__directory_promises! { @list [()] boxed } };
+    (test $ignored:tt $one_runtime:tt) => {
+        $crate::__directory_promises! { @list [$ignored $one_runtime] $crate::__promise_tests }
     };
-    (@list $reason:tt $($macro:tt)*) => {
-        $($macro)*! { $reason
+    (@list [$($options:tt)*] $($macro:tt)*) => {
+        $($macro)*! { $($options)*
             the_directory_has_a_conversation_from_its_first_write_on
             a_write_tells_when_it_was_made_and_which_tools_it_asks_for
             usage_is_added_up_once
@@ -276,16 +298,16 @@ macro_rules! __directory_promises {
 }
 
 /// Hands the names of the promises about the whole of a store and about repairs to the macro `boxed`, or
-/// to `__optional_contract`.
+/// to `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __maintenance_promises {
-    (boxed ()) => { $crate::__maintenance_promises! { @list () boxed } };
-    (test $reason:tt) => {
-        $crate::__maintenance_promises! { @list $reason $crate::__optional_contract }
+    (boxed ()) => { $crate::__maintenance_promises! { @list [()] boxed } };
+    (test $ignored:tt $one_runtime:tt) => {
+        $crate::__maintenance_promises! { @list [$ignored $one_runtime] $crate::__promise_tests }
     };
-    (@list $reason:tt $($macro:tt)*) => {
-        $($macro)*! { $reason
+    (@list [$($options:tt)*] $($macro:tt)*) => {
+        $($macro)*! { $($options)*
             scopes_are_listed_in_byte_order
             a_scope_is_there_while_it_has_a_conversation
             a_list_of_scopes_sees_what_was_submitted_before_it
@@ -302,37 +324,17 @@ macro_rules! __maintenance_promises {
     };
 }
 
-/// Tests promises that take long, each once; or says why they are left out.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __heavy_store_contract {
-    (@one ($($reason:literal)?) $promise:ident) => {
-        mod $promise {
-            use $crate::store_contract::{Runtime, boxed, check};
-
-            #[test]
-            $(#[ignore = $reason])?
-            fn on_several_threads() {
-                check(Runtime::SeveralThreads, super::__open, boxed::$promise as fn(_) -> _);
-            }
-        }
-    };
-    ($reason:tt $($promise:ident)*) => { $(
-        $crate::__heavy_store_contract! { @one $reason $promise }
-    )* };
-}
-
 /// Hands the names of the promises that take long to the macro `boxed`, or to
-/// `__heavy_store_contract`.
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __heavy_promises {
-    (boxed ()) => { $crate::__heavy_promises! { @list () boxed } };
-    (test $reason:tt) => {
-        $crate::__heavy_promises! { @list $reason $crate::__heavy_store_contract }
+    (boxed ()) => { $crate::__heavy_promises! { @list [()] boxed } };
+    (test $ignored:tt $one_runtime:tt) => {
+        $crate::__heavy_promises! { @list [$ignored $one_runtime] $crate::__promise_tests }
     };
-    (@list $reason:tt $($macro:tt)*) => {
-        $($macro)*! { $reason
+    (@list [$($options:tt)*] $($macro:tt)*) => {
+        $($macro)*! { $($options)*
             a_message_of_64_megabytes_is_stored
             a_conversation_of_100_000_messages_is_stored
         }
@@ -360,14 +362,16 @@ macro_rules! __residual_data {
     };
 }
 
-/// Hands the names of all promises to the macro `boxed`, or to `__store_contract`.
+/// Hands the names of all promises to the macro `boxed`, or to `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __every_promise {
-    (boxed ()) => { $crate::__every_promise! { @list boxed } };
-    (test ()) => { $crate::__every_promise! { @list $crate::__store_contract } };
-    (@list $($macro:tt)*) => {
-        $($macro)*! { ()
+    (boxed ()) => { $crate::__every_promise! { @list [()] boxed } };
+    (test $ignored:tt $one_runtime:tt) => {
+        $crate::__every_promise! { @list [$ignored $one_runtime] $crate::__promise_tests }
+    };
+    (@list [$($options:tt)*] $($macro:tt)*) => {
+        $($macro)*! { $($options)*
             an_unknown_conversation_is_absent_and_empty
             what_is_appended_comes_back_in_order
             loaded_messages_carry_their_ids

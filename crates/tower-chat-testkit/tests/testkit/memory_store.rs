@@ -9,5 +9,9 @@ mod faulty {
     use tower_chat_core::MemoryStore;
     use tower_chat_testkit::FaultyStore;
 
-    tower_chat_testkit::store_contract!(let inner = MemoryStore::new(); FaultyStore::new(inner.clone()));
+    tower_chat_testkit::store_contract!(
+        let inner = MemoryStore::new(); FaultyStore::new(inner.clone());
+        one_runtime: "the memory store inside shows it";
+        heavy: "the memory store inside shows it"
+    );
 }

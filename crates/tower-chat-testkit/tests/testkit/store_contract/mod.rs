@@ -743,5 +743,8 @@ mod without_a_fault {
     tower_chat_testkit::store_contract!(Broken {
         inner: MemoryStore::new(),
         fault: Fault::Nothing
-    }; heavy: "the memory store inside shows it");
+    };
+        one_runtime: "the memory store inside shows it";
+        heavy: "the memory store inside shows it"
+    );
 }
