@@ -122,6 +122,7 @@ impl Received {
 pub(crate) struct Server {
     pub(crate) url: String,
     received: Arc<Mutex<Vec<Received>>>,
+    request_read: Arc<Notify>,
     ended: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -131,21 +132,22 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
-        let ended = Arc::new(Notify::new());
+        let (request_read, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let replies: Vec<Reply> = replies.into_iter().collect();
-        let (seen, ending) = (received.clone(), ended.clone());
+        let (seen, reading, ending) = (received.clone(), request_read.clone(), ended.clone());
         let task = tokio::spawn(async move {
             for reply in replies {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 let request = read(&mut stream).await;
                 seen.lock().unwrap().push(request);
+                reading.notify_one();
                 // The client may hang up once it has seen enough.
                 let _ = reply.write(&mut stream).await;
                 ending.notify_one();
             }
         });
-        Self { url, received, ended, task }
+        Self { url, received, request_read, ended, task }
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
@@ -165,6 +167,11 @@ impl Server {
     /// A client of a provider with a key and a model, whose requests come here.
     pub(crate) fn client(&self, provider: Provider) -> Client {
         Client::new(provider).with_base_url(&self.url).with_key("test-key")
+    }
+
+    /// Waits until a request was received whole.
+    pub(crate) async fn request_read(&self) {
+        self.request_read.notified().await;
     }
 
     /// Waits until a connection has ended.

@@ -57,16 +57,27 @@ pub(super) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> 
         let description = Description::new().with_title(format!("the title of {key}"))?;
         HistoryStore::set_description(store, &key, &description, 0).await?;
     }
-    let Some(last) = keys().pop() else { return Ok(()) };
-    let request = ChatRequest::user(texts.next("asks", rng)).in_conversation(last);
+    let Some(open) = keys().pop() else { return Ok(()) };
+    let request = ChatRequest::user(texts.next("asks", rng)).in_conversation(open.clone());
     let call = ToolCall::new("call of the open run", "look", "{}");
     let mut message = Message::assistant(texts.next("works", rng));
     message.parts.push(Part::ToolCall(call));
     let steps = vec![Step::message(message), Step::hang()];
     let mut client = stack(steps, store.clone(), PersistenceMode::Journaled)?;
     let waiting = async { client.ready().await?.call(request).await?.collect().await };
-    drop(tokio::time::timeout(Duration::from_millis(100), waiting).await);
+    tokio::select! {
+        answer = waiting => return Err(format!("the model does not answer, but the run ended with {answer:?}").into()),
+        staged = answer_is_staged(store, &open) => staged?,
+    }
     HistoryStore::flush(store).await?;
+    Ok(())
+}
+
+/// Waits until the input and the first answer of a conversation's open run are staged.
+async fn answer_is_staged(store: &Shared, key: &ConversationKey) -> Result<(), BoxError> {
+    while HistoryStore::open_run(store, key).await?.is_none_or(|run| run.messages.len() < 2) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     Ok(())
 }
 
