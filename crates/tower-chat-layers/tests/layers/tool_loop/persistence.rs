@@ -13,10 +13,9 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey,
     MemoryStore, Message, Messages, MissingPersister, Part, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, PersistenceMode, PersistencePolicy, Role,
-    ToolCall,
+    PerServiceCallPersistence, PersistenceMode, PersistencePolicy, Role, ToolCall,
     store::HistoryStore,
-    tool::{Tool, ToolContext, ToolOutput, Tools, tool_fn},
+    tool::{Tool, ToolOutput, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
     validate::validate_request,
 };
