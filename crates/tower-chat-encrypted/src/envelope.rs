@@ -11,10 +11,11 @@ use tower_chat_core::{
 
 use crate::{
     EncryptionError,
-    seal::{Found, Opened, Opener, Position, Sealer},
+    chain::{Digest, Link, Linked},
+    seal::{Format, Found, Opened, Opener, Position, Sealer},
 };
 
-const BODY: &str = "body";
+pub(crate) const BODY: &str = "body";
 const CALL: &str = "call";
 /// The position of the first call that the provider ran itself, which the record does not count.
 const PROVIDER_CALLS: u64 = 1 << 32;
@@ -54,12 +55,14 @@ enum Asked {
 }
 
 impl Sealer {
-    /// The message as the store inside gets it.
+    /// The message as the store inside gets it, and its digest.
     pub(crate) fn message(
         &self,
         sequence: u64,
         message: &Message,
-    ) -> Result<Message, EncryptionError> {
+        link: Link,
+    ) -> Result<(Message, Digest), EncryptionError> {
+        let mut texts = Vec::new();
         let mut placeholders = Vec::new();
         let mut rest = Vec::new();
         // Calls and results are counted by themselves, as the record of tool calls counts them.
@@ -77,21 +80,27 @@ impl Sealer {
             let at = next(part);
             match part {
                 Part::ToolCall(call) => {
-                    placeholders.push(Part::from(self.call(at, message.id, call, &json(call))?));
+                    let text = json(call);
+                    placeholders.push(Part::from(self.call(at, message.id, call, &text)?));
+                    texts.push(text);
                     let mut marker = no_call();
                     marker.provider_executed = call.provider_executed;
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
                     // All of it is sealed: approval is given by its id.
-                    let call = self.call(at, message.id, &request.call, &json(request))?;
+                    let text = json(request);
+                    let call = self.call(at, message.id, &request.call, &text)?;
+                    texts.push(text);
                     let placeholder =
                         ApprovalRequest::new(request.id.clone(), call, request.required);
                     placeholders.push(placeholder.into());
                     rest.push(ApprovalRequest::new("", no_call(), false).into());
                 }
                 Part::ToolResult(result) => {
-                    placeholders.push(self.result(at, message.id, RESULT, result)?.into());
+                    let text = json(result);
+                    placeholders.push(self.result(at, message.id, RESULT, result, &text)?.into());
+                    texts.push(text);
                     rest.push(ToolResult::new("", "").with_content(Vec::new()).into());
                 }
                 other => rest.push(other.clone()),
@@ -99,11 +108,15 @@ impl Sealer {
         }
         let body = format::encode(&message.with_parts(rest));
         let position = Position { sequence, index: 0 };
-        let mut parts = vec![self.native(position, message.id, BODY, &body)?];
+        // The body says which calls and results belong to it.
+        let content = Digest::START.after(message.id, &texts);
+        let linked = [link.to_text(), content.to_text()].concat() + &body;
+        let mut parts = vec![self.native(position, message.id, BODY, &linked)?];
+        texts.insert(0, body);
         parts.append(&mut placeholders);
         let mut envelope = Message::new(message.role, parts);
         envelope.id = message.id;
-        Ok(envelope)
+        Ok((envelope, link.before.after(message.id, &texts)))
     }
 
     /// What is shown of a call, with something sealed instead of its arguments.
@@ -128,8 +141,9 @@ impl Sealer {
         message: Option<MessageId>,
         column: &str,
         result: &ToolResult,
+        text: &str,
     ) -> Result<ToolResult, EncryptionError> {
-        let sealed = self.native(at, message, column, &json(result))?;
+        let sealed = self.native(at, message, column, text)?;
         let mut placeholder = ToolResult::new("", "").with_content(vec![sealed]);
         placeholder.call_id.clone_from(&result.call_id);
         placeholder.name.clone_from(&result.name);
@@ -151,12 +165,13 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// The message as it was before it was sealed.
+    /// The message as it was before it was sealed, and how it follows the message before it, unless it is
+    /// of a former format.
     pub(crate) async fn message(
         &mut self,
         sequence: u64,
         envelope: &Message,
-    ) -> Result<Message, EncryptionError> {
+    ) -> Result<(Message, Option<Linked>), EncryptionError> {
         let mut parts = envelope.parts.iter();
         let body = match parts.next() {
             Some(part) => {
@@ -165,15 +180,26 @@ impl Opener<'_> {
             }
             None => return Err(self.not_whole(Found::in_message(sequence))),
         };
-        let is_former = body.is_former;
+        let format = body.format;
+        let (link, text) = match format {
+            Format::Third => {
+                let read = Link::read(&body.text).and_then(|(link, rest)| {
+                    let (content, text) = Digest::read(rest)?;
+                    Some((Some((link, content)), text))
+                });
+                read.ok_or_else(|| self.not_whole(Found::in_message(sequence)))?
+            }
+            Format::First | Format::Second => (None, body.text.as_str()),
+        };
         let message =
-            format::decode(&body.text).map_err(|_| self.not_whole(Found::in_message(sequence)))?;
+            format::decode(text).map_err(|_| self.not_whole(Found::in_message(sequence)))?;
+        let mut texts = Vec::new();
         let mut opened = Vec::with_capacity(message.parts.len());
         let (mut calls, mut results, mut provider_calls) = (0, 0, 0);
         for part in &message.parts {
             let index = match part {
-                // The former format counted calls and results together.
-                _ if is_former => calls + results + provider_calls,
+                // The first format counted calls and results together.
+                _ if format == Format::First => calls + results + provider_calls,
                 Part::ToolResult(_) => results,
                 Part::ToolCall(call) if call.provider_executed => PROVIDER_CALLS + provider_calls,
                 _ => calls,
@@ -201,21 +227,29 @@ impl Opener<'_> {
                 opened.push(match (part, parts.next()) {
                     (Part::ToolCall(_), Some(Part::ToolCall(placeholder))) => {
                         match self.asked(found, envelope.id, &placeholder.arguments).await? {
-                            (Asked::Call(call), sealed) if sealed.is_former == is_former => {
+                            (Asked::Call(call), sealed) if sealed.format == format => {
+                                texts.push(sealed.text);
                                 call.into()
                             }
                             _ => return Err(self.not_whole(found)),
                         }
                     }
                     (Part::ApprovalRequest(_), Some(Part::ApprovalRequest(placeholder))) => {
-                        self.approval_request(found, envelope.id, placeholder).await?.into()
+                        let (request, sealed) =
+                            self.approval_request(found, envelope.id, placeholder).await?;
+                        if sealed.format != format {
+                            return Err(self.not_whole(found));
+                        }
+                        texts.push(sealed.text);
+                        request.into()
                     }
                     (Part::ToolResult(_), Some(Part::ToolResult(placeholder))) => {
                         let (result, sealed) =
                             self.result(found, envelope.id, RESULT, placeholder).await?;
-                        if sealed.is_former != is_former {
+                        if sealed.format != format {
                             return Err(self.not_whole(found));
                         }
+                        texts.push(sealed.text);
                         result.into()
                     }
                     _ => return Err(self.not_whole(Found::in_message(sequence))),
@@ -227,7 +261,12 @@ impl Opener<'_> {
         }
         let mut message = message.with_parts(opened);
         message.id = envelope.id;
-        Ok(message)
+        let Some((link, content)) = link else { return Ok((message, None)) };
+        if content != Digest::START.after(envelope.id, &texts) {
+            return Err(self.not_whole(Found::in_message(sequence)));
+        }
+        texts.insert(0, text.to_owned());
+        Ok((message, Some(Linked { link, digest: link.before.after(envelope.id, &texts) })))
     }
 
     pub(crate) async fn approval_request(
@@ -235,14 +274,14 @@ impl Opener<'_> {
         found: Found,
         message: Option<MessageId>,
         placeholder: &ApprovalRequest,
-    ) -> Result<ApprovalRequest, EncryptionError> {
-        match self.asked(found, message, &placeholder.call.arguments).await?.0 {
-            Asked::Request(request)
+    ) -> Result<(ApprovalRequest, Opened), EncryptionError> {
+        match self.asked(found, message, &placeholder.call.arguments).await? {
+            (Asked::Request(request), opened)
                 if (&request.id, request.required) == (&placeholder.id, placeholder.required) =>
             {
-                Ok(request)
+                Ok((request, opened))
             }
-            Asked::Request(_) | Asked::Call(_) => Err(self.not_whole(found)),
+            (Asked::Request(_) | Asked::Call(_), _) => Err(self.not_whole(found)),
         }
     }
 

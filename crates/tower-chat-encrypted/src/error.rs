@@ -2,11 +2,11 @@
 
 use std::error::Error;
 
-use tower_chat_core::{ConversationKey, store::StoreError};
+use tower_chat_core::{ConversationKey, SharedError, store::StoreError};
 
 use crate::KeyError;
 
-/// A value cannot be sealed or opened. It is the source of a
+/// A value cannot be sealed or opened. It is the source of a [`StoreError::Unreadable`] or a
 /// [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) finds it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -134,6 +134,18 @@ impl EncryptionError {
     /// The error of this kind that a store reported, if it is one.
     pub fn in_store_error(error: &StoreError) -> Option<&Self> {
         error.source()?.downcast_ref()
+    }
+}
+
+/// The error of a conversation that cannot be opened, as the store reports it. Where the same may succeed
+/// later, such as when the keys are at hand again, the conversation is not unreadable.
+pub(crate) fn unopened(
+    key: &ConversationKey,
+    action: &'static str,
+) -> impl Fn(EncryptionError) -> StoreError {
+    move |error| match error.is_retryable() {
+        true => StoreError::backend(action, true, error),
+        false => StoreError::Unreadable { key: key.clone(), source: SharedError::new(error) },
     }
 }
 

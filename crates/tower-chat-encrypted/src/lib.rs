@@ -34,11 +34,15 @@
 //!
 //! Authenticated with each value are scope, conversation, number of the message, id of the message
 //! (its run and index there), position of the call or result, column, and the *life* of the
-//! conversation: one that is deleted and begun again is in another life. A row of the record is
-//! authenticated as a whole: call, tool, status, times, error, and where its result is. A sealed head,
-//! which the store inside keeps instead of the service id, has the life, how many messages were
+//! conversation: a random value, so that one that is deleted and begun again is in another life. A row of the
+//! record is authenticated as a whole: call, tool, status, times, error, and where its result is. A sealed
+//! head, which the store inside has instead of the service id, contains the life, how many messages were
 //! pruned, and the service id. A description is authenticated with its conversation and its version,
-//! and with no life. So a value that was moved, or is of another life, does not open.
+//! and with no life. A value that was moved, or is of another life, does not open.
+//!
+//! Each message also contains a digest of the messages before it, and whether it was staged. So the
+//! messages of a conversation open together or not at all: in the order in which they were written, each
+//! behind those that were there then, and with a commit behind what was staged.
 //!
 //! # What stays in clear
 //!
@@ -49,33 +53,36 @@
 //!
 //! # What a writer without the key can still do
 //!
-//! Who can write to the inner store, and has no key, can read what stays in clear, and:
+//! An attacker who can write to the inner store, and has no key, can read what stays in clear, and:
 //!
-//! - delete a conversation, hide it from lists, or remove messages from its end; remove rows of the
-//!   record;
-//! - bring back an older state of a conversation, of its head (an older service id), of a row (a call
-//!   that waits for approval again, with the result that was recorded apart then), or a life that
-//!   was deleted, if all of it is brought back;
-//! - show, in answers to questions to the record, a call with its row from another life, if the
-//!   messages are replaced too: the conversation does not load then;
-//! - while a prune is under way, or if it was cut short by a crash, remove as many messages from the
-//!   beginning as there were when it began;
-//! - end an open run (commit what is staged, or discard it), change its lease, when it was opened, and
-//!   after which message it begins to be staged; name another run as the open one while no message of
-//!   it is staged;
+//! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary of a write,
+//!   or of a run that was staged; remove rows of the record;
+//! - bring back a whole older state of a conversation, or a life that was deleted;
+//! - bring back an older head, with an older service id, or a row of the record as it was before, such as
+//!   one of a call that waits for approval;
+//! - show, in answers to questions to the record, a call of another state with its row, if the messages are
+//!   replaced too: the conversation does not load then;
+//! - while a prune is under way, or if a crash has cut it short, remove as many messages from the
+//!   beginning as there were when it began; the same with the head of that moment later;
+//! - discard an open run, change its lease, when it was opened, and after which message it begins to be
+//!   staged; name another run as the open one while no message of it is staged. A run that is committed
+//!   without the key leaves a conversation that does not load;
 //! - count wrongly: totals of tools and usage are counted inside; take a description away;
-//! - with values of the former format, what the next section says.
+//! - take the mark away by which the store refuses changes without the keys;
+//! - with values of the former formats, what the next section says.
 //!
-//! # The former format
+//! # The former formats
 //!
-//! Values that begin with `tower-chat-1:` still open. They are bound to no life and to no message id,
+//! Values that begin with `tower-chat-1:` or `tower-chat-2:` still open. Messages of both contain no digest
+//! of the messages before them: two states of a conversation can be mixed message by message. In the second,
+//! a life is the run that began it. Values of the first are bound to no life and to no message id,
 //! rows of that format are authenticated in their results and errors alone, and a conversation all of
 //! which is of that format has no sealed head: its beginning can be cut off, its service id, run ids,
-//! statuses and results in the record changed, and two lives be mixed. A conversation gets its sealed
-//! head with the next write; messages that are sealed after it are taken in the new format alone.
-//! Who can write to the store inside can take the head away together with all messages and rows of
-//! the new format, or, while nothing is loaded, put a service id in clear in its place.
-//! [`EncryptedStore::without_former_values`] refuses all of this. Releases before the new format
+//! statuses and results in the record changed, and two lives be mixed. With the next write a conversation
+//! gets a sealed head of the present format; messages that are sealed after it are accepted in that format
+//! alone. A writer of the inner store can take the head away together with all messages and rows of
+//! the present format, or, while nothing is loaded, put a service id in clear in its place.
+//! [`EncryptedStore::without_former_values`] refuses all of this. Releases before the present format
 //! cannot read what this one writes.
 //!
 //! # Keys
@@ -99,10 +106,14 @@
 //! A [`fork`](tower_chat_core::store::HistoryStore::fork) is sealed for its new position, so it is read,
 //! opened and written again: as one submission of several writes, which a crash can cut short.
 //! Results that its record finds in messages are copied into the record.
+//! A [rewrite](tower_chat_core::store::HistoryStore::rewrite) of a message also seals those after it anew.
+//! A store that outlives its process remembers that it holds sealed data, and refuses changes from outside of
+//! this wrapper ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for deletions.
 //! A conversation may be [repaired](tower_chat_core::store::HistoryStore::rewrite), and its open runs
 //! examined, only through this store. What is rewritten is sealed for the ids that the messages have in the
 //! store inside, so a message that cannot be read there is not rewritten.
 
+mod chain;
 mod envelope;
 mod erasable_keys;
 mod error;

@@ -3,19 +3,26 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, Message,
     store::{
         Head, Revision, ServiceIdChange,
         author::{Close, Write},
     },
 };
 
-use crate::seal::{Expected, Life};
+use crate::{
+    EncryptionError,
+    chain::{Digest, Kind, Link, Linked},
+    seal::{Expected, ExpectedLife, Life, new_life},
+};
 
 /// Kept sealed instead of the service id, which the store inside changes in one transaction
 /// with messages, and leaves alone otherwise.
@@ -27,8 +34,11 @@ pub(crate) struct SealedHead {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeadContent {
-    /// The number of the last message that may be of the former format.
+    /// The number of the last message that may be of the first format.
     pub(crate) former: u64,
+    /// The number of the last message that may be of a format without digests; all are, if it is missing.
+    #[serde(default)]
+    pub(crate) unchained: Option<u64>,
     /// How many messages were pruned, at least and at most. They differ while a prune is under way.
     pub(crate) pruned: (u64, u64),
     pub(crate) service_id: Option<Arc<str>>,
@@ -40,8 +50,12 @@ impl SealedHead {
     /// What messages and rows of the conversation must be.
     pub(crate) fn expected(head: Option<&Self>) -> Expected {
         match head {
-            Some(head) => Expected::Life(head.life, head.content.former),
-            None => Expected::Former,
+            Some(head) => Expected::Life(ExpectedLife {
+                life: head.life,
+                first_format: head.content.former,
+                second_format: head.content.unchained,
+            }),
+            None => Expected::First,
         }
     }
 
@@ -57,6 +71,7 @@ impl SealedHead {
     pub(crate) fn begun(life: Life, head: &Head) -> Self {
         let content = HeadContent {
             former: head.revision.sequence,
+            unchained: Some(head.revision.sequence),
             pruned: (head.pruned, head.pruned),
             service_id: head.service_id.clone(),
             is_change: false,
@@ -64,14 +79,15 @@ impl SealedHead {
         Self { life, content }
     }
 
-    fn begun_by(write: &Write, pruned: u64) -> Self {
+    fn begun_by(write: &Write, pruned: u64, life: Life) -> Self {
         let content = HeadContent {
             former: write.expected().sequence,
+            unchained: Some(write.expected().sequence),
             pruned: (pruned, pruned),
             service_id: None,
             is_change: false,
         };
-        Self { life: write.run(), content }
+        Self { life, content }
     }
 
     fn unchanged(mut self) -> Self {
@@ -89,7 +105,33 @@ pub(crate) struct Known {
     /// The head of an open run, which its commit puts in place.
     open: Option<SealedHead>,
     pruned: u64,
+    /// The digests of the last messages.
+    tips: Vec<Tip>,
+    /// The messages that the open run has staged.
+    staged: Vec<StagedMessage>,
+    /// After how many messages the open run begins, if there is one.
+    visible: Option<u64>,
 }
+
+/// The digest of a message.
+#[derive(Debug, Clone)]
+struct Tip {
+    sequence: u64,
+    digest: Digest,
+    /// Whether the message is known to be stored. One of a write without an outcome may be another one.
+    is_stored: Arc<AtomicBool>,
+}
+
+/// A message of an open run.
+#[derive(Debug, Clone)]
+pub(crate) struct StagedMessage {
+    sequence: u64,
+    pub(crate) message: Arc<Message>,
+    pub(crate) link: Link,
+}
+
+/// So many digests are kept of a conversation: writes are repeated behind the one before them.
+const TIPS: usize = 16;
 
 /// How a write is sealed.
 pub(crate) struct Step {
@@ -101,13 +143,16 @@ pub(crate) struct Step {
 }
 
 impl Known {
-    pub(crate) fn step(mut self, write: &Write) -> Step {
+    pub(crate) fn step(mut self, write: &Write) -> Result<Step, EncryptionError> {
         let staged = write.as_staged();
         let known = match staged {
             Some(_) => self.open.clone().or_else(|| self.head.clone().map(SealedHead::unchanged)),
             None => self.head.clone(),
         };
-        let mut head = known.unwrap_or_else(|| SealedHead::begun_by(write, self.pruned));
+        let mut head = match known {
+            Some(known) => known,
+            None => SealedHead::begun_by(write, self.pruned, new_life()?),
+        };
         let change = match staged {
             Some(staged) => staged.service_id.as_ref(),
             None => write.service_id(),
@@ -123,7 +168,19 @@ impl Known {
         let seals = !write.messages().is_empty()
             || !write.tools().is_empty()
             || partial_text.is_some_and(|text| !text.is_empty());
-        let is_stored = change.is_some() || (seals && !self.is_confirmed);
+        // The first write behind messages of a former format begins the chain.
+        let begins_chain = seals && head.content.unchained.is_none();
+        if begins_chain {
+            let at = write.expected().sequence;
+            head.content.unchained = Some(at);
+            self.tips.clear();
+        }
+        if let Some(at) = head.content.unchained.filter(|at| *at == write.expected().sequence)
+            && self.tip(at).is_none()
+        {
+            self.put_tip(at, Digest::START, Arc::new(AtomicBool::new(true)));
+        }
+        let is_stored = change.is_some() || begins_chain || (seals && !self.is_confirmed);
         let life = head.life;
         let stored = is_stored.then_some(head);
         match (staged, &stored) {
@@ -140,7 +197,72 @@ impl Known {
             Some(Close::Discard { .. }) => self.open = None,
             None => {}
         }
-        Step { life, head: stored, after: self }
+        let begins_run = write.begins_attempt() && staged.is_some_and(|it| it.lease.attempt == 1);
+        if staged.is_some() && (begins_run || self.visible.is_none()) {
+            self.visible = Some(write.expected().sequence);
+            self.staged.clear();
+        }
+        Ok(Step { life, head: stored, after: self })
+    }
+
+    /// The digest of a message, if it is known.
+    pub(crate) fn tip(&self, sequence: u64) -> Option<Digest> {
+        self.tips.iter().find(|tip| tip.sequence == sequence).map(|tip| tip.digest)
+    }
+
+    fn put_tip(&mut self, sequence: u64, digest: Digest, is_stored: Arc<AtomicBool>) {
+        self.tips.retain(|tip| tip.sequence != sequence);
+        // Those behind which the open run begins stay.
+        if self.tips.len() >= TIPS {
+            let visible = self.visible;
+            if let Some(first) = self.tips.iter().position(|tip| Some(tip.sequence) != visible) {
+                self.tips.remove(first);
+            }
+        }
+        self.tips.push(Tip { sequence, digest, is_stored });
+    }
+
+    /// Notes that a write has this message.
+    pub(crate) fn written(
+        &mut self,
+        sequence: u64,
+        message: &Arc<Message>,
+        link: Link,
+        digest: Digest,
+    ) {
+        self.put_tip(sequence, digest, Arc::default());
+        if link.kind == Kind::Staged {
+            self.staged.retain(|staged| staged.sequence < sequence);
+            self.staged.push(StagedMessage { sequence, message: message.clone(), link });
+        }
+    }
+
+    /// Notes that a commit replaces this message.
+    pub(crate) fn replaced(&mut self, sequence: u64, digest: Digest) {
+        self.put_tip(sequence, digest, Arc::default());
+    }
+
+    /// Whether an open run has staged the message of this number.
+    pub(crate) fn has_staged(&self, sequence: u64) -> bool {
+        self.visible.is_some_and(|visible| sequence > visible)
+    }
+
+    /// A message that the open run has staged.
+    pub(crate) fn staged(&self, sequence: u64) -> Option<&StagedMessage> {
+        self.staged.iter().find(|staged| staged.sequence == sequence)
+    }
+
+    /// Forgets the run that a write has ended.
+    fn close(&mut self, write: &Write) {
+        match write.close() {
+            Some(Close::Discard { visible }) => {
+                self.tips.retain(|tip| tip.sequence <= visible);
+            }
+            Some(Close::Commit) => {}
+            None => return,
+        }
+        self.staged.clear();
+        self.visible = None;
     }
 }
 
@@ -150,51 +272,171 @@ pub(crate) struct Lives(Mutex<Generations>);
 
 #[derive(Debug, Default)]
 struct Generations {
-    recent: HashMap<Id, Known>,
-    earlier: HashMap<Id, Known>,
+    recent: HashMap<ConversationKey, Conversation>,
+    earlier: HashMap<ConversationKey, Conversation>,
+    /// The number of writes that were noted.
+    writes: u64,
 }
 
-/// A conversation in one incarnation.
-type Id = (ConversationKey, u64);
+/// What is known of one conversation.
+#[derive(Debug, Default)]
+struct Conversation {
+    /// By incarnation, the latest last.
+    known: Vec<(u64, Known)>,
+    /// The number of the last write that was noted of it.
+    written: u64,
+}
 
 /// So many conversations are known for certain; the memory they take is bounded by twice as many.
 const GENERATION: usize = 65_536;
 
+/// So many incarnations of a conversation are known.
+const INCARNATIONS: usize = 8;
+
+/// What was known of the digests when a submission was sealed: set once it is stored.
+#[derive(Debug, Default)]
+pub(crate) struct Submitted(Vec<Arc<AtomicBool>>);
+
+impl Submitted {
+    /// The submission is stored.
+    pub(crate) fn is_stored(&self) {
+        self.0.iter().for_each(|tip| tip.store(true, Ordering::Release));
+    }
+}
+
 impl Lives {
     /// What a write continues; `None` if the conversation's head was not read.
+    ///
+    /// One that makes its conversation begins a life, or, if it is repeated, goes on with the one that it
+    /// began before.
     pub(crate) fn before(&self, write: &Write) -> Option<Known> {
-        if write.expected() == Revision::ABSENT {
-            return Some(Known::default());
+        let mut lives = self.lock();
+        if write.expected() != Revision::ABSENT {
+            return lives.get(write.key(), write.expected().incarnation);
         }
-        self.lock().get((write.key().clone(), write.expected().incarnation))
+        let begun = lives.get(write.key(), write.result().incarnation).unwrap_or_default();
+        let first = |head: SealedHead| {
+            let mut head = head.unchanged();
+            head.content.service_id = None;
+            head.content.pruned = (0, 0);
+            (head.content.unchained == Some(0)).then_some(head)
+        };
+        let head = begun.head.or(begun.open).and_then(first);
+        Some(Known { head, ..Known::default() })
     }
 
-    pub(crate) fn after(&self, write: &Write, known: Known) {
-        self.lock().put((write.key().clone(), write.result().incarnation), known);
+    pub(crate) fn after(&self, write: &Write, mut known: Known, submitted: &mut Submitted) {
+        known.close(write);
+        let sealed = known.tips.iter().filter(|tip| tip.sequence > write.expected().sequence);
+        submitted.0.extend(sealed.map(|tip| tip.is_stored.clone()));
+        let mut lives = self.lock();
+        lives.writes += 1;
+        let written = lives.writes;
+        lives.put(write.key(), write.result().incarnation, known);
+        if let Some(conversation) = lives.recent.get_mut(write.key()) {
+            conversation.written = written;
+        }
+    }
+
+    /// The number of writes so far, for [`forget_before`](Self::forget_before).
+    pub(crate) fn writes(&self) -> u64 {
+        self.lock().writes
+    }
+
+    /// Forgets a conversation that is not there, unless it was written after so many writes.
+    pub(crate) fn forget_before(&self, key: &ConversationKey, writes: u64) {
+        let lives = &mut *self.lock();
+        for known in [&mut lives.recent, &mut lives.earlier] {
+            if known.get(key).is_some_and(|conversation| conversation.written <= writes) {
+                known.remove(key);
+            }
+        }
     }
 
     /// Notes what was read.
     pub(crate) fn learn(
         &self,
         key: &ConversationKey,
-        (revision, pruned): (Revision, u64),
-        head: Option<&SealedHead>,
+        head: &Head,
+        sealed: Option<&SealedHead>,
         open: Option<&SealedHead>,
     ) {
-        if revision == Revision::ABSENT {
+        if head.revision == Revision::ABSENT {
             return;
         }
-        let id = (key.clone(), revision.incarnation);
+        self.change(key, head.revision, |known| {
+            // Another process has deleted the conversation, and made it again by the same run.
+            if known
+                .head
+                .as_ref()
+                .zip(sealed)
+                .is_some_and(|(known, found)| known.life != found.life)
+            {
+                *known = Known::default();
+            }
+            // A read that began before a write of this process does not show its head.
+            if let Some(sealed) = sealed {
+                known.head = Some(sealed.clone());
+                known.is_confirmed = true;
+            }
+            known.open = open.cloned();
+            known.pruned = head.pruned;
+            known.visible = head.open_run.as_ref().map(|open| open.visible);
+        });
+    }
+
+    /// Whether the digest of this message is known, and the message is stored.
+    pub(crate) fn knows_tip(
+        &self,
+        key: &ConversationKey,
+        revision: Revision,
+        sequence: u64,
+    ) -> bool {
+        let known = self.lock().get(key, revision.incarnation);
+        known.is_some_and(|known| {
+            let tip = known.tips.iter().find(|tip| tip.sequence == sequence);
+            tip.is_some_and(|tip| tip.is_stored.load(Ordering::Acquire))
+        })
+    }
+
+    /// Notes the digest of a message that was read.
+    pub(crate) fn learn_tip(
+        &self,
+        key: &ConversationKey,
+        revision: Revision,
+        sequence: u64,
+        digest: Digest,
+    ) {
+        let is_stored = Arc::new(AtomicBool::new(true));
+        self.change(key, revision, |known| known.put_tip(sequence, digest, is_stored));
+    }
+
+    /// Notes the messages of an open run that were read.
+    pub(crate) fn learn_staged(
+        &self,
+        key: &ConversationKey,
+        revision: Revision,
+        visible: u64,
+        messages: &[(Arc<Message>, Option<Linked>)],
+    ) {
+        self.change(key, revision, |known| {
+            known.visible = Some(visible);
+            known.staged.retain(|staged| staged.sequence > revision.sequence);
+            for (sequence, (message, linked)) in (visible.saturating_add(1)..).zip(messages) {
+                let Some(Linked { link, digest }) = *linked else { continue };
+                let message = message.clone();
+                known.put_tip(sequence, digest, Arc::new(AtomicBool::new(true)));
+                known.staged.push(StagedMessage { sequence, message, link });
+            }
+            known.staged.sort_by_key(|staged| staged.sequence);
+        });
+    }
+
+    fn change(&self, key: &ConversationKey, revision: Revision, change: impl FnOnce(&mut Known)) {
         let mut lives = self.lock();
-        let mut known = lives.get(id.clone()).unwrap_or_default();
-        // A read that began before a write of this process does not show its head.
-        if let Some(head) = head {
-            known.head = Some(head.clone());
-            known.is_confirmed = true;
-        }
-        known.open = open.cloned();
-        known.pruned = pruned;
-        lives.put(id, known);
+        let mut known = lives.get(key, revision.incarnation).unwrap_or_default();
+        change(&mut known);
+        lives.put(key, revision.incarnation, known);
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
@@ -203,19 +445,33 @@ impl Lives {
 }
 
 impl Generations {
-    fn get(&mut self, id: Id) -> Option<Known> {
-        if let Some(known) = self.recent.get(&id) {
-            return Some(known.clone());
+    fn get(&mut self, key: &ConversationKey, incarnation: u64) -> Option<Known> {
+        if !self.recent.contains_key(key) {
+            let conversation = self.earlier.remove(key)?;
+            self.make_room();
+            self.recent.insert(key.clone(), conversation);
         }
-        let known = self.earlier.remove(&id)?;
-        self.put(id, known.clone());
-        Some(known)
+        let known = &self.recent.get(key)?.known;
+        known.iter().find(|(of, _)| *of == incarnation).map(|(_, known)| known.clone())
     }
 
-    fn put(&mut self, id: Id, known: Known) {
+    fn put(&mut self, key: &ConversationKey, incarnation: u64, known: Known) {
+        if !self.recent.contains_key(key) {
+            let earlier = self.earlier.remove(key).unwrap_or_default();
+            self.make_room();
+            self.recent.insert(key.clone(), earlier);
+        }
+        let Some(conversation) = self.recent.get_mut(key) else { return };
+        conversation.known.retain(|(of, _)| *of != incarnation);
+        if conversation.known.len() >= INCARNATIONS {
+            conversation.known.remove(0);
+        }
+        conversation.known.push((incarnation, known));
+    }
+
+    fn make_room(&mut self) {
         if self.recent.len() >= GENERATION {
             self.earlier = mem::take(&mut self.recent);
         }
-        self.recent.insert(id, known);
     }
 }

@@ -7,15 +7,16 @@ use tower_chat_core::{
     Message, RunId, ToolInvocation,
     store::{
         OpenRun, SequencePosition, ServiceIdChange,
-        author::{RecordedResult, Staged, ToolRecord, Write, milliseconds},
+        author::{Close, RecordedResult, Staged, ToolRecord, Write, milliseconds},
     },
 };
 
 use crate::{
     EncryptionError,
-    envelope::{RESULT, json},
-    lives::SealedHead,
-    seal::{Found, Opener, Position, Sealer, is_sealed},
+    chain::{Chain, Kind, Link, Linked},
+    envelope::{BODY, RESULT, json},
+    lives::{Known, SealedHead},
+    seal::{Format, Found, Opener, Position, Sealer, is_sealed},
 };
 
 const RECORDED_RESULT: &str = "recorded result";
@@ -75,17 +76,32 @@ impl SealedRow {
 }
 
 impl Sealer {
-    /// The write as the store inside gets it. A head goes instead of the service id.
+    /// The write as the store inside gets it. A head goes instead of the service id. `known` learns what the
+    /// write adds.
     pub(crate) fn write(
         &self,
         write: &Write,
         head: Option<&SealedHead>,
+        known: &mut Known,
     ) -> Result<Write, EncryptionError> {
-        let first = write.expected().sequence + 1;
-        let messages = (first..).zip(write.messages());
-        let messages = messages
-            .map(|(sequence, message)| Ok(Arc::new(self.message(sequence, message)?)))
-            .collect::<Result<Vec<_>, EncryptionError>>()?;
+        let replaced = self.replaced(write, known)?;
+        let kind = match write.as_staged().map(|staged| staged.close) {
+            None => Kind::Visible,
+            Some(Some(Close::Commit)) => Kind::Committed,
+            Some(None | Some(Close::Discard { .. })) => Kind::Staged,
+        };
+        let mut messages = Vec::with_capacity(write.messages().len());
+        if !write.messages().is_empty() {
+            let at = write.expected().sequence;
+            let mut before = known.tip(at).ok_or_else(|| not_read(write))?;
+            for (sequence, message) in (at.saturating_add(1)..).zip(write.messages()) {
+                let link = Link { before, kind };
+                let (envelope, digest) = self.message(sequence, message, link)?;
+                messages.push(Arc::new(envelope));
+                known.written(sequence, message, link, digest);
+                before = digest;
+            }
+        }
         let tools = write.tools().iter().map(|row| self.row(row)).collect::<Result<_, _>>()?;
         let mut sealed = Write::new(write.key().clone(), write.id(), write.expected(), messages)
             .with_tools(tools)
@@ -100,11 +116,6 @@ impl Sealer {
             (Some(staged), head) => {
                 let mut staged = self.staged(write.run(), staged)?;
                 staged.service_id = head;
-                let replaced = write.replaced().iter();
-                let replaced = replaced.map(|(sequence, message)| {
-                    Ok((*sequence, Arc::new(self.message(*sequence, message)?)))
-                });
-                let replaced = replaced.collect::<Result<_, EncryptionError>>()?;
                 sealed = sealed.staged(staged).replacing(replaced);
                 if write.begins_attempt() {
                     sealed = sealed.beginning_attempt();
@@ -114,6 +125,49 @@ impl Sealer {
             (None, None) => {}
         }
         Ok(sealed)
+    }
+
+    /// What a commit puts in the place of staged messages: those that it replaces with all that follow them,
+    /// and, where it has no message of its own that says that the run is committed, the last one.
+    fn replaced(
+        &self,
+        write: &Write,
+        known: &mut Known,
+    ) -> Result<Vec<(u64, Arc<Message>)>, EncryptionError> {
+        let last = write.expected().sequence;
+        if write.close() != Some(Close::Commit) || !known.has_staged(last) {
+            return Ok(Vec::new());
+        }
+        let is_silent = write.messages().is_empty();
+        let numbers = write.replaced().iter().map(|(sequence, _)| *sequence);
+        let first = match numbers.filter(|sequence| known.has_staged(*sequence)).min() {
+            Some(first) => first.min(last),
+            None if is_silent => last,
+            None => return Ok(Vec::new()),
+        };
+        let mut replaced = Vec::new();
+        let mut before = None;
+        for sequence in first..=last {
+            let staged = known.staged(sequence).ok_or_else(|| not_read(write))?;
+            let (message, link) = (staged.message.clone(), staged.link);
+            let other = write.replaced().iter().rev().find(|(number, _)| *number == sequence);
+            let message = match other {
+                Some((_, other)) => {
+                    let mut other = Message::clone(other);
+                    other.id = message.id;
+                    Arc::new(other)
+                }
+                None => message,
+            };
+            let before_it = before.unwrap_or(link.before);
+            let kind = if is_silent { Kind::Committed } else { link.kind };
+            let link = Link { before: before_it, kind };
+            let (envelope, digest) = self.message(sequence, &message, link)?;
+            replaced.push((sequence, Arc::new(envelope)));
+            known.replaced(sequence, digest);
+            before = Some(digest);
+        }
+        Ok(replaced)
     }
 
     /// The head as a change of the service id.
@@ -135,7 +189,7 @@ impl Sealer {
     pub(crate) fn row(&self, row: &ToolRecord) -> Result<ToolRecord, EncryptionError> {
         let (at, mut sealed) = (at(row.call), row.clone());
         if let RecordedResult::Apart(result) = &row.result {
-            let placeholder = self.result(at, None, RECORDED_RESULT, result)?;
+            let placeholder = self.result(at, None, RECORDED_RESULT, result, &json(result))?;
             sealed.result = RecordedResult::Apart(Box::new(placeholder));
         }
         let content = json(&SealedRow::of(row, row.error.clone()));
@@ -145,17 +199,43 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// Messages that follow the first `before` of their conversation.
+    /// A message, which must follow the one before it.
+    pub(crate) async fn next_message(
+        &mut self,
+        chain: &mut Chain,
+        sequence: u64,
+        envelope: &Message,
+    ) -> Result<(Message, Option<Linked>), EncryptionError> {
+        let opened = self.message(sequence, envelope).await;
+        let Ok((message, linked)) = opened else {
+            chain.lose();
+            return opened;
+        };
+        let followed = chain.follow(sequence, envelope.id, linked);
+        followed.map_err(|reason| self.not_sealed(Found::in_message(sequence), BODY, reason))?;
+        Ok((message, linked))
+    }
+
+    /// Messages that follow the first `before` of their conversation, up to its end.
     pub(crate) async fn messages<'m>(
         &mut self,
         before: u64,
+        chain: &mut Chain,
         envelopes: impl Iterator<Item = &'m Arc<Message>>,
     ) -> Result<Vec<Arc<Message>>, EncryptionError> {
-        let mut messages = Vec::new();
-        for (sequence, envelope) in (before + 1..).zip(envelopes) {
-            messages.push(Arc::new(self.message(sequence, envelope).await?));
+        let (mut messages, mut last) = (Vec::new(), before);
+        for (sequence, envelope) in (before.saturating_add(1)..).zip(envelopes) {
+            messages.push(Arc::new(self.next_message(chain, sequence, envelope).await?.0));
+            last = sequence;
         }
+        self.check_end(chain, last)?;
         Ok(messages)
+    }
+
+    /// Whether readers may see a conversation that ends with this message.
+    pub(crate) fn check_end(&self, chain: &Chain, last: u64) -> Result<(), EncryptionError> {
+        let ended = chain.check_end();
+        ended.map_err(|reason| self.not_sealed(Found::in_message(last), BODY, reason))
     }
 
     pub(crate) async fn row(&mut self, mut row: ToolRecord) -> Result<ToolRecord, EncryptionError> {
@@ -187,7 +267,7 @@ impl Opener<'_> {
                 let opened = self.open(found, None, ROW, sealed).await?;
                 self.parsed(found, ROW, &opened.text).map(Some)
             }
-            _ if self.takes_former(found.sequence.unwrap_or_default()) => Ok(None),
+            _ if self.takes_first_format(found.sequence.unwrap_or_default()) => Ok(None),
             _ => Err(self.not_sealed(found, ROW, "it is in clear, or of the former format")),
         }
     }
@@ -244,11 +324,11 @@ impl Opener<'_> {
         let (asked, opened) =
             self.call(in_message, invocation.message, &invocation.arguments).await?;
         invocation.arguments = asked.arguments;
-        if !opened.is_former {
+        if opened.format != Format::First {
             if opened.position != at(call) {
                 return Err(self.not_sealed(found, ROW, "it is of another call"));
             }
-            self.refuse_former();
+            self.refuse_before(opened.format);
         }
         let Some(row) = self.sealed_row(found, invocation.error.as_deref()).await? else {
             return self.former_invocation(found, invocation).await;
@@ -265,7 +345,7 @@ impl Opener<'_> {
             (SealedResult::InMessage(sequence, index), Some(placeholder)) => {
                 let in_message = Found::in_message(sequence);
                 let (result, opened) = self.result(in_message, None, RESULT, &placeholder).await?;
-                if !opened.is_former && opened.position.index != u64::from(index) {
+                if opened.format != Format::First && opened.position.index != u64::from(index) {
                     return Err(self.not_sealed(found, ROW, "its result is another call's"));
                 }
                 Some(result)
@@ -295,6 +375,10 @@ impl Opener<'_> {
         invocation.error = self.former_error(found, invocation.error.as_deref()).await?;
         Ok(invocation)
     }
+}
+
+fn not_read(write: &Write) -> EncryptionError {
+    EncryptionError::HeadNotRead { key: write.key().clone() }
 }
 
 const CHANGED: &str = "the row was changed";

@@ -14,9 +14,12 @@ use crate::{EncryptionError, KeyProvider, SecretKey};
 /// How a sealed value begins. The name of its key, the life of its conversation, the id of its
 /// message, the number of that, its position there, and nonce and ciphertext in base64 follow, with
 /// colons between, and `-` for a message id where it belongs to none.
-const PREFIX: &str = "tower-chat-2:";
-/// How values of the former format begin, which have neither life nor message id.
-const FORMER_PREFIX: &str = "tower-chat-1:";
+const PREFIX: &str = "tower-chat-3:";
+/// How values of the second format begin. Its messages contain no digest of the message before, and its
+/// lives are the runs that began them.
+const SECOND_PREFIX: &str = "tower-chat-2:";
+/// How values of the first format begin, which have neither life nor message id.
+const FIRST_PREFIX: &str = "tower-chat-1:";
 const NONCE: usize = 24;
 
 /// Where a value belongs: the number of its message, from 1, and its position among those of its column.
@@ -51,9 +54,26 @@ impl From<Position> for Found {
     }
 }
 
-/// The run whose write began the life of a conversation: it tells the conversation from another of
-/// the same key that was deleted before it. It is the same for a write that is repeated.
+/// What tells a conversation from another of the same key that was deleted before it: random, or in the
+/// second format the run whose write began it.
 pub(crate) type Life = RunId;
+
+/// A life of its own.
+pub(crate) fn new_life() -> Result<Life, EncryptionError> {
+    let mut life = [0; 16];
+    getrandom::fill(&mut life).map_err(|_| EncryptionError::NoRandomNumbers)?;
+    Ok(Life::from_bytes(life))
+}
+
+/// In which format a value was sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Bound to no life and no message.
+    First,
+    /// Bound to a life and a message, but not to the message before it.
+    Second,
+    Third,
+}
 
 /// Seals values of one conversation.
 pub(crate) struct Sealer {
@@ -68,8 +88,7 @@ pub(crate) struct Opened {
     pub(crate) text: String,
     pub(crate) position: Position,
     pub(crate) life: Option<Life>,
-    /// It was sealed by a release that bound it to no life and no message.
-    pub(crate) is_former: bool,
+    pub(crate) format: Format,
 }
 
 /// Which life the values that are opened must be of.
@@ -77,10 +96,19 @@ pub(crate) struct Opened {
 pub(crate) enum Expected {
     /// Nothing is known of it: that of the first value.
     Any,
-    /// This life; messages up to this number may be of the former format.
-    Life(Life, u64),
-    /// None has begun: every value is of the former format.
-    Former,
+    Life(ExpectedLife),
+    /// None has begun: every value is of the first format.
+    First,
+}
+
+/// The life of which values must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExpectedLife {
+    pub(crate) life: Life,
+    /// Messages up to this number may be of the first format.
+    pub(crate) first_format: u64,
+    /// Messages up to this number may be of the second format; `None` if all are, and none of the third.
+    pub(crate) second_format: Option<u64>,
 }
 
 impl Sealer {
@@ -95,7 +123,8 @@ impl Sealer {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| EncryptionError::NoRandomNumbers)?;
         let bound = Some((self.life, message));
-        let associated = authenticated(&self.conversation, &self.id, at, bound, column);
+        let associated =
+            authenticated(&self.conversation, &self.id, at, bound, Format::Third, column);
         let payload = Payload { msg: value.as_bytes(), aad: &associated };
         let cipher = XChaCha20Poly1305::new(self.key.as_bytes().into());
         let sealed = cipher.encrypt((&nonce).into(), payload);
@@ -124,6 +153,7 @@ pub(crate) struct Opener<'a> {
     provider: &'a dyn KeyProvider,
     keys: HashMap<String, SecretKey>,
     expected: Expected,
+    takes_former: bool,
 }
 
 impl<'a> Opener<'a> {
@@ -132,7 +162,13 @@ impl<'a> Opener<'a> {
         provider: &'a dyn KeyProvider,
         expected: Expected,
     ) -> Self {
-        Self { conversation, provider, keys: HashMap::new(), expected }
+        Self { conversation, provider, keys: HashMap::new(), expected, takes_former: true }
+    }
+
+    /// Whether anything of a former format opens at all.
+    pub(crate) fn taking_former(mut self, takes_former: bool) -> Self {
+        self.takes_former = takes_former;
+        self
     }
 
     /// Expects this of what is opened from now on.
@@ -140,36 +176,54 @@ impl<'a> Opener<'a> {
         self.expected = expected;
     }
 
-    /// Whether something in a message of this number may be of the former format.
-    pub(crate) fn takes_former(&self, sequence: u64) -> bool {
-        match self.expected {
-            Expected::Any | Expected::Former => true,
-            Expected::Life(_, former) => sequence <= former,
-        }
-    }
-
-    /// Takes nothing of the former format from now on.
-    pub(crate) fn refuse_former(&mut self) {
-        if let Expected::Life(life, _) = self.expected {
-            self.expected = Expected::Life(life, 0);
-        }
-    }
-
-    /// Checks that a value is of the life that is expected.
-    fn check_life(&mut self, parsed: &Sealed<'_>) -> Result<(), &'static str> {
-        let life = parsed.bound.map(|(life, _)| life);
-        match (self.expected, life) {
-            (Expected::Any, Some(life)) => self.expected = Expected::Life(life, u64::MAX),
-            (Expected::Any, None) | (Expected::Former, None) => {}
-            (Expected::Former, Some(_)) => return Err("the sealed head was taken away"),
-            (Expected::Life(expected, _), Some(life)) if life == expected => {}
-            (Expected::Life(..), Some(_)) => {
-                return Err("it is of another life of the conversation");
+    /// Whether something in a message of this number may be of the first format.
+    pub(crate) fn takes_first_format(&self, sequence: u64) -> bool {
+        self.takes_former
+            && match self.expected {
+                Expected::Any | Expected::First => true,
+                Expected::Life(expected) => sequence <= expected.first_format,
             }
-            (Expected::Life(_, former), None) if parsed.position.sequence <= former => {}
-            (Expected::Life(..), None) => return Err("it is of the former format"),
+    }
+
+    /// Takes nothing of a format before this one from now on.
+    pub(crate) fn refuse_before(&mut self, format: Format) {
+        if let Expected::Life(expected) = &mut self.expected {
+            match format {
+                Format::First => {}
+                Format::Second => expected.first_format = 0,
+                Format::Third => (expected.first_format, expected.second_format) = (0, Some(0)),
+            }
         }
-        Ok(())
+    }
+
+    /// Checks that a value is of the life that is expected, and of a format that is.
+    fn check_life(&mut self, parsed: &Sealed<'_>) -> Result<(), &'static str> {
+        if parsed.format != Format::Third && !self.takes_former {
+            return Err("it is of a former format");
+        }
+        let life = parsed.bound.map(|(life, _)| life);
+        let sequence = parsed.position.sequence;
+        let expected = match (self.expected, life) {
+            (Expected::Any, Some(life)) => {
+                // A row may be of a later format than its message.
+                let (first_format, second_format) = (u64::MAX, Some(u64::MAX));
+                self.expected = Expected::Life(ExpectedLife { life, first_format, second_format });
+                return Ok(());
+            }
+            (Expected::Any | Expected::First, None) => return Ok(()),
+            (Expected::First, Some(_)) => return Err("the sealed head was taken away"),
+            (Expected::Life(expected), _) => expected,
+        };
+        if life.is_some_and(|life| life != expected.life) {
+            return Err("it is of another life of the conversation");
+        }
+        match parsed.format {
+            Format::First if sequence <= expected.first_format => Ok(()),
+            Format::Second if expected.second_format.is_none_or(|last| sequence <= last) => Ok(()),
+            Format::First | Format::Second => Err("it is of a former format"),
+            Format::Third if expected.second_format.is_some() => Ok(()),
+            Format::Third => Err("the sealed head was replaced by an older one"),
+        }
     }
 
     /// Opens what was sealed for this column of the position where it was found, as far as that is
@@ -203,8 +257,8 @@ impl<'a> Opener<'a> {
             let key = self.provider.key(self.conversation, parsed.id).await?;
             self.keys.insert(parsed.id.to_owned(), key);
         }
-        let associated =
-            authenticated(self.conversation, parsed.id, parsed.position, parsed.bound, column);
+        let Sealed { id, position, bound, format, .. } = &parsed;
+        let associated = authenticated(self.conversation, id, *position, *bound, *format, column);
         let opened = self.keys.get(parsed.id).and_then(|key| {
             // Made where it is used: a cipher that is moved leaves a copy of its key behind.
             let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
@@ -219,7 +273,7 @@ impl<'a> Opener<'a> {
             column: column.to_owned(),
         })?;
         let life = parsed.bound.map(|(life, _)| life);
-        Ok(Opened { text, position: parsed.position, life, is_former: life.is_none() })
+        Ok(Opened { text, position: parsed.position, life, format: parsed.format })
     }
 
     pub(crate) fn not_sealed(
@@ -240,9 +294,10 @@ impl<'a> Opener<'a> {
 struct Sealed<'a> {
     id: &'a str,
     position: Position,
-    /// The life of the conversation, and the message that the value belongs to; `None` in the former
+    /// The life of the conversation, and the message that the value belongs to; `None` in the first
     /// format.
     bound: Option<Bound>,
+    format: Format,
     bytes: Vec<u8>,
 }
 
@@ -253,22 +308,26 @@ const NO_MESSAGE: &str = "-";
 
 /// Whether a text is one of the values that are sealed here.
 pub(crate) fn is_sealed(text: &str) -> bool {
-    text.starts_with(PREFIX)
+    text.starts_with(PREFIX) || text.starts_with(SECOND_PREFIX)
 }
 
 impl<'a> Sealed<'a> {
     fn parse(text: &'a str) -> Option<Self> {
-        let (is_former, rest) = match text.strip_prefix(PREFIX) {
-            Some(rest) => (false, rest),
-            None => (true, text.strip_prefix(FORMER_PREFIX)?),
-        };
+        let formats = [
+            (PREFIX, Format::Third),
+            (SECOND_PREFIX, Format::Second),
+            (FIRST_PREFIX, Format::First),
+        ];
+        let (rest, format) = formats
+            .into_iter()
+            .find_map(|(prefix, format)| Some((text.strip_prefix(prefix)?, format)))?;
         let (rest, bytes) = rest.rsplit_once(':')?;
         let (rest, index) = rest.rsplit_once(':')?;
         let (rest, sequence) = rest.rsplit_once(':')?;
         let position = Position { sequence: sequence.parse().ok()?, index: index.parse().ok()? };
         let bytes = STANDARD_NO_PAD.decode(bytes).ok()?;
-        if is_former {
-            return Some(Self { id: rest, position, bound: None, bytes });
+        if format == Format::First {
+            return Some(Self { id: rest, position, bound: None, format, bytes });
         }
         let (rest, message) = rest.rsplit_once(':')?;
         let (id, life) = rest.rsplit_once(':')?;
@@ -276,7 +335,7 @@ impl<'a> Sealed<'a> {
             NO_MESSAGE => None,
             message => Some(message.parse().ok()?),
         };
-        Some(Self { id, position, bound: Some((life.parse().ok()?, message)), bytes })
+        Some(Self { id, position, bound: Some((life.parse().ok()?, message)), format, bytes })
     }
 }
 
@@ -286,11 +345,13 @@ fn authenticated(
     id: &str,
     at: Position,
     bound: Option<Bound>,
+    format: Format,
     column: &str,
 ) -> Vec<u8> {
-    let version: &[u8; 18] = match bound {
-        Some(_) => b"tower-chat value 2",
-        None => b"tower-chat value 1",
+    let version: &[u8; 18] = match format {
+        Format::First => b"tower-chat value 1",
+        Format::Second => b"tower-chat value 2",
+        Format::Third => b"tower-chat value 3",
     };
     let mut bytes = version.to_vec();
     bytes.extend(at.sequence.to_le_bytes());

@@ -15,22 +15,24 @@ use tower_chat_core::{
         Description, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage,
         OpenRun, Pruned, Revision, Rewrite, ServiceIdChange, StoreError, StoreWrapper,
         UnreadableInvocation,
-        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
+        author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, Write},
     },
 };
 
 use crate::{
     EncryptionError, KeyError, KeyProvider,
-    error::reported,
+    chain::{Chain, Digest},
+    error::{reported, unopened},
     fork,
-    lives::{HeadContent, Lives, SealedHead, Step},
-    seal::{Expected, Found, Life, Opener, Sealer},
+    lives::{HeadContent, Lives, SealedHead, Step, Submitted},
+    seal::{Expected, ExpectedLife, Found, Life, Opener, Sealer},
 };
 
 /// Encrypts what another store keeps; see [the crate](crate).
 ///
 /// It is the store it is put around: their [`handle`](HistoryStore::handle) is the same. What cannot
-/// be sealed or opened is a [`StoreError::Backend`] whose source is an [`EncryptionError`].
+/// be opened is a [`StoreError::Unreadable`], and what cannot be sealed a [`StoreError::Backend`]; the source
+/// of both is an [`EncryptionError`].
 #[derive(Clone)]
 pub struct EncryptedStore<S> {
     inner: Arc<S>,
@@ -51,8 +53,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Refuses everything that releases before the format `tower-chat-2` have sealed, and what they
-    /// kept in clear: see [the crate](crate#the-former-format).
+    /// Refuses everything that releases before the format `tower-chat-3` have sealed, and what they
+    /// stored in clear: see [the crate](crate#the-former-formats).
     #[must_use]
     pub fn without_former_values(mut self) -> Self {
         self.takes_former = false;
@@ -65,37 +67,46 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     fn opener<'a>(&'a self, key: &'a ConversationKey, expected: Expected) -> Opener<'a> {
-        Opener::new(key, &*self.keys, expected)
+        Opener::new(key, &*self.keys, expected).taking_former(self.takes_former)
     }
 
-    /// The head, and what the values that readers see, and those of the open run, must be.
+    /// The head, and what the values that readers see, and those of the open run, must be. If `is_lenient`,
+    /// an open run of which something does not open is there without it: to end it needs none of that.
     async fn opened_head(
         &self,
         key: &ConversationKey,
         mut head: Head,
+        is_lenient: bool,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
-        let mut opener = self.opener(key, Expected::Any);
+        // That it is of a former format is an error of its own.
+        let mut opener = self.opener(key, Expected::Any).taking_former(true);
         let sealed = opener.head(head.service_id.as_deref()).await?;
         self.check_head(key, &head, sealed.as_ref())?;
         if let Some(sealed) = &sealed {
             head.service_id.clone_from(&sealed.content.service_id);
         }
         let open = match &head.open_run {
-            Some(open) => opener.head(staged_service_id(open)).await?,
+            Some(open) => match opener.head(staged_service_id(open)).await {
+                Err(error) if is_lenient && !error.is_retryable() => None,
+                open => open?,
+            },
             None => None,
         };
         let visible = SealedHead::expected(sealed.as_ref());
         let staged = SealedHead::expected(open.as_ref().or(sealed.as_ref()));
+        let mut opener = self.opener(key, visible);
         if let Some(run) = head.open_run.take() {
             opener.expect(staged);
-            head.open_run = Some(opener.open_run(run, open.as_ref()).await?);
+            head.open_run = Some(match opener.open_run(run.clone(), open.as_ref()).await {
+                Err(error) if is_lenient && !error.is_retryable() => without_content(run),
+                run => run?,
+            });
         }
         opener.expect(visible);
         for request in head.pending_approvals.iter_mut().flatten() {
-            *request = opener.approval_request(Found::somewhere(), None, request).await?;
+            *request = opener.approval_request(Found::somewhere(), None, request).await?.0;
         }
-        let at = (head.revision, head.pruned);
-        self.lives.learn(key, at, sealed.as_ref(), open.as_ref());
+        self.lives.learn(key, &head, sealed.as_ref(), open.as_ref());
         Ok((head, [visible, staged]))
     }
 
@@ -115,8 +126,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 false => Err(EncryptionError::FormerValues { key: key.clone() }),
             };
         };
-        let HeadContent { former, pruned: (least, most), .. } = sealed.content;
-        if former > head.pruned && !self.takes_former {
+        let HeadContent { unchained, pruned: (least, most), .. } = sealed.content;
+        let has_former = unchained.is_none_or(|last| last > head.pruned);
+        if has_former && !self.takes_former {
             return Err(EncryptionError::FormerValues { key: key.clone() });
         }
         if (least..=most).contains(&head.pruned) {
@@ -132,23 +144,81 @@ impl<S: HistoryStore> EncryptedStore<S> {
         sealed: History,
     ) -> Result<History, EncryptionError> {
         let pruned = sealed.head.pruned;
-        let (head, [visible, _]) = self.opened_head(key, sealed.head).await?;
-        let messages = self.opener(key, visible).messages(pruned, sealed.messages.iter()).await?;
+        let (head, [visible, _]) = self.opened_head(key, sealed.head, true).await?;
+        let mut chain = chain_from(visible, pruned.saturating_add(1));
+        let messages = sealed.messages.iter();
+        let messages = self.opener(key, visible).messages(pruned, &mut chain, messages).await?;
+        self.learn_tip(key, &head, &chain);
         let mut history = History::empty();
         history.extend(messages);
         history.head = head;
         Ok(history)
     }
 
+    /// Notes the digest of the last message that readers see.
+    fn learn_tip(&self, key: &ConversationKey, head: &Head, chain: &Chain) {
+        if let Some(digest) = chain.tip() {
+            self.lives.learn_tip(key, head.revision, visible(head), digest);
+        }
+    }
+
+    /// The digest of the last message that readers see, which the next one must contain; `None` where there
+    /// is none in the present format. It is read, unless this process knows it.
+    async fn tip(
+        &self,
+        key: &ConversationKey,
+        head: &Head,
+        expected: Expected,
+    ) -> Result<Option<Digest>, StoreError> {
+        let last = visible(head);
+        let is_chained = match expected {
+            Expected::Life(ExpectedLife { second_format: Some(unchained), .. }) => last > unchained,
+            Expected::Life(_) | Expected::Any | Expected::First => false,
+        };
+        if !is_chained || last <= head.pruned {
+            return Ok(None);
+        }
+        let before = last.checked_add(1);
+        let envelope = match self.inner().messages_before(key, before, 1).await {
+            Ok(page) => page.messages.into_iter().next_back().map(|(_, message)| message),
+            Err(StoreError::Unsupported { .. }) => {
+                self.inner().load(key).await?.messages.last().cloned()
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(envelope) = envelope else { return Ok(None) };
+        let mut chain = Chain::behind(None);
+        let mut opener = self.opener(key, expected);
+        let opened = opener.next_message(&mut chain, last, &envelope).await;
+        opened.map_err(unopened(key, OPEN))?;
+        Ok(chain.tip())
+    }
+
     async fn opened_run(
         &self,
         key: &ConversationKey,
         sealed: OpenRunContent,
-    ) -> Result<OpenRunContent, EncryptionError> {
+    ) -> Result<OpenRunContent, StoreError> {
         let OpenRunContent { head, open, messages, tools, .. } = sealed;
         // The head of an answer need not have the run.
         let head = head.with_open_run(Some(open));
-        let (mut head, [_, staged]) = self.opened_head(key, head).await?;
+        let opened = self.opened_head(key, head, false).await.map_err(unopened(key, OPEN_RUN))?;
+        let (head, [visible, staged]) = opened;
+        let tip = self.tip(key, &head, visible).await?;
+        if let Some(digest) = tip {
+            self.lives.learn_tip(key, head.revision, self::visible(&head), digest);
+        }
+        let opened = self.opened_staged(key, (head, tip, staged), &messages, tools).await;
+        opened.map_err(unopened(key, OPEN_RUN))
+    }
+
+    async fn opened_staged(
+        &self,
+        key: &ConversationKey,
+        (mut head, tip, staged): (Head, Option<Digest>, Expected),
+        messages: &[Arc<Message>],
+        tools: Vec<ToolRecord>,
+    ) -> Result<OpenRunContent, EncryptionError> {
         let Some(open) = head.open_run.clone() else {
             return Err(EncryptionError::RunChanged { key: key.clone() });
         };
@@ -158,7 +228,15 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
         head.open_run = Some(open.clone());
         let mut opener = self.opener(key, staged);
-        let messages = opener.messages(open.visible, messages.iter()).await?;
+        // Behind messages of a former format the run begins the chain.
+        let mut chain = Chain::behind(tip.or(Some(Digest::START)));
+        let mut opened = Vec::with_capacity(messages.len());
+        for (sequence, envelope) in (open.visible.saturating_add(1)..).zip(messages) {
+            let (message, linked) = opener.next_message(&mut chain, sequence, envelope).await?;
+            opened.push((Arc::new(message), linked));
+        }
+        self.lives.learn_staged(key, head.revision, open.visible, &opened);
+        let messages = opened.into_iter().map(|(message, _)| message).collect();
         let mut rows = Vec::with_capacity(tools.len());
         for row in tools {
             rows.push(opener.row(row).await?);
@@ -167,24 +245,29 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Seals writes up to the first that cannot be sealed. Nothing can be awaited here.
-    fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Option<EncryptionError>) {
+    fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submitted, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
+        let mut submitted = Submitted::default();
         for write in writes {
-            match self.sealed_write(write) {
+            match self.sealed_write(write, &mut submitted) {
                 Ok(write) => sealed.push(write),
-                Err(error) => return (sealed, Some(error)),
+                Err(error) => return (sealed, submitted, Some(error)),
             }
         }
-        (sealed, None)
+        (sealed, submitted, None)
     }
 
-    fn sealed_write(&self, write: &Write) -> Result<Write, EncryptionError> {
+    fn sealed_write(
+        &self,
+        write: &Write,
+        submitted: &mut Submitted,
+    ) -> Result<Write, EncryptionError> {
         let key = write.key();
         let known = self.lives.before(write);
         let known = known.ok_or_else(|| EncryptionError::HeadNotRead { key: key.clone() })?;
-        let Step { life, head, after } = known.step(write);
-        let sealed = self.sealer(key, life)?.write(write, head.as_ref())?;
-        self.lives.after(write, after);
+        let Step { life, head, mut after } = known.step(write)?;
+        let sealed = self.sealer(key, life)?.write(write, head.as_ref(), &mut after)?;
+        self.lives.after(write, after, submitted);
         Ok(sealed)
     }
 
@@ -215,6 +298,13 @@ async fn not_sealed(
     AppendError { completed: 0, source }
 }
 
+/// An open run without what is sealed of it.
+fn without_content(mut open: OpenRun) -> OpenRun {
+    open.partial_text = None;
+    open.service_id = None;
+    open
+}
+
 /// The service id that the commit of an open run sets.
 fn staged_service_id(open: &OpenRun) -> Option<&str> {
     match open.service_id.as_ref()? {
@@ -223,7 +313,22 @@ fn staged_service_id(open: &OpenRun) -> Option<&str> {
     }
 }
 
+/// The number of the last message that readers see.
+fn visible(head: &Head) -> u64 {
+    head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
+}
+
+/// Of the messages of a conversation from this number on.
+fn chain_from(expected: Expected, first: u64) -> Chain {
+    let unchained = match expected {
+        Expected::Life(ExpectedLife { second_format: Some(unchained), .. }) => unchained,
+        Expected::Life(_) | Expected::Any | Expected::First => u64::MAX,
+    };
+    Chain::from(first, unchained)
+}
+
 const SEAL: &str = "seal a write";
+const OPEN_RUN: &str = "open an open run";
 const OPEN: &str = "open a conversation";
 
 #[async_trait]
@@ -239,22 +344,35 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
+        let writes = self.lives.writes();
         let head = self.inner().head(key).await?;
-        let (head, _) = self.opened_head(key, head).await.map_err(reported(OPEN))?;
+        if head.revision == Revision::ABSENT {
+            self.lives.forget_before(key, writes);
+            return Ok(head);
+        }
+        let opened = self.opened_head(key, head, true).await.map_err(unopened(key, OPEN))?;
+        let (head, [visible, _]) = opened;
+        if head.open_run.is_none()
+            && !self.lives.knows_tip(key, head.revision, self::visible(&head))
+            && let Some(digest) = self.tip(key, &head, visible).await?
+        {
+            self.lives.learn_tip(key, head.revision, self::visible(&head), digest);
+        }
         Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        let writes = self.lives.writes();
         let sealed = self.inner().load(key).await?;
-        self.opened_history(key, sealed).await.map_err(reported(OPEN))
+        if sealed.head.revision == Revision::ABSENT {
+            self.lives.forget_before(key, writes);
+        }
+        self.opened_history(key, sealed).await.map_err(unopened(key, OPEN))
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
         match self.inner().open_run(key).await? {
-            Some(sealed) => {
-                let opened = self.opened_run(key, sealed).await;
-                opened.map(Some).map_err(reported("open an open run"))
-            }
+            Some(sealed) => self.opened_run(key, sealed).await.map(Some),
             None => Ok(None),
         }
     }
@@ -272,14 +390,27 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
                 let head = opener.head(staged_service_id(open)).await?;
                 opener.open_run(open.clone(), head.as_ref()).await
             };
-            *open = opened.await.map_err(reported("open the list of open runs"))?;
+            // One that does not open hides no other.
+            *open = match opened.await {
+                Err(error) if !error.is_retryable() => without_content(open.clone()),
+                opened => opened.map_err(reported("open the list of open runs"))?,
+            };
         }
         Ok(runs)
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
-        let (sealed, error) = self.sealed(&writes);
-        let Some(error) = error else { return self.inner().append(slot, sealed) };
+        let (sealed, submitted, error) = self.sealed(&writes);
+        let Some(error) = error else {
+            let ticket = self.inner().append(slot, sealed);
+            return Ticket::watching(async move {
+                let outcome = ticket.await;
+                if outcome.is_ok() {
+                    submitted.is_stored();
+                }
+                outcome
+            });
+        };
         let completed = sealed.len();
         let refused = writes.get(completed).cloned();
         if let (true, EncryptionError::HeadNotRead { .. }, Some(write)) =
@@ -344,6 +475,13 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         pruned
     }
 
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let writes = self.lives.writes();
+        let was_there = self.inner().delete(key).await?;
+        self.lives.forget_before(key, writes);
+        Ok(was_there)
+    }
+
     /// Rows that do not open are reported among the unreadable.
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         let mut invocations = self.inner().invocations(query).await?;
@@ -365,7 +503,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     /// What does not open is reported in its row; a key that cannot be had is an error.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         let Some(sealed) = self.inner().rows(key).await? else { return Ok(None) };
-        self.opened_rows(key, sealed).await.map(Some).map_err(reported(OPEN))
+        self.opened_rows(key, sealed).await.map(Some).map_err(unopened(key, OPEN))
     }
 
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
@@ -377,7 +515,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         key: &ConversationKey,
     ) -> Result<Option<ConversationSummary>, StoreError> {
         let Some(sealed) = self.inner().summary(key).await? else { return Ok(None) };
-        self.opened_summary(sealed).await.map(Some).map_err(reported(OPEN))
+        self.opened_summary(sealed).await.map(Some).map_err(unopened(key, OPEN))
     }
 
     /// Conversations whose description does not open are reported among the unreadable.

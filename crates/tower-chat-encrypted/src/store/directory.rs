@@ -9,11 +9,11 @@ use tower_chat_core::{
     },
 };
 
-use super::{EncryptedStore, OPEN, SEAL};
+use super::{EncryptedStore, OPEN, SEAL, chain_from};
 use crate::{
     EncryptionError,
     envelope::json,
-    error::reported,
+    error::{reported, unopened},
     seal::{Expected, Found, Position},
 };
 
@@ -56,7 +56,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         if summary.description.is_empty() {
             return Ok(summary);
         }
-        let mut opener = self.opener(&summary.key, Expected::Any);
+        // A description is bound to its version in every format.
+        let mut opener = self.opener(&summary.key, Expected::Any).taking_former(true);
         let found = Found::from(position(summary.description_version));
         let sealed = match (summary.description.title(), summary.description.metadata()) {
             (None, metadata) => metadata.get(SEALED).and_then(Value::as_str),
@@ -120,16 +121,23 @@ impl<S: HistoryStore> EncryptedStore<S> {
     ) -> Result<MessagePage, StoreError> {
         let head = self.inner.head(key).await?;
         let page = self.inner.messages_before(key, before, limit).await?;
+        let end = super::visible(&head);
         let opened = async {
-            let (_, [visible, _]) = self.opened_head(key, head).await?;
+            let (_, [visible, _]) = self.opened_head(key, head, true).await?;
             let mut opener = self.opener(key, visible);
             let mut messages = Vec::with_capacity(page.messages.len());
+            let first = page.messages.first().map_or(1, |(sequence, _)| *sequence);
+            let mut chain = chain_from(visible, first);
             for (sequence, envelope) in &page.messages {
-                messages.push((*sequence, opener.message(*sequence, envelope).await?.into()));
+                let (message, _) = opener.next_message(&mut chain, *sequence, envelope).await?;
+                messages.push((*sequence, message.into()));
+            }
+            if let Some((last, _)) = page.messages.last().filter(|(last, _)| *last == end) {
+                opener.check_end(&chain, *last)?;
             }
             Ok(MessagePage::new(messages, page.earlier))
         };
-        opened.await.map_err(reported(OPEN))
+        opened.await.map_err(unopened(key, OPEN))
     }
 
     /// Copies the description to a conversation that was made just now.

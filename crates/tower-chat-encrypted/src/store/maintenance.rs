@@ -1,19 +1,20 @@
 //! The rows of a conversation, opened, and their repair, sealed.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    ConversationKey, MessageId, RunId,
+    ConversationKey, Message,
     format::FormatError,
-    store::{ConversationRows, Head, HistoryStore, Revision, Rewrite, StoreError, author::Write},
+    store::{ConversationRows, Head, HistoryStore, Revision, Rewrite, StoreError},
 };
 
-use super::{EncryptedStore, OPEN, SEAL};
+use super::{EncryptedStore, OPEN, SEAL, chain_from};
 use crate::{
     EncryptionError,
-    error::reported,
+    chain::{Digest, Kind, Link},
+    error::{reported, unopened},
     lives::SealedHead,
-    seal::{Expected, Life},
+    seal::{Expected, Life, new_life},
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
@@ -23,19 +24,35 @@ impl<S: HistoryStore> EncryptedStore<S> {
         key: &ConversationKey,
         sealed: ConversationRows,
     ) -> Result<ConversationRows, EncryptionError> {
-        let (head, [visible, _]) = self.opened_head(key, sealed.head).await?;
+        let first = sealed.head.pruned.saturating_add(1);
+        let (head, [visible, _]) = self.opened_head(key, sealed.head, true).await?;
         let mut opener = self.opener(key, visible);
         let mut messages = Vec::with_capacity(sealed.messages.len());
+        let mut chain = chain_from(visible, first);
+        let mut next = first;
         for (sequence, envelope) in sealed.messages {
+            // What follows a message that is missing cannot be checked.
+            if sequence != next {
+                chain.lose();
+            }
+            next = sequence.saturating_add(1);
             let opened = match envelope {
-                Ok(envelope) => match opener.message(sequence, &envelope).await {
-                    Ok(message) => Ok(Arc::new(message)),
+                Ok(envelope) => match opener.next_message(&mut chain, sequence, &envelope).await {
+                    Ok((message, _)) => Ok(Arc::new(message)),
                     Err(error @ EncryptionError::Key(_)) => return Err(error),
                     Err(error) => Err(FormatError::malformed(error)),
                 },
-                Err(error) => Err(error),
+                Err(error) => {
+                    chain.lose();
+                    Err(error)
+                }
             };
             messages.push((sequence, opened));
+        }
+        if let Err(error) = opener.check_end(&chain, next.saturating_sub(1))
+            && let Some((_, last)) = messages.last_mut()
+        {
+            *last = Err(FormatError::malformed(error));
         }
         let mut tools = Vec::with_capacity(sealed.tools.len());
         for (call, row) in sealed.tools {
@@ -59,40 +76,96 @@ impl<S: HistoryStore> EncryptedStore<S> {
             return Err(rewrite.conflict(Revision::ABSENT, None));
         };
         rewrite.check(&rows.head)?;
+        for (sequence, _) in &rewrite.messages {
+            let found = rows.messages.iter().find(|(number, _)| number == sequence);
+            let (_, found) = found.ok_or_else(|| rewrite.missing(*sequence))?;
+            if let Err(source) = found {
+                let (key, source) = (key.clone(), source.clone());
+                return Err(StoreError::Undecodable { key, sequence: *sequence, source });
+            }
+        }
         let fetched = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
         let head = self.sealed_head(key, &rows.head).await?;
-        let sealed = self.sealed_rewrite(&rewrite, &rows, head.life)?;
+        let resealed = self.resealed(&rewrite, &rows, &head).await.map_err(reported(SEAL))?;
+        let sealed = self.sealed_rewrite(&rewrite, resealed, head.life)?;
         let revision = self.inner.rewrite(sealed).await?;
-        self.lives.learn(key, (revision, rows.head.pruned), Some(&head), None);
+        let mut after = rows.head;
+        after.revision = revision;
+        self.lives.learn(key, &after, Some(&head), None);
+        // The next write follows the last message. Where that cannot be read, the writer reads the head.
+        if let Ok(Some(digest)) = self.tip(key, &after, SealedHead::expected(Some(&head))).await {
+            self.lives.learn_tip(key, revision, revision.sequence, digest);
+        }
         Ok(revision)
     }
 
     fn sealed_rewrite(
         &self,
         rewrite: &Rewrite,
-        rows: &ConversationRows,
+        messages: Vec<(u64, Message)>,
         life: Life,
     ) -> Result<Rewrite, StoreError> {
         let sealer = self.sealer(&rewrite.key, life).map_err(reported(SEAL))?;
         let mut sealed = Rewrite::new(rewrite.key.clone(), rewrite.expected);
         sealed.is_sealed = true;
-        for (sequence, message) in &rewrite.messages {
-            let found = rows.messages.iter().find(|(number, _)| number == sequence);
-            let (_, found) = found.ok_or_else(|| rewrite.missing(*sequence))?;
-            let found = found.as_ref().map_err(|source| StoreError::Undecodable {
-                key: rewrite.key.clone(),
-                sequence: *sequence,
-                source: source.clone(),
-            })?;
-            let mut message = message.clone();
-            message.id = found.id;
-            let envelope = sealer.message(*sequence, &message).map_err(reported(SEAL))?;
-            sealed.messages.push((*sequence, envelope));
-        }
+        sealed.messages = messages;
         let tools = rewrite.tools.iter().map(|row| sealer.row(row));
         sealed.tools = tools.collect::<Result<_, _>>().map_err(reported(SEAL))?;
         sealed.removed_tools.clone_from(&rewrite.removed_tools);
+        Ok(sealed)
+    }
+
+    /// The messages that a rewrite changes, and those that follow them, which contain their digests: up to
+    /// one that cannot be opened, whose digest nobody knows.
+    async fn resealed(
+        &self,
+        rewrite: &Rewrite,
+        rows: &ConversationRows,
+        head: &SealedHead,
+    ) -> Result<Vec<(u64, Message)>, EncryptionError> {
+        let key = &rewrite.key;
+        let changed: HashMap<u64, &Message> =
+            rewrite.messages.iter().map(|(sequence, message)| (*sequence, message)).collect();
+        let sealer = self.sealer(key, head.life)?;
+        let mut opener = self.opener(key, SealedHead::expected(Some(head)));
+        let unchained = head.content.unchained.unwrap_or(u64::MAX);
+        let first = changed.keys().min().copied().unwrap_or(u64::MAX);
+        let mut sealed = Vec::with_capacity(changed.len());
+        // The digest of the message before, and whether it is another one than it was.
+        let (mut tip, mut is_other) = (None, false);
+        let near = |sequence: u64| sequence.saturating_add(1) >= first;
+        for (sequence, envelope) in rows.messages.iter().filter(|(sequence, _)| near(*sequence)) {
+            let Ok(envelope) = envelope else {
+                (tip, is_other) = (None, false);
+                continue;
+            };
+            let opened = match opener.message(*sequence, envelope).await {
+                Ok(opened) => Some(opened),
+                Err(error @ EncryptionError::Key(_)) => return Err(error),
+                Err(_) => None,
+            };
+            let found = opened.as_ref().and_then(|(_, linked)| *linked);
+            let mut message = match (changed.get(sequence), opened) {
+                (Some(changed), _) => Message::clone(changed),
+                (None, Some((message, _))) if is_other => message,
+                (None, _) => {
+                    (tip, is_other) = (found.map(|found| found.digest), false);
+                    continue;
+                }
+            };
+            let before = match tip {
+                _ if *sequence <= unchained.saturating_add(1) => Digest::START,
+                Some(tip) => tip,
+                None => found.map_or(Digest::START, |found| found.link.before),
+            };
+            let link = Link { before, kind: found.map_or(Kind::Visible, |found| found.link.kind) };
+            message.id = envelope.id;
+            let (envelope, digest) = sealer.message(*sequence, &message, link)?;
+            let was = found.map(|found| found.digest);
+            (tip, is_other) = (Some(digest), *sequence > unchained && was != Some(digest));
+            sealed.push((*sequence, envelope));
+        }
         Ok(sealed)
     }
 
@@ -103,21 +176,18 @@ impl<S: HistoryStore> EncryptedStore<S> {
         head: &Head,
     ) -> Result<SealedHead, StoreError> {
         let mut opener = self.opener(key, Expected::Any);
-        let found = opener.head(head.service_id.as_deref()).await.map_err(reported(OPEN))?;
-        self.check_head(key, head, found.as_ref()).map_err(reported(OPEN))?;
-        if let Some(found) = found {
-            return Ok(found);
-        }
-        let run = RunId::new();
-        let begun = SealedHead::begun(run, head);
-        let change = self.sealer(key, run).and_then(|sealer| sealer.head(&begun));
-        let change = change.map_err(reported(SEAL))?;
-        let write = Write::new(key.clone(), MessageId { run, index: 0 }, head.revision, [])
-            .with_service_id(change)
-            .without_activity()
-            .sealed();
-        let slot = self.inner.reserve().await?;
-        self.inner.append(slot, vec![write]).await.map_err(|error| error.source)?;
+        let found = opener.head(head.service_id.as_deref()).await.map_err(unopened(key, OPEN))?;
+        self.check_head(key, head, found.as_ref()).map_err(unopened(key, OPEN))?;
+        let begun = match found {
+            Some(found) if found.content.unchained.is_some() => return Ok(found),
+            // What is written from now on is of the present format.
+            Some(mut found) => {
+                found.content.unchained = Some(head.revision.sequence);
+                found
+            }
+            None => SealedHead::begun(new_life().map_err(reported(SEAL))?, head),
+        };
+        self.put_head(key, head, &begun).await?;
         Ok(begun)
     }
 }

@@ -2,13 +2,75 @@
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId,
-    store::{HistoryStore, StoreError, author::Write},
+    store::{Head, HistoryStore, StoreError, author::Write},
 };
 
-use super::{EncryptedStore, OPEN, SEAL};
-use crate::{error::reported, seal::Expected};
+use super::{EncryptedStore, OPEN, SEAL, chain_from};
+use crate::{
+    EncryptionError,
+    error::{reported, unopened},
+    lives::SealedHead,
+    seal::Expected,
+};
 
 impl<S: HistoryStore> EncryptedStore<S> {
+    /// Accepts that the first messages of a conversation are missing, as a prune leaves them that did not go
+    /// through this store, such as one of an earlier release without the keys. Returns whether there was
+    /// something to accept.
+    ///
+    /// Whoever can write to the store inside can remove messages, so this is for a person to decide
+    /// ([`EncryptionError::CutOff`]).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::UnderWay`], if the conversation has an open run; if what is left does not open; and if
+    /// the store cannot be written.
+    pub async fn accept_missing_beginning(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<bool, StoreError> {
+        let history = self.inner.load(key).await?;
+        let head = history.head;
+        if let Some(open) = head.open_run {
+            return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
+        }
+        let mut opener = self.opener(key, Expected::Any);
+        let sealed = opener.head(head.service_id.as_deref()).await.map_err(unopened(key, OPEN))?;
+        let Some(mut sealed) = sealed.filter(|it| it.content.pruned.1 < head.pruned) else {
+            return Ok(false);
+        };
+        let expected = SealedHead::expected(Some(&sealed));
+        let mut chain = chain_from(expected, head.pruned.saturating_add(1));
+        let messages = history.messages.iter();
+        let opened = self.opener(key, expected).messages(head.pruned, &mut chain, messages).await;
+        opened.map_err(unopened(key, OPEN))?;
+        let fetched = self.keys.writing_key(key).await;
+        fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
+        sealed.content.pruned = (head.pruned, head.pruned);
+        self.put_head(key, &head, &sealed).await?;
+        Ok(true)
+    }
+
+    /// Stores a sealed head for this head.
+    pub(super) async fn put_head(
+        &self,
+        key: &ConversationKey,
+        head: &Head,
+        sealed: &SealedHead,
+    ) -> Result<(), StoreError> {
+        let change = self.sealer(key, sealed.life).and_then(|sealer| sealer.head(sealed));
+        let change = change.map_err(reported(SEAL))?;
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(key.clone(), id, head.revision, [])
+            .with_service_id(change)
+            .without_activity()
+            .sealed();
+        let slot = self.inner.reserve().await?;
+        self.inner.append(slot, vec![write]).await.map_err(|error| error.source)?;
+        self.lives.learn(key, head, Some(sealed), None);
+        Ok(())
+    }
+
     /// Says in the sealed head how many messages may be missing at the beginning; `None` stands for
     /// as many as are missing now. A conversation without a sealed head stays without.
     pub(super) async fn seal_pruned(
@@ -21,30 +83,18 @@ impl<S: HistoryStore> EncryptedStore<S> {
         for _attempt in 0..ATTEMPTS {
             let head = self.inner.head(key).await?;
             let mut opener = self.opener(key, Expected::Any);
-            let sealed = opener.head(head.service_id.as_deref()).await.map_err(reported(OPEN))?;
+            let sealed =
+                opener.head(head.service_id.as_deref()).await.map_err(unopened(key, OPEN))?;
             let Some(mut sealed) = sealed else { return Ok(()) };
-            self.check_head(key, &head, Some(&sealed)).map_err(reported(OPEN))?;
+            self.check_head(key, &head, Some(&sealed)).map_err(unopened(key, OPEN))?;
             let pruned = (head.pruned, most.unwrap_or(head.pruned));
             if sealed.content.pruned == pruned {
                 return Ok(());
             }
             sealed.content.pruned = pruned;
-            let change = self.sealer(key, sealed.life).and_then(|sealer| sealer.head(&sealed));
-            let change = change.map_err(reported(SEAL))?;
-            let id = MessageId { run: RunId::new(), index: 0 };
-            let write = Write::new(key.clone(), id, head.revision, [])
-                .with_service_id(change)
-                .without_activity()
-                .sealed();
-            let slot = self.inner.reserve().await?;
-            match self.inner.append(slot, vec![write]).await.map_err(|error| error.source) {
-                Ok(_) => {
-                    let at = (head.revision, head.pruned);
-                    self.lives.learn(key, at, Some(&sealed), None);
-                    return Ok(());
-                }
+            match self.put_head(key, &head, &sealed).await {
                 Err(StoreError::Conflict(found)) => conflict = Some(StoreError::Conflict(found)),
-                Err(error) => return Err(error),
+                done => return done,
             }
         }
         conflict.map_or(Ok(()), Err)

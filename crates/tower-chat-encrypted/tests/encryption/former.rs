@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    MemoryStore, Message, MessageId, RunId, format,
+    MemoryStore, Message, MessageId, RunId, ToolStatus, format,
     store::{
-        HistoryStore, InvocationQuery, Revision, Rewrite,
+        HistoryStore, InvocationQuery, Revision, Rewrite, SequencePosition, ServiceIdChange,
         author::{RecordedResult, Write},
     },
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError};
 
-use crate::common::{Store, append, encryption_error, key, keys, messages, rows, write};
+use crate::common::{Store, append, encryption_error, key, keys, messages, row, rows, write};
 
 /// A conversation with rows as a release before this format has written it: messages, then the
 /// result that is apart, then the error of its row.
@@ -82,7 +82,7 @@ async fn a_message_of_the_new_format_cannot_be_one_of_the_former() {
     sealed[0].parts = former[0].parts.clone();
     let forged = crate::common::forge(&key(), sealed, head, Vec::new()).await;
     let error = forged.load(&key()).await.unwrap_err();
-    assert!(encryption_error(&error).to_string().contains("former format"), "{error:?}");
+    assert!(encryption_error(&error).to_string().contains("a former format"), "{error:?}");
 }
 
 #[tokio::test]
@@ -100,5 +100,85 @@ async fn a_rewrite_seals_in_the_new_format_and_leaves_the_rest_readable() {
     assert_eq!(history.messages.get(0).map(|message| message.text()), Some("rewritten".into()));
     assert_eq!(history.messages.len(), 3);
     let service_id = store.inner().head(&key()).await.unwrap().service_id.unwrap();
-    assert!(service_id.starts_with("tower-chat-2:"), "it has a sealed head: {service_id}");
+    assert!(service_id.starts_with("tower-chat-3:"), "it has a sealed head: {service_id}");
+}
+
+/// A conversation as the release before the third format has written it: its messages, the row of its call,
+/// and its sealed head.
+async fn second() -> Store {
+    let stored = include_str!("../fixtures/second_values.txt");
+    let lines: Vec<&str> = stored.lines().collect();
+    let messages = lines[..4].iter().map(|line| Arc::new(format::decode(line).unwrap()));
+    let mut row = row(2, 0, ToolStatus::Ok);
+    row.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 0 });
+    row.error = Some(lines[4].to_owned());
+    let run: RunId = "01a21571-4f4b-7166-a56f-e8498fe39dcb".parse().unwrap();
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    let write = Write::new(key(), MessageId { run, index: 0 }, Revision::ABSENT, messages)
+        .with_tools(vec![row])
+        .with_service_id(ServiceIdChange::Set(lines[5].into()));
+    append(store.inner(), write).await;
+    store
+}
+
+async fn second_texts(store: &Store) -> Vec<String> {
+    let loaded = store.load(&key()).await.unwrap().messages;
+    loaded.iter().map(|message| message.text()).collect()
+}
+
+const SECOND: [&str; 4] = ["secret question", "", "", "secret answer"];
+
+#[tokio::test]
+async fn values_of_the_second_format_open_and_the_conversation_goes_on_in_the_third() {
+    let store = second().await;
+    assert_eq!(second_texts(&store).await, SECOND);
+    let recorded = store.invocations(&InvocationQuery::of(&key())).await.unwrap();
+    assert_eq!((recorded.found.len(), recorded.unreadable.len()), (1, 0), "{recorded:?}");
+    let head = store.head(&key()).await.unwrap();
+    assert_eq!(head.service_id, None);
+    let mut at = head.revision;
+    for text in ["five", "six"] {
+        at = append(&store, write(&key(), at, [Message::user(text)])).await;
+    }
+    let other = EncryptedStore::new(store.inner().clone(), keys());
+    assert_eq!(second_texts(&other).await, [&SECOND[..], &["five", "six"]].concat());
+    let recorded = other.invocations(&InvocationQuery::of(&key())).await.unwrap();
+    assert_eq!((recorded.found.len(), recorded.unreadable.len()), (1, 0), "{recorded:?}");
+    let rows = other.rows(&key()).await.unwrap().unwrap();
+    assert!(rows.messages.iter().all(|(_, message)| message.is_ok()));
+    assert!(rows.tools.iter().all(|(_, row)| row.is_ok()));
+    at = append(&other, write(&key(), at, [Message::user("seven")])).await;
+    let mut rewrite = Rewrite::new(key(), at);
+    rewrite.messages.push((1, Message::user("rewritten")));
+    other.rewrite(rewrite).await.unwrap();
+    let texts = second_texts(&store).await;
+    assert_eq!((texts.len(), texts[0].as_str(), texts[6].as_str()), (7, "rewritten", "seven"));
+}
+
+#[tokio::test]
+async fn values_of_the_second_format_are_refused_where_that_is_chosen() {
+    let store = second().await;
+    let at = store.head(&key()).await.unwrap().revision;
+    for goes_on in [false, true] {
+        if goes_on {
+            append(&store, write(&key(), at, [Message::user("five")])).await;
+        }
+        let strict = EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
+        let error = strict.load(&key()).await.unwrap_err();
+        let error = encryption_error(&error);
+        assert!(matches!(error, EncryptionError::FormerValues { .. }), "{error:?}");
+    }
+}
+
+/// The head of the second format says nothing of a chain.
+#[tokio::test]
+async fn an_older_head_does_not_open_messages_of_the_third_format() {
+    let store = second().await;
+    let older = store.inner().head(&key()).await.unwrap().service_id.unwrap();
+    let at = store.head(&key()).await.unwrap().revision;
+    let at = append(&store, write(&key(), at, [Message::user("five")])).await;
+    let back = write(&key(), at, []).with_service_id(ServiceIdChange::Set(older));
+    append(store.inner(), back).await;
+    let error = store.load(&key()).await.unwrap_err();
+    assert!(encryption_error(&error).to_string().contains("older one"), "{error:?}");
 }

@@ -42,7 +42,7 @@ async fn a_rotation_needs_no_pause() {
         .unwrap()
         .messages
         .iter()
-        .map(|message| format!("{message:?}").contains("tower-chat-2:second:"))
+        .map(|message| format!("{message:?}").contains("tower-chat-3:second:"))
         .collect();
     assert_eq!(named, [false, true, false, true]);
 

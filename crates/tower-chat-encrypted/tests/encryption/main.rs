@@ -8,6 +8,7 @@ mod directory;
 mod former;
 mod keys;
 mod maintenance;
+mod mixed_states;
 mod plaintext;
 mod positions;
 mod store_contract;

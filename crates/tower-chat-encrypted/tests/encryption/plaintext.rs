@@ -33,11 +33,11 @@ async fn no_text_argument_or_result_stands_in_the_file_or_its_log() {
     let sqlite = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let store = EncryptedStore::new(sqlite.clone(), keys());
     fill(&store).await;
-    let logged = files_with(folder.path(), "tower-chat-2:first:");
+    let logged = files_with(folder.path(), "tower-chat-3:first:");
     assert!(logged.contains(&"chat.db-wal".to_owned()), "{logged:?}");
     assert_eq!(files_with(folder.path(), "secret"), Vec::<String>::new());
     store.close().await.unwrap();
-    assert_eq!(files_with(folder.path(), "tower-chat-2:first:"), ["chat.db"]);
+    assert_eq!(files_with(folder.path(), "tower-chat-3:first:"), ["chat.db"]);
     assert_eq!(files_with(folder.path(), "secret"), Vec::<String>::new());
 
     let plain = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Ends the open run of a conversation; says whether there was one. Whoever still works on it can
-/// write no more.
+/// write no more. A run whose staged messages cannot be read can be discarded.
 ///
 /// ```
 /// use tower_chat::{prelude::*, recovery::{self, RunEnd}};
@@ -60,7 +60,16 @@ pub async fn close(
     key: &ConversationKey,
     end: RunEnd,
 ) -> Result<bool, StoreError> {
-    let Some(content) = store.open_run(key).await? else { return Ok(false) };
+    let content = match store.open_run(key).await {
+        // A discard needs nothing of what is staged.
+        Err(error) if error.is_damage() && end == RunEnd::Discard => {
+            let head = store.head(key).await?;
+            let open = head.open_run.clone();
+            open.map(|open| OpenRunContent::new(head, open, Vec::new(), Vec::new()))
+        }
+        content => content?,
+    };
+    let Some(content) = content else { return Ok(false) };
     let write = match end {
         RunEnd::Commit => committing(store, key, &content).await?,
         RunEnd::Discard => discarding(store, key, &content),

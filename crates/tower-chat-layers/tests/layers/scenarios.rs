@@ -130,6 +130,7 @@ fn assert_exists(name: &str) {
         ["sqlite", ..] => "tower-chat-sqlite/tests/sqlite",
         ["redis", ..] => "tower-chat-redis/tests/redis",
         ["postgres", ..] => "tower-chat-postgres/tests/postgres",
+        ["transfer", ..] => "tower-chat-transfer/tests/transfer",
         ["store_contract", _] => "tower-chat-testkit/src/store_contract",
         other => panic!("{name}: no folder for {other:?}"),
     };
@@ -137,7 +138,7 @@ fn assert_exists(name: &str) {
     let modules = match path.first() {
         Some(
             &("cli" | "core" | "encrypted" | "http" | "import" | "inspector" | "mcp" | "postgres"
-            | "providers" | "redis" | "sqlite" | "store_contract" | "wire"),
+            | "providers" | "redis" | "sqlite" | "store_contract" | "transfer" | "wire"),
         ) => modules.get(1..).unwrap_or_default(),
         _ => modules,
     };

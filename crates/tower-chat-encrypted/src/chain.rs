@@ -1,0 +1,247 @@
+//! How the messages of a conversation follow one another.
+//!
+//! Each sealed message contains the digest of the message before it, which covers the one before that, and
+//! so on. A message therefore opens only behind the messages behind which it was written: two states of a
+//! conversation, or two of its lives, cannot be mixed message by message.
+
+use sha2::{Digest as _, Sha256};
+use tower_chat_core::{MessageId, RunId};
+
+/// The digest of a message and of all messages before it. It is stored inside of encrypted values alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Digest([u8; 16]);
+
+impl Digest {
+    /// What stands before the first message of a chain.
+    pub(crate) const START: Self = Self([0; 16]);
+
+    /// The digest of the message that follows, with these texts before they were sealed. Sealing the same
+    /// message again gives the same digest.
+    pub(crate) fn after(self, message: Option<MessageId>, texts: &[String]) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(b"tower-chat message after");
+        hasher.update(self.0);
+        if let Some(id) = message {
+            hasher.update(id.run.to_bytes());
+            hasher.update(id.index.to_le_bytes());
+        }
+        for text in texts {
+            hasher.update((text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        let mut digest = [0; 16];
+        digest.iter_mut().zip(hasher.finalize()).for_each(|(to, from)| *to = from);
+        Self(digest)
+    }
+
+    /// The length of its text.
+    const LENGTH: usize = 32;
+
+    /// As a text of hexadecimal digits.
+    pub(crate) fn to_text(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads the text at the beginning of another, and returns the rest.
+    pub(crate) fn read(text: &str) -> Option<(Self, &str)> {
+        let (digits, rest) = text.split_at_checked(Self::LENGTH)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let mut digest = [0; 16];
+        for (position, byte) in digest.iter_mut().enumerate() {
+            let pair = digits.get(2 * position..2 * position + 2)?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        Some((Self(digest), rest))
+    }
+}
+
+/// How a message was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Readers saw it at once.
+    Visible,
+    /// It was staged, and readers see it once its run is committed.
+    Staged,
+    /// It was written with the commit of its run: what its run has staged before it is committed.
+    Committed,
+}
+
+impl Kind {
+    const ALL: [(Self, char); 3] =
+        [(Self::Visible, 'v'), (Self::Staged, 's'), (Self::Committed, 'c')];
+}
+
+/// What is sealed of a message besides its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) before: Digest,
+    pub(crate) kind: Kind,
+}
+
+impl Link {
+    /// The text that is sealed before the body of the message.
+    pub(crate) fn to_text(self) -> String {
+        let letter = Kind::ALL.iter().find(|(kind, _)| *kind == self.kind);
+        let letter: String = letter.map(|(_, letter)| *letter).into_iter().collect();
+        [letter, self.before.to_text()].concat()
+    }
+
+    /// Reads the text, and returns the rest.
+    pub(crate) fn read(text: &str) -> Option<(Self, &str)> {
+        let letter = text.chars().next()?;
+        let (kind, _) = Kind::ALL.iter().find(|(_, found)| *found == letter)?;
+        let (before, body) = Digest::read(text.get(letter.len_utf8()..)?)?;
+        Some((Self { before, kind: *kind }, body))
+    }
+}
+
+/// A message that was opened, as far as the chain must know it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Linked {
+    pub(crate) link: Link,
+    /// Of the message itself.
+    pub(crate) digest: Digest,
+}
+
+/// Follows the messages of a conversation, in their order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chain {
+    /// Of the last message that was seen; `None` where it is not known.
+    at: Option<Digest>,
+    /// Up to this number messages are of a format without digests.
+    unchained: u64,
+    /// The run whose messages were staged, if no commit of it was seen.
+    staged: Option<RunId>,
+}
+
+pub(crate) const BROKEN: &str = "it does not follow the message before it";
+pub(crate) const NOT_COMMITTED: &str = "it was staged, and its run was never committed";
+
+impl Chain {
+    /// Of messages from this number on, behind `unchained` ones of a former format.
+    pub(crate) fn from(first: u64, unchained: u64) -> Self {
+        let at = (first <= unchained.saturating_add(1)).then_some(Digest::START);
+        Self { at, unchained, staged: None }
+    }
+
+    /// Of messages behind one with this digest.
+    pub(crate) fn behind(digest: Option<Digest>) -> Self {
+        Self { at: digest, unchained: 0, staged: None }
+    }
+
+    /// Takes the next message.
+    pub(crate) fn follow(
+        &mut self,
+        sequence: u64,
+        message: Option<MessageId>,
+        found: Option<Linked>,
+    ) -> Result<(), &'static str> {
+        let Some(found) = found.filter(|_| sequence > self.unchained) else {
+            self.at = (sequence <= self.unchained).then_some(Digest::START);
+            return Ok(());
+        };
+        let before = self.at.replace(found.digest);
+        self.staged = match found.link.kind {
+            Kind::Staged => message.map(|id| id.run),
+            Kind::Visible | Kind::Committed => None,
+        };
+        match before {
+            Some(before) if before != found.link.before => Err(BROKEN),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Takes a message that cannot be opened.
+    pub(crate) fn lose(&mut self) {
+        self.at = None;
+        self.staged = None;
+    }
+
+    /// The digest of the last message, if it is known.
+    pub(crate) fn tip(&self) -> Option<Digest> {
+        self.at
+    }
+
+    /// Whether readers may see a conversation that ends here.
+    pub(crate) fn check_end(&self) -> Result<(), &'static str> {
+        if self.staged.is_some() { Err(NOT_COMMITTED) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(run: u8, index: u32) -> Option<MessageId> {
+        Some(MessageId { run: RunId::from_bytes([run; 16]), index })
+    }
+
+    fn linked(before: Digest, kind: Kind, text: &str) -> Linked {
+        Linked { link: Link { before, kind }, digest: before.after(id(1, 0), &[text.to_owned()]) }
+    }
+
+    #[test]
+    fn a_link_is_read_as_it_was_written() {
+        let before = Digest::START.after(id(1, 2), &["text".to_owned()]);
+        for (kind, _) in Kind::ALL {
+            let link = Link { before, kind };
+            let text = format!("{}{{}}", link.to_text());
+            assert_eq!(Link::read(&text), Some((link, "{}")));
+        }
+        for text in [
+            "",
+            "v",
+            "x0",
+            &"é".repeat(17),
+            &format!("x{}", "0".repeat(32)),
+            &format!("v{}", "+0".repeat(16)),
+        ] {
+            assert_eq!(Link::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_digest_covers_everything_before_it() {
+        let texts = |text: &str| [text.to_owned()];
+        let first = Digest::START.after(id(1, 0), &texts("a"));
+        let second = first.after(id(1, 1), &texts("b"));
+        assert_eq!(second, Digest::START.after(id(1, 0), &texts("a")).after(id(1, 1), &texts("b")));
+        let others = [
+            Digest::START.after(id(1, 0), &texts("x")).after(id(1, 1), &texts("b")),
+            Digest::START.after(id(2, 0), &texts("a")).after(id(1, 1), &texts("b")),
+            first.after(id(1, 2), &texts("b")),
+            first.after(id(1, 1), &["b".to_owned(), String::new()]),
+            first.after(id(1, 1), &["".to_owned(), "b".to_owned()]),
+        ];
+        assert!(others.iter().all(|other| *other != second));
+    }
+
+    #[test]
+    fn messages_follow_one_another_and_a_staged_end_is_none() {
+        let one = linked(Digest::START, Kind::Visible, "1");
+        let two = linked(one.digest, Kind::Staged, "2");
+        let three = linked(two.digest, Kind::Committed, "3");
+        let mut chain = Chain::from(1, 0);
+        for (sequence, message) in (1..).zip([one, two]) {
+            assert_eq!(chain.follow(sequence, id(1, 0), Some(message)), Ok(()));
+        }
+        assert_eq!(chain.check_end(), Err(NOT_COMMITTED));
+        assert_eq!(chain.follow(3, id(1, 0), Some(three)), Ok(()));
+        assert_eq!((chain.check_end(), chain.tip()), (Ok(()), Some(three.digest)));
+        assert_eq!(chain.follow(4, id(1, 0), Some(two)), Err(BROKEN));
+
+        // The first message that is seen must be the first one, unless others were pruned.
+        assert_eq!(Chain::from(1, 0).follow(1, id(1, 0), Some(two)), Err(BROKEN));
+        assert_eq!(Chain::from(2, 0).follow(2, id(1, 0), Some(two)), Ok(()));
+        // Behind messages of a former format a chain begins.
+        let mut chain = Chain::from(3, 4);
+        assert_eq!(chain.follow(3, id(1, 0), None), Ok(()));
+        assert_eq!(chain.follow(4, id(1, 0), Some(two)), Ok(()), "it was rewritten");
+        assert_eq!(chain.follow(5, id(1, 0), Some(one)), Ok(()));
+        // What follows a message that is lost cannot be checked.
+        chain.lose();
+        assert_eq!(chain.follow(7, id(1, 0), Some(three)), Ok(()));
+    }
+}
