@@ -5,7 +5,7 @@ use std::{collections::HashSet, mem, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        HistoryStore, Lease, Revision, RunActivity, ServiceIdChange, StoreError,
+        HistoryStore, Lease, OpenRun, Revision, RunActivity, ServiceIdChange, StoreError,
         author::{Close, Staged, ToolRecord, Write},
     },
 };
@@ -88,6 +88,28 @@ impl<'a> Appender<'a> {
     /// Refuses every write that is not staged: the end of the conversation belongs to this run.
     pub(crate) fn owned_by(&mut self, owner: Option<RunId>) {
         self.owner = owner;
+    }
+
+    /// The run that owns the end of the conversation at the target.
+    pub(crate) fn owner(&self) -> Option<RunId> {
+        self.owner
+    }
+
+    /// Discards the open run of the target.
+    pub(crate) async fn discard(&mut self, open: &OpenRun) -> Result<(), TransferError> {
+        let lease = Lease {
+            attempt: open.lease.attempt.saturating_add(1),
+            holder: self.store.handle().holder(),
+            ..open.lease
+        };
+        let close = Some(Close::Discard { visible: open.visible });
+        let staged = Staged { lease, close, service_id: None, partial_text: None };
+        let write =
+            self.empty_write(open.run).without_activity().staged(staged).beginning_attempt();
+        self.owner = None;
+        self.revision = write.result();
+        self.push(write, 0);
+        self.submit_if_full().await
     }
 
     /// A message that the target has already.

@@ -102,7 +102,7 @@ fn if_readable(
     summary: Result<Option<ConversationSummary>, StoreError>,
 ) -> Result<Option<ConversationSummary>, StoreError> {
     match summary {
-        Err(StoreError::Corrupt { .. } | StoreError::Undecodable { .. }) => Ok(None),
+        Err(error) if error.is_damage() => Ok(None),
         summary => summary,
     }
 }
@@ -115,7 +115,10 @@ async fn delete(
 ) -> Result<Step, TransferError> {
     let mut counts = Counts::one();
     if let Some(summary) = summary {
-        let tools = store.tool_totals(&InvocationQuery::of(key)).await?;
+        let tools = match store.tool_totals(&InvocationQuery::of(key)).await {
+            Err(error) if error.is_damage() => Vec::new(),
+            tools => tools?,
+        };
         counts.messages = summary.messages;
         counts.tool_calls = tools.iter().map(|tool| tool.calls).sum();
         counts.runs = summary.runs;

@@ -6,6 +6,7 @@ use tower_chat_core::{
     ConversationKey, Message, RunId,
     store::{
         ConversationSummary, Head, HistoryStore, InvocationQuery, OpenRun, RunSummary, StoreError,
+        author::is_sealed_message,
     },
 };
 
@@ -43,6 +44,9 @@ impl From<StoreError> for ReadError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Undecodable { ref source, .. } => {
+                Self::Unreadable(format!("{error}: {source}"))
+            }
+            StoreError::Unreadable { ref source, .. } => {
                 Self::Unreadable(format!("{error}: {source}"))
             }
             StoreError::Corrupt { .. } => Self::Unreadable(error.to_string()),
@@ -176,6 +180,10 @@ impl<'a> Reader<'a> {
         let before = number.saturating_add(PAGE as u64).min(end);
         let limit = usize::try_from(before - number).unwrap_or(PAGE);
         let page = self.store.messages_before(&self.key, Some(before), limit).await?.messages;
+        // To copy it as it stands would give the target what no store knows as encrypted.
+        if page.iter().any(|(_, message)| is_sealed_message(message)) {
+            return Err(ReadError::Unreadable("it is encrypted: read it with its keys".to_owned()));
+        }
         let is_whole = page.iter().map(|(number, _)| *number).eq(number..before);
         if !is_whole {
             return Err(ReadError::Changed);

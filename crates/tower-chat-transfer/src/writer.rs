@@ -1,6 +1,6 @@
 //! One conversation as it is written to the target.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use tower_chat_core::{
     ConversationKey, Message,
@@ -36,6 +36,15 @@ pub(crate) struct Writer<'a> {
     /// The number, at the target, of the last message that both have.
     compared: u64,
     open: Option<StagedRun>,
+    /// What of the source comes after the messages that readers of the target see, while it is compared with
+    /// what the open run of the target has staged.
+    held_back: VecDeque<HeldBack>,
+}
+
+/// A record of the source that is not written yet.
+enum HeldBack {
+    Message(Arc<Message>, usize),
+    Row(ToolRecord),
 }
 
 /// What an open run of the source has staged.
@@ -83,6 +92,7 @@ impl<'a> Writer<'a> {
             refusal,
             is_compared: false,
             open: None,
+            held_back: VecDeque::new(),
         })
     }
 
@@ -135,7 +145,41 @@ impl<'a> Writer<'a> {
             }
             self.end_comparison();
         }
-        self.appender.message(message, bytes).await
+        if self.appender.owner().is_none() {
+            return self.appender.message(message, bytes).await;
+        }
+        self.held_back.push_back(HeldBack::Message(message, bytes));
+        self.take_over().await
+    }
+
+    /// Discards the open run of the target once it is known to be a copy of a run that has ended in the
+    /// source since: the messages of the source begin with those that it has staged, or have none of it.
+    async fn take_over(&mut self) -> Result<(), TransferError> {
+        let Some(open) = self.target.open_run() else { return Ok(()) };
+        let is_held = open.is_held_at(std::time::SystemTime::now());
+        if is_held || self.appender.runs.source(open.run).is_none() {
+            return Ok(());
+        }
+        let (open, staged) = (open.clone(), self.target.staged());
+        let found = self.held_back.iter().filter_map(|record| match record {
+            HeldBack::Message(message, _) => Some(message),
+            HeldBack::Row(_) => None,
+        });
+        let found: Vec<_> = found.collect();
+        let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == open.run);
+        let is_committed = found.first().is_some_and(is_of_run);
+        let is_copy = found.iter().zip(staged).all(|(found, staged)| **found == *staged);
+        if is_committed && (found.len() < staged.len() || !is_copy) {
+            return Ok(());
+        }
+        self.appender.discard(&open).await?;
+        for record in mem::take(&mut self.held_back) {
+            match record {
+                HeldBack::Message(message, bytes) => self.appender.message(message, bytes).await?,
+                HeldBack::Row(row) => self.appender.row(row),
+            }
+        }
+        Ok(())
     }
 
     /// The next message of the target, and `None` inside once there are no more; `None` if it cannot
@@ -159,7 +203,10 @@ impl<'a> Writer<'a> {
 
     fn take_row(&mut self, row: ToolRecord) {
         if row.call.sequence > self.compared {
-            self.appender.row(row);
+            match self.held_back.is_empty() {
+                true => self.appender.row(row),
+                false => self.held_back.push_back(HeldBack::Row(row)),
+            }
             return;
         }
         self.target.row(row);
@@ -210,6 +257,13 @@ impl<'a> Writer<'a> {
         if self.refusal.is_some() {
             return Ok(());
         }
+        if self.open.is_none() && self.appender.owner().is_some() {
+            self.take_over().await?;
+        }
+        if let (Some(run), false) = (self.appender.owner(), self.held_back.is_empty()) {
+            self.refusal = Some(Refusal::OpenRun { run });
+            return Ok(());
+        }
         let service_id = self.service_id_change();
         self.appender.end_visible(service_id).await?;
         self.appender.submit().await?;
@@ -220,7 +274,7 @@ impl<'a> Writer<'a> {
             Some(summary) => summary.runs,
             None => 0,
         };
-        if self.target.open_run().is_none() && counted < self.source_runs() {
+        if self.appender.owner().is_none() && counted < self.source_runs() {
             self.appender.count_runs(self.source_runs() - counted).await?;
         }
         Ok(())
@@ -257,7 +311,7 @@ impl<'a> Writer<'a> {
         if self.refusal.is_some() || self.appender.refusal.is_some() {
             return Ok(());
         }
-        let found = self.target.open_run().cloned();
+        let found = self.target.open_run().filter(|_| self.appender.owner().is_some()).cloned();
         let Some(staged) = &self.open else {
             // Everything that readers see is the same, and the target has begun something more.
             self.refusal = found.map(|open| Refusal::OpenRun { run: open.run });

@@ -72,8 +72,8 @@ pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answ
     let last = listed.last().filter(|_| listed.len() == PAGE);
     let more = last.map(|(key, _)| frame.link("runs").with("after", key.id()));
     let mut open = Vec::new();
-    for (key, _) in &listed {
-        open.extend(reported(&inspector, key).await?);
+    for (key, listed) in &listed {
+        open.extend(reported(&inspector, key, listed).await?);
     }
     let waiting = waiting(&inspector, &scope).await?;
     let allows_writes = inspector.allows_writes;
@@ -81,31 +81,48 @@ pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answ
     html(&Runs { frame, allows_writes, open, more, waiting, can_decide })
 }
 
-async fn reported(inspector: &Inspector, key: &ConversationKey) -> Result<Option<Open>, Failure> {
-    let Some(report) = open_run(&*inspector.store, key).await? else { return Ok(None) };
-    let call = |call: &tower_chat_layers::recovery::ReportedCall| {
-        let state = match call.state {
-            CallState::Done => "done",
-            CallState::Failed => "failed",
-            CallState::NeverStarted => "never started",
-            CallState::Unknown => "started, with no recorded outcome",
-        };
-        (visible(&call.tool), state)
+async fn reported(
+    inspector: &Inspector,
+    key: &ConversationKey,
+    listed: &OpenRun,
+) -> Result<Option<Open>, Failure> {
+    let (open, messages, calls) = match open_run(&*inspector.store, key).await {
+        Ok(Some(report)) => {
+            let calls = report.calls.iter().map(call).collect();
+            (report.open, report.messages.len(), calls)
+        }
+        Ok(None) => return Ok(None),
+        // It hides no other, and can be discarded.
+        Err(error) if error.is_damage() => {
+            let damage = vec![(visible(&error.to_string()), "what is staged cannot be read")];
+            (listed.clone(), 0, damage)
+        }
+        Err(error) => return Err(error.into()),
     };
     Ok(Some(Open {
         link: link(inspector, key),
         end: Link::new(&inspector.path, "runs/end")
             .with("scope", key.scope())
             .with("id", key.id())
-            .with("run", report.open.run),
+            .with("run", open.run),
         id: visible(key.id()),
-        run: report.open.run.to_string(),
-        opened: moment(report.open.opened_at),
-        attempt: report.open.lease.attempt,
-        is_held: is_held(inspector, key, &report.open),
-        messages: report.messages.len(),
-        calls: report.calls.iter().map(call).collect(),
+        run: open.run.to_string(),
+        opened: moment(open.opened_at),
+        attempt: open.lease.attempt,
+        is_held: is_held(inspector, key, &open),
+        messages,
+        calls,
     }))
+}
+
+fn call(call: &tower_chat_layers::recovery::ReportedCall) -> (String, &'static str) {
+    let state = match call.state {
+        CallState::Done => "done",
+        CallState::Failed => "failed",
+        CallState::NeverStarted => "never started",
+        CallState::Unknown => "started, with no recorded outcome",
+    };
+    (visible(&call.tool), state)
 }
 
 /// Whether a run is under way here, or may be elsewhere.
@@ -171,7 +188,12 @@ pub(crate) async fn end_run(
             ));
         }
     };
-    let open = inspector.store.open_run(&key).await?.map(|content| content.open);
+    let open = match inspector.store.open_run(&key).await {
+        Err(error) if error.is_damage() && end == RunEnd::Discard => {
+            inspector.store.head(&key).await?.open_run
+        }
+        content => content?.map(|content| content.open),
+    };
     let Some(open) = open.filter(|open| open.run.to_string() == ended.run) else {
         let what = "This run is not open any more.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));

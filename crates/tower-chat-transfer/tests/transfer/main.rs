@@ -12,3 +12,4 @@ mod receipts;
 mod refused;
 mod round_trip;
 mod stores;
+mod unreadable;

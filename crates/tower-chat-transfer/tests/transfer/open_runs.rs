@@ -116,3 +116,65 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
         }
     }
 }
+
+/// A run that was copied while it was open, and what became of it in the source since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_source() {
+    for kind in Kind::all() {
+        for (close, goes_on) in
+            [(Close::Commit, false), (Close::Commit, true), (Close::Discard { visible: 1 }, true)]
+        {
+            eprintln!("to {kind:?}: {close:?}, {goes_on}");
+            let (from, to) = (Kind::Memory.open().await, kind.open().await);
+            let key = key("hats");
+            add_run(&*from, &key, 1, &["A hat?"]).await;
+            let run = open_run(&*from, "hats").await;
+            let alice = Selection::scope("alice");
+            copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
+            assert!(to.open_run(&key).await.unwrap().is_some());
+
+            let open = from.open_run(&key).await.unwrap().unwrap();
+            let last = [Message::assistant("It is booked.").into()];
+            let last = last.into_iter().filter(|_| close == Close::Commit);
+            let end = Write::new(key.clone(), id(run, 3), open.head.revision, last)
+                .with_activity(activity(70, []))
+                .staged(Staged { lease: open.open.lease, ..staged(&*from, 70, Some(close)) });
+            append(&*from, end).await;
+            if goes_on {
+                add_run(&*from, &key, 80, &["And a blue one."]).await;
+            }
+            let receipt = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
+            assert_eq!(receipt.total(OutcomeKind::Extended).conversations, 1, "{receipt:?}");
+            assert!(to.open_run(&key).await.unwrap().is_none());
+            let (was, is) = (from.load(&key).await.unwrap(), to.load(&key).await.unwrap());
+            assert!(was.messages.iter().eq(is.messages.iter()));
+            assert_eq!(was.head.service_id, is.head.service_id);
+            let again = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
+            assert_eq!(again.total(OutcomeKind::Unchanged).conversations, 1, "{again:?}");
+        }
+    }
+}
+
+/// It is not the source's any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_run_that_went_another_way_at_the_target_is_left_alone() {
+    let (from, to) = (Kind::Memory.open().await, Kind::Memory.open().await);
+    let key = key("hats");
+    add_run(&*from, &key, 1, &["A hat?"]).await;
+    let run = open_run(&*from, "hats").await;
+    let alice = Selection::scope("alice");
+    copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
+    for (store, text) in [(&from, "booked"), (&to, "not booked")] {
+        let open = store.open_run(&key).await.unwrap().unwrap();
+        let message = [Message::assistant(text).into()];
+        let close = (text == "booked").then_some(Close::Commit);
+        let write = Write::new(key.clone(), id(run, 3), open.head.revision, message)
+            .staged(Staged { lease: open.open.lease, ..staged(&**store, 70, close) });
+        append(&**store, write).await;
+    }
+    let receipt = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
+    let refused = tower_chat::transfer::Outcome::Refused(Refusal::OpenRun { run });
+    assert_eq!(receipt.refused[0].outcome, refused);
+    let left = to.open_run(&key).await.unwrap().unwrap();
+    assert_eq!(left.messages.last().unwrap().text(), "not booked");
+}

@@ -1,0 +1,74 @@
+//! Conversations that cannot be opened, among others that can.
+
+use tower_chat::{
+    MemoryStore,
+    store::{HistoryStore, StoreError},
+    transfer::{OutcomeKind, Selection, copy, delete_conversation, delete_scope},
+};
+use tower_chat_encrypted::{EncryptedStore, ErasableKeys};
+
+use crate::conversations::{add_run, export_alice, fill, key};
+
+const IDS: [&str; 3] = ["erased", "hats", "scarves"];
+
+/// A store with three conversations, of which the key of one was erased.
+async fn with_erased_key() -> EncryptedStore<MemoryStore> {
+    let keys = ErasableKeys::new();
+    let store = EncryptedStore::new(MemoryStore::new(), keys.clone());
+    for id in IDS {
+        fill(&store, &key(id)).await;
+        add_run(&store, &key(id), 90, &["A secret."]).await;
+    }
+    assert!(keys.erase(&key("erased")));
+    let error = store.load(&key("erased")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreadable { .. }), "{error:?}");
+    store
+}
+
+#[tokio::test]
+async fn one_conversation_that_does_not_open_stops_no_other() {
+    let store = with_erased_key().await;
+    // Again at each repeat.
+    for _ in 0..2 {
+        let exported = String::from_utf8(export_alice(&store).await).unwrap();
+        assert!(exported.contains("hats") && exported.contains("scarves"), "{exported}");
+    }
+    let other = MemoryStore::new();
+    let alice = Selection::scope("alice");
+    for (kind, count) in [(OutcomeKind::Written, 2), (OutcomeKind::Unchanged, 2)] {
+        let receipt = copy(&store, &other, &alice, &mut |_| Ok(())).await.unwrap();
+        assert_eq!(receipt.total(kind).conversations, count, "{receipt:?}");
+        assert_eq!(receipt.total(OutcomeKind::Refused).conversations, 1);
+        let step = &receipt.refused[0];
+        assert_eq!(step.key(), key("erased"));
+        assert!(format!("{:?}", step.outcome).contains("key"), "{:?}", step.outcome);
+    }
+    // A target that cannot be compared is refused for that conversation alone.
+    let receipt = copy(&other, &store, &alice, &mut |_| Ok(())).await.unwrap();
+    assert_eq!(receipt.total(OutcomeKind::Unchanged).conversations, 2, "{receipt:?}");
+    assert_eq!(store.list("alice", None, 9).await.unwrap(), IDS.map(key));
+
+    let receipt = delete_scope(&store, "alice", &mut |_| Ok(())).await.unwrap();
+    assert_eq!(receipt.total(OutcomeKind::Deleted).conversations, 3, "{receipt:?}");
+    assert!(store.list("alice", None, 9).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_conversation_that_does_not_open_can_be_deleted_by_itself() {
+    let store = with_erased_key().await;
+    let receipt = delete_conversation(&store, &key("erased"), &mut |_| Ok(())).await.unwrap();
+    assert_eq!(receipt.total(OutcomeKind::Deleted).conversations, 1, "{receipt:?}");
+    assert_eq!(store.list("alice", None, 9).await.unwrap(), ["hats", "scarves"].map(key));
+}
+
+/// What is encrypted is not copied as it stands: its target would not know that it is.
+#[tokio::test]
+async fn encrypted_conversations_are_not_copied_without_their_keys() {
+    let store = with_erased_key().await;
+    let other = MemoryStore::new();
+    let alice = Selection::scope("alice");
+    let receipt = copy(store.inner(), &other, &alice, &mut |_| Ok(())).await.unwrap();
+    assert_eq!(receipt.total(OutcomeKind::Refused).conversations, 3, "{receipt:?}");
+    assert!(format!("{receipt:?}").contains("encrypted"), "{receipt:?}");
+    assert!(other.list("alice", None, 9).await.unwrap().is_empty());
+}
