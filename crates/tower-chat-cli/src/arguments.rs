@@ -159,7 +159,8 @@ pub(crate) enum Command {
     /// Check a whole store, and list what is wrong
     ///
     /// Every message can be read, and none is missing; calls and results belong together, in the messages
-    /// and in the record of tool calls; what a model is shown of each conversation is valid; and of a
+    /// and in the record of tool calls; the directory counts what is there, and has descriptions that can be
+    /// read; what open runs have staged can be read; what a model is shown of each conversation is valid; and of a
     /// SQLite store, the file is whole and has no row that belongs to nothing. What is encrypted is opened
     /// with the keys. A line is printed for each problem, and a last one that says what was checked.
     ///

@@ -7,6 +7,7 @@ use tower_chat::{
     BoxError, ConversationKey,
     store::{ConversationQuery, HistoryStore},
 };
+use tower_chat_encrypted::is_sealed_message;
 use tower_chat_transfer::{
     Event, Operation, Receipt, Selection, Transfer, TransferError, delete_conversation,
     delete_scope,
@@ -18,7 +19,7 @@ use crate::{
     figures::json_line,
     interruption::until_interrupted,
     output::Lines,
-    store::{OpenedStore, StoreLocation},
+    store::{self, OpenedStore, StoreLocation},
     transfer::{Report, ReportOptions},
 };
 
@@ -46,6 +47,9 @@ pub(crate) struct DeleteArguments {
     /// Print what would go, and delete nothing
     #[arg(long)]
     dry_run: bool,
+    /// Also encrypted conversations, although there are no keys
+    #[arg(long)]
+    without_keys: bool,
     #[command(flatten)]
     report: ReportOptions,
 }
@@ -53,6 +57,7 @@ pub(crate) struct DeleteArguments {
 /// Deletes a conversation, or all of a scope.
 pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliError> {
     let DeleteArguments { of_scope, id, store: location, scope, dry_run, report, .. } = arguments;
+    let is_checked = !arguments.without_keys;
     let one = of_scope.zip(id).map(|(scope, id)| ConversationKey::new(scope, id));
     let scope = scope.unwrap_or_default();
     if dry_run {
@@ -60,6 +65,9 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         return preview(&store, one, &scope, report.json).await;
     }
     let store = location.open_to_change("delete").await?;
+    if is_checked {
+        refuse_sealed(&store, one.as_ref(), &scope).await?;
+    }
     let selection = match &one {
         Some(key) => Selection::conversation(key.clone()),
         None => Selection::scope(scope.as_str()),
@@ -84,6 +92,33 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
             closed.map(|()| code)
         }
     }
+}
+
+/// Refuses to delete encrypted conversations without keys, unless that is asked for: who has forgotten to
+/// set them may mean another store.
+async fn refuse_sealed(
+    store: &OpenedStore,
+    one: Option<&ConversationKey>,
+    scope: &str,
+) -> Result<(), CliError> {
+    if store.has_keys() {
+        return Ok(());
+    }
+    let keys = match one {
+        Some(key) => vec![key.clone()],
+        None => store::keys(store, Some(scope.to_owned()), None).await?,
+    };
+    for key in keys {
+        match store.history().messages_before(&key, None, 1).await {
+            Ok(page) if page.messages.iter().any(|(_, message)| is_sealed_message(message)) => {
+                return Err(CliError::Sealed { key });
+            }
+            Ok(_) => {}
+            Err(error) if error.is_damage() => {}
+            Err(source) => return Err(CliError::CheckConversation { key, source }),
+        }
+    }
+    Ok(())
 }
 
 /// Counts the conversation that an earlier attempt has begun to delete, if it is gone.

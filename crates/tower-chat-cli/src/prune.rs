@@ -15,7 +15,7 @@ use tower_chat::{
 use crate::{
     age::Age,
     arguments::STORE_VARIABLE,
-    error::CliError,
+    error::{CliError, chain},
     report::Report,
     store::{self, StoreLocation},
 };
@@ -70,11 +70,9 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
         };
         match done {
             Ok(pruned) => summary.pruned(&key, &pruned, &mut report),
-            Err(
-                error @ (StoreError::UnderWay { .. }
-                | StoreError::Corrupt { .. }
-                | StoreError::Undecodable { .. }),
-            ) => summary.left_alone(&key, &error, &mut report),
+            Err(error) if error.is_damage() || matches!(error, StoreError::UnderWay { .. }) => {
+                summary.left_alone(&key, &error, &mut report);
+            }
             Err(source) => return Err(CliError::Prune { key, source }),
         }
     }
@@ -140,7 +138,7 @@ impl Summary {
 
     fn left_alone(&mut self, key: &ConversationKey, error: &StoreError, report: &mut Report) {
         self.left_alone += 1;
-        let why = error.to_string();
+        let why = chain(error);
         let line = format!("{key}: left alone: {why}");
         report.write(&line, &outcome(key, "left_alone", Change::LeftAlone { why }));
     }

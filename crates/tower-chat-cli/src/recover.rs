@@ -7,7 +7,11 @@ use serde::Serialize;
 use tower_chat::recovery::{RunEnd, close};
 
 use crate::{
-    age::Age, arguments::STORE_VARIABLE, error::CliError, report::Report, runs::open_runs,
+    age::Age,
+    arguments::STORE_VARIABLE,
+    error::{CliError, chain},
+    report::Report,
+    runs::open_runs,
     store::StoreLocation,
 };
 
@@ -79,14 +83,27 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
             report.write(&line, &object("left_alone"));
             continue;
         }
-        let is_ended = close(store.history(), &key, arguments.end.into()).await;
-        if is_ended.map_err(|source| CliError::OpenRun { key: key.clone(), source })? {
-            ended += 1;
-            let done = match arguments.end {
-                End::Commit => "committed",
-                End::Discard => "discarded",
-            };
-            report.write(&format!("{key}: run {run} {done}"), &object(done));
+        match close(store.history(), &key, arguments.end.into()).await {
+            Ok(true) => {
+                ended += 1;
+                let done = match arguments.end {
+                    End::Commit => "committed",
+                    End::Discard => "discarded",
+                };
+                report.write(&format!("{key}: run {run} {done}"), &object(done));
+            }
+            Ok(false) => {}
+            Err(error) if error.is_damage() => {
+                left_alone += 1;
+                let why = chain(&error);
+                let advice = match arguments.end {
+                    End::Commit => ": discard it with --end discard",
+                    End::Discard => "",
+                };
+                let line = format!("{key}: run {run} left alone: {why}{advice}");
+                report.write(&line, &object("left_alone"));
+            }
+            Err(source) => return Err(CliError::OpenRun { key, source }),
         }
     }
     report.write_object(&Summary { kind: "summary", ended, left_alone });

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, TransactionBehavior, params};
 use tower_chat_core::{
-    ConversationKey, format,
+    ConversationKey, RunId, format,
     store::{ConversationRows, Revision, Rewrite, SequencePosition},
 };
 
@@ -85,6 +85,43 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
         [],
     )?;
     Ok(removed as u64)
+}
+
+/// Corrects the counts of the directory.
+pub(crate) fn recount(
+    connection: &mut Connection,
+    key: &ConversationKey,
+    runs: u64,
+    tool_calls: &[(RunId, u64)],
+) -> Result<(), NotRead> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let Some(number) = conversation::number(&transaction, key)? else { return Ok(()) };
+    let runs = i64::try_from(runs).unwrap_or(i64::MAX);
+    transaction.execute("UPDATE conversations SET runs = ?2 WHERE id = ?1", [number, runs])?;
+    transaction.execute(
+        "UPDATE conversations SET runs_without_open = max(runs_without_open, 0) WHERE id = ?1",
+        [number],
+    )?;
+    transaction.execute(
+        "UPDATE run_usage SET service_calls = max(service_calls, 0),
+             tool_calls = max(tool_calls, 0), input_tokens = max(input_tokens, 0),
+             cached_input_tokens = max(cached_input_tokens, 0),
+             output_tokens = max(output_tokens, 0),
+             reasoning_tokens = max(reasoning_tokens, 0), cost_nanos = max(cost_nanos, 0)
+         WHERE number = ?1",
+        [number],
+    )?;
+    for (run, calls) in tool_calls {
+        // A run has a row for each model, and nothing says which of them asked.
+        transaction.execute(
+            "UPDATE run_usage SET tool_calls = CASE
+                 WHEN model = (SELECT min(model) FROM run_usage WHERE number = ?1 AND run = ?2)
+                 THEN ?3 ELSE 0 END
+             WHERE number = ?1 AND run = ?2",
+            params![number, run.to_bytes(), i64::try_from(*calls).unwrap_or(i64::MAX)],
+        )?;
+    }
+    Ok(transaction.commit()?)
 }
 
 /// Does a rewrite, inside a transaction that the caller began. A refusal has changed nothing: the

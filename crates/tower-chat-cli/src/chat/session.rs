@@ -155,9 +155,14 @@ impl Session {
             .flat_map(|message| lines_of(message))
             .for_each(|line| self.note(&line));
         if report.open.is_held_at(SystemTime::now()) {
-            self.note(
-                "(a process has it still, or has died a moment ago: waiting for that process)",
-            );
+            let key = &report.key;
+            self.note(&format!(
+                "(a process has it still, or has died a moment ago: waiting for that process; if it \
+                 is dead and its clock was ahead, end the run with recover --end commit --force \
+                 --scope {} --conversation {})",
+                key.scope(),
+                key.id()
+            ));
         }
         Step::Ask(report.resume().with_options(self.settings.options.clone()))
     }

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 use tower_chat::{
     ConversationKey,
-    store::{HistoryStore, StoreError},
+    store::{Description, HistoryStore, StoreError},
 };
+use tower_chat_encrypted::EncryptionError;
 use tower_chat_sqlite::SqliteStore;
 
 use self::plan::Plan;
@@ -18,7 +19,8 @@ use crate::{
     report::Report,
     store::OpenedStore,
     verify::{
-        Finding, Keys, Kind, Problem, damage_of_file, keys_of, problems, rows_of, stray_rows,
+        DirectoryProblem, Finding, Keys, Kind, Problem, counts, damage_of_file, directory_problem,
+        keys_of, problems, rows_of, stray_rows,
     },
 };
 
@@ -63,7 +65,11 @@ async fn repair_conversation(
             Ok(Some(rows)) => rows,
             Ok(None) => return Ok(()),
             Err(damage) => {
-                repairs.left(&damage);
+                match accept_missing_beginning(store, key, repairs).await? {
+                    Accepted::Done => continue,
+                    Accepted::Planned => {}
+                    Accepted::Nothing => repairs.left(&damage),
+                }
                 return Ok(());
             }
         };
@@ -88,11 +94,111 @@ async fn repair_conversation(
         }
         planned.iter().for_each(|repair| repairs.repaired(&Finding::of_message(key, repair)));
         repairs.problems_left(key, &problems(&rows));
-        return Ok(());
+        return repair_directory(store, key, repairs).await;
     }
     match conflict {
         Some(source) => Err(CliError::Repair { key: key.clone(), source }),
         None => Ok(()),
+    }
+}
+
+/// Makes what the directory has of a conversation again: a description that cannot be read goes, since
+/// nothing else says what it was, and the counts of a file become those of the messages.
+async fn repair_directory(
+    store: &OpenedStore,
+    key: &ConversationKey,
+    repairs: &mut Repairs,
+) -> Result<(), CliError> {
+    let Ok(Some(rows)) = rows_of(store, key).await? else { return Ok(()) };
+    let Some(found) = directory_problem(store, key, &rows).await? else { return Ok(()) };
+    let can_recount = store.file().is_some() && counts(&rows).is_some();
+    if matches!(found, DirectoryProblem::Differs { .. }) && !can_recount {
+        repairs.left(&found.finding(key));
+        return Ok(());
+    }
+    let repaired = found.finding(key).and("it is made again from the messages");
+    if repairs.dry_run {
+        repairs.repaired(&repaired);
+        return Ok(());
+    }
+    if matches!(found, DirectoryProblem::Unreadable(_)) {
+        remove_description(store, key).await?;
+    }
+    // Counts that cannot be read may be wrong too once they can be.
+    for _attempt in 0..2 {
+        let left = directory_problem(store, key, &rows).await?;
+        let (Some(left), Some(file), Some(counts)) = (left, store.file(), counts(&rows)) else {
+            break;
+        };
+        let tool_calls = match left {
+            DirectoryProblem::Unreadable(_) => Vec::new(),
+            DirectoryProblem::Differs { tool_calls, .. } => tool_calls,
+        };
+        let failed = |source| CliError::Repair { key: key.clone(), source };
+        file.recount(key, counts.runs, tool_calls).await.map_err(failed)?;
+    }
+    match directory_problem(store, key, &rows).await? {
+        None => repairs.repaired(&repaired),
+        Some(problem) => repairs.left(&problem.finding(key)),
+    }
+    Ok(())
+}
+
+async fn remove_description(store: &OpenedStore, key: &ConversationKey) -> Result<(), CliError> {
+    let mut version = 0;
+    for _attempt in 0..ATTEMPTS {
+        match store.history().set_description(key, &Description::new(), version).await {
+            Ok(_) => break,
+            Err(StoreError::DescriptionChanged { found, .. }) => version = found,
+            Err(error) if error.is_damage() => break,
+            Err(source) => return Err(CliError::Repair { key: key.clone(), source }),
+        }
+    }
+    Ok(())
+}
+
+/// What became of a beginning that is missing.
+enum Accepted {
+    /// That is not what is wrong, or it cannot be accepted.
+    Nothing,
+    /// It would be accepted.
+    Planned,
+    /// It was accepted, and the conversation can be read again.
+    Done,
+}
+
+/// Accepts that the first messages of an encrypted conversation were pruned without its keys.
+async fn accept_missing_beginning(
+    store: &OpenedStore,
+    key: &ConversationKey,
+    repairs: &mut Repairs,
+) -> Result<Accepted, CliError> {
+    let Some(encrypted) = store.encrypted() else { return Ok(Accepted::Nothing) };
+    let missing = match HistoryStore::head(encrypted, key).await {
+        Err(error) => match EncryptionError::in_store_error(&error) {
+            Some(EncryptionError::CutOff { missing, .. }) => *missing,
+            Some(_) | None => return Ok(Accepted::Nothing),
+        },
+        Ok(_) => return Ok(Accepted::Nothing),
+    };
+    let finding = Finding::of_conversation(
+        key,
+        format!("its first {missing} messages were removed without its keys: the rest is readable"),
+    );
+    if repairs.dry_run {
+        repairs.repaired(&finding);
+        return Ok(Accepted::Planned);
+    }
+    match encrypted.accept_missing_beginning(key).await {
+        Ok(true) => {
+            repairs.repaired(&finding);
+            Ok(Accepted::Done)
+        }
+        Ok(false) => Ok(Accepted::Nothing),
+        Err(error) if error.is_damage() || matches!(error, StoreError::UnderWay { .. }) => {
+            Ok(Accepted::Nothing)
+        }
+        Err(source) => Err(CliError::Repair { key: key.clone(), source }),
     }
 }
 

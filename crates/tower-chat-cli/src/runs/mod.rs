@@ -14,7 +14,7 @@ use tower_chat::{
 use crate::{
     arguments::RunsArguments,
     error::CliError,
-    output::{Lines, table},
+    output::{Lines, complain, table},
     store::{OpenedStore, scopes},
 };
 
@@ -27,11 +27,19 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     }
     let now = SystemTime::now();
     let mut listed = Vec::new();
-    for (key, _) in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await? {
-        let report = open_run(store.history(), &key).await;
-        // It may have come to its end since it was listed.
-        let report = report.map_err(|source| CliError::OpenRun { key: key.clone(), source })?;
-        listed.extend(report.map(|report| ListedRun::of(&report, now)));
+    let mut is_damaged = false;
+    for (key, open) in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await?
+    {
+        match open_run(store.history(), &key).await {
+            // It may have come to its end since it was listed.
+            Ok(report) => listed.extend(report.map(|report| ListedRun::of(&report, now))),
+            Err(error) if error.is_damage() => {
+                is_damaged = true;
+                complain(&CliError::OpenRun { key: key.clone(), source: error });
+                listed.push(ListedRun::without_content(&key, &open, now));
+            }
+            Err(source) => return Err(CliError::OpenRun { key, source }),
+        }
     }
     let mut lines = Lines::default();
     if arguments.json {
@@ -55,7 +63,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
         table(&rows).iter().for_each(|line| lines.write(line));
     }
     lines.finish().map_err(CliError::Output)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(is_damaged)))
 }
 
 /// All open runs, or those of a scope or a conversation, in the byte order of scopes and ids.
@@ -89,7 +97,8 @@ struct ListedRun {
     open_seconds: u64,
     /// Somebody may still work on it.
     held: bool,
-    messages: usize,
+    /// Nothing, where what is staged cannot be read.
+    messages: Option<usize>,
     done: usize,
     failed: usize,
     never_started: usize,
@@ -109,18 +118,31 @@ impl ListedRun {
         let count = |state| report.calls.iter().filter(|call| call.state == state).count();
         let OpenRunReport { key, open, messages, calls, .. } = report;
         Self {
+            messages: Some(messages.len()),
+            done: count(CallState::Done),
+            failed: count(CallState::Failed),
+            never_started: count(CallState::NeverStarted),
+            unknown: count(CallState::Unknown),
+            calls: calls.iter().map(ListedCall::of).collect(),
+            ..Self::without_content(key, open, now)
+        }
+    }
+
+    /// A run of which no more can be read than that it is open.
+    fn without_content(key: &ConversationKey, open: &OpenRun, now: SystemTime) -> Self {
+        Self {
             scope: key.scope().to_owned(),
             conversation: key.id().to_owned(),
             run: open.run.to_string(),
             attempt: open.lease.attempt,
             open_seconds: now.duration_since(open.opened_at).map_or(0, |since| since.as_secs()),
             held: open.is_held_at(now),
-            messages: messages.len(),
-            done: count(CallState::Done),
-            failed: count(CallState::Failed),
-            never_started: count(CallState::NeverStarted),
-            unknown: count(CallState::Unknown),
-            calls: calls.iter().map(ListedCall::of).collect(),
+            messages: None,
+            done: 0,
+            failed: 0,
+            never_started: 0,
+            unknown: 0,
+            calls: Vec::new(),
         }
     }
 
@@ -135,7 +157,7 @@ impl ListedRun {
             self.run.clone(),
             self.open_seconds.to_string(),
             if self.held { "yes" } else { "no" }.to_owned(),
-            self.messages.to_string(),
+            self.messages.map_or_else(|| "damaged".to_owned(), |messages| messages.to_string()),
             self.done.to_string(),
             self.failed.to_string(),
             self.never_started.to_string(),

@@ -15,6 +15,7 @@ use crate::error::CliError;
 #[derive(Clone)]
 pub(crate) struct OpenedStore {
     history: Arc<dyn HistoryStore>,
+    encrypted: Option<EncryptedStore<Arc<dyn HistoryStore>>>,
     sqlite: Option<SqliteStore>,
 }
 
@@ -22,6 +23,16 @@ impl OpenedStore {
     /// The store, which opens what is sealed with the keys of the environment.
     pub(crate) fn history(&self) -> &Arc<dyn HistoryStore> {
         &self.history
+    }
+
+    /// Whether there are keys, with which sealed conversations are opened.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.encrypted.is_some()
+    }
+
+    /// The store that seals and opens, if there are keys.
+    pub(crate) fn encrypted(&self) -> Option<&EncryptedStore<Arc<dyn HistoryStore>>> {
+        self.encrypted.as_ref()
     }
 
     /// The file that the store is kept in, sealed values and all, if it is.
@@ -44,11 +55,13 @@ impl OpenedStore {
         sqlite: Option<SqliteStore>,
         keys: Option<MasterKeys>,
     ) -> Self {
-        let history: Arc<dyn HistoryStore> = match keys {
-            Some(keys) => Arc::new(EncryptedStore::new(store, keys)),
-            None => Arc::new(store),
+        let inner: Arc<dyn HistoryStore> = Arc::new(store);
+        let encrypted = keys.map(|keys| EncryptedStore::new(inner.clone(), keys));
+        let history = match &encrypted {
+            Some(encrypted) => Arc::new(encrypted.clone()),
+            None => inner,
         };
-        Self { history, sqlite }
+        Self { history, encrypted, sqlite }
     }
 }
 

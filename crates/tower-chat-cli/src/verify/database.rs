@@ -3,7 +3,10 @@
 
 use tower_chat::{
     ConversationKey,
-    store::{ConversationRows, HistoryStore, StoreError},
+    store::{
+        ConversationRows, HistoryStore, StoreError,
+        author::{OpenRunContent, RecordedResult},
+    },
 };
 use tower_chat_encrypted::{EncryptionError, is_sealed_message};
 use tower_chat_sqlite::SqliteStore;
@@ -11,6 +14,7 @@ use tower_chat_sqlite::SqliteStore;
 use super::Finding;
 use crate::{
     error::{CliError, chain},
+    runs::open_runs,
     store::{self, OpenedStore},
 };
 
@@ -59,6 +63,60 @@ pub(crate) async fn rows_of(
             None => Err(CliError::CheckConversation { key: key.clone(), source }),
         },
     }
+}
+
+/// The open runs of which something that is staged cannot be read, with how to end them.
+pub(crate) async fn damaged_open_runs(store: &OpenedStore) -> Result<Vec<Finding>, CliError> {
+    let mut found = Vec::new();
+    let runs = match open_runs(store, None, None).await {
+        Ok(runs) => runs,
+        // What cannot be listed is reported with the conversations.
+        Err(CliError::List { scope, source }) if source.is_damage() => {
+            let what =
+                format!("the open runs of scope {scope} cannot be listed: {}", chain(&source));
+            return Ok(vec![Finding::of_store(what)]);
+        }
+        Err(CliError::Scopes(source)) if source.is_damage() => return Ok(found),
+        Err(error) => return Err(error),
+    };
+    for (key, open) in runs {
+        let damage = match store.history().open_run(&key).await {
+            Ok(content) => content.and_then(|content| damage_of_run(&content)),
+            Err(error) if error.is_damage() => Some(chain(&error)),
+            Err(source) => return Err(CliError::OpenRun { key, source }),
+        };
+        if let Some(damage) = damage {
+            let what = format!(
+                "what open run {} has staged cannot be read: {damage}: end it with recover --end \
+                 discard",
+                open.run
+            );
+            found.push(Finding::of_conversation(&key, what));
+        }
+    }
+    Ok(found)
+}
+
+/// What is wrong with the rows of calls that a run has staged.
+fn damage_of_run(content: &OpenRunContent) -> Option<String> {
+    let staged = |sequence: u64| {
+        let position = sequence.checked_sub(content.open.visible)?.checked_sub(1)?;
+        content.messages.get(usize::try_from(position).ok()?).cloned()
+    };
+    // A result may be in a message that readers see.
+    let is_staged = |sequence: u64| sequence > content.open.visible;
+    content.tools.iter().find_map(|row| {
+        let concerns = match &row.result {
+            RecordedResult::InMessage(at) => is_staged(at.sequence),
+            RecordedResult::None | RecordedResult::Apart(_) => true,
+        };
+        let is_checked = concerns && is_staged(row.call.sequence);
+        let error = row.resolve(staged).err().filter(|_| is_checked)?;
+        Some(format!(
+            "the record of call {} of message {}: {error}",
+            row.call.index, row.call.sequence
+        ))
+    })
 }
 
 /// Whether the rows are read without the keys of what is in them.

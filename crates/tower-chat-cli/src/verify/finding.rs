@@ -48,6 +48,13 @@ impl Finding {
         Self { conversation: Some(key.clone()), message: None, what: what.into() }
     }
 
+    /// The same, with what is done about it.
+    #[must_use]
+    pub(crate) fn and(mut self, done: &str) -> Self {
+        self.what = format!("{}: {done}", self.what);
+        self
+    }
+
     pub(crate) fn of_message(key: &ConversationKey, problem: &Problem) -> Self {
         let what = problem.what.clone();
         Self { conversation: Some(key.clone()), message: Some(problem.message), what }

@@ -1,6 +1,7 @@
 //! `tower-chat verify`.
 
 mod database;
+mod directory;
 mod finding;
 mod problems;
 
@@ -9,7 +10,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 pub(crate) use self::{
-    database::{Keys, damage_of_file, keys_of, rows_of, stray_rows},
+    database::{Keys, damage_of_file, damaged_open_runs, keys_of, rows_of, stray_rows},
+    directory::{DirectoryProblem, counts, directory_problem},
     finding::{Finding, Kind},
     problems::{Problem, is_in_record, problems, readable, whole},
 };
@@ -39,9 +41,14 @@ pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliEr
                 calls += rows.tools.len();
                 let found = problems(&rows);
                 found.iter().map(|it| Finding::of_message(key, it)).for_each(&mut report);
+                let problem = directory_problem(&store, key, &rows).await?;
+                problem.iter().map(|it| it.finding(key)).for_each(&mut report);
             }
             Err(damage) => report(damage),
         }
+    }
+    for finding in damaged_open_runs(&store).await? {
+        report(finding);
     }
     if let Some(file) = store.file() {
         stray_rows(file).await?.into_iter().for_each(&mut report);

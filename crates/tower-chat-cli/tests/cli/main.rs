@@ -28,3 +28,4 @@ mod transfer;
 mod unwritable;
 mod vacuum;
 mod verify;
+mod without_keys;

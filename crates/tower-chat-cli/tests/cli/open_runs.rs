@@ -3,6 +3,13 @@
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
+use tower_chat::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{
+        HistoryStore, Lease, Revision,
+        author::{Staged, Write},
+    },
+};
 
 use crate::support::*;
 
@@ -143,4 +150,62 @@ fn a_store_without_open_runs_says_so() {
     let memory = run(&["recover", "--store", "memory:", "--end", "commit"]);
     assert_eq!(memory.status.code(), Some(2));
     assert!(stderr(&memory).contains("holds nothing to recover"), "{}", stderr(&memory));
+}
+
+/// Conversations of one message that readers see, with an open run of one message each.
+fn fill_open(store: &TestStore, ids: &[&str]) {
+    store.with(async |history| {
+        let append = async |write: Write| {
+            history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap()
+        };
+        for id in ids {
+            let key = ConversationKey::new("play", *id);
+            let write = |expected, text: &str| {
+                let id = MessageId { run: RunId::new(), index: 0 };
+                Write::new(key.clone(), id, expected, [Message::user(text).into()])
+            };
+            let at = append(write(Revision::ABSENT, "seen")).await;
+            let renewed_at = std::time::SystemTime::now();
+            let lease = Lease { attempt: 1, holder: 1, renewed_at, until: None };
+            let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+            append(write(at, "staged").staged(staged).beginning_attempt()).await;
+        }
+    });
+}
+
+#[test]
+fn a_damaged_open_run_is_reported_hides_no_other_and_can_be_discarded() {
+    each_store(|store| {
+        fill_open(store, &["damaged", "sound"]);
+        assert_eq!(store.run(&["verify"]).status.code(), Some(0));
+        store.spoil("damaged", 2);
+
+        let verified = store.run(&["verify"]);
+        assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
+        let printed = stdout(&verified);
+        assert!(printed.contains("play/damaged") && printed.contains("--end discard"), "{printed}");
+        assert!(!printed.contains("play/sound"), "{printed}");
+
+        let listed = store.run(&["runs"]);
+        assert_eq!(listed.status.code(), Some(1), "{}", stderr(&listed));
+        let printed = stdout(&listed);
+        assert!(printed.contains("play/damaged") && printed.contains("play/sound"), "{printed}");
+        assert!(stderr(&listed).contains("play/damaged"), "{}", stderr(&listed));
+
+        let exported = store.run(&["export", "--format", "tower-chat"]);
+        assert_eq!(exported.status.code(), Some(1), "{}", stderr(&exported));
+        assert!(stdout(&exported).contains("\"sound\""), "{}", stdout(&exported));
+
+        let committed = store.run(&["recover", "--end", "commit", "--force"]);
+        assert_eq!(committed.status.code(), Some(1), "{}", stderr(&committed));
+        let printed = stdout(&committed);
+        assert!(printed.contains("play/damaged") && printed.contains("left alone"), "{printed}");
+        assert!(printed.contains("committed"), "{printed}");
+        assert!(store.prints(&["recover", "--end", "discard", "--force"]).contains("discarded"));
+        assert_eq!(store.prints(&["runs"]), "no open runs\n");
+        assert!(store.prints(&["verify"]).contains("all is well"));
+        let key = ConversationKey::new("play", "damaged");
+        let seen = store.with(async |history| history.load(&key).await.unwrap().messages);
+        assert_eq!(seen.iter().map(|message| message.text()).collect::<Vec<_>>(), ["seen"]);
+    });
 }

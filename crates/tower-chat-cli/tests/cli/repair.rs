@@ -3,7 +3,10 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tower_chat::{Message, ToolResult};
+use tower_chat::{
+    ConversationKey, Message, MessageId, RunId, ToolResult,
+    store::{HistoryStore, author::Write},
+};
 
 use crate::support::*;
 
@@ -162,4 +165,71 @@ fn a_repair_that_is_killed_leaves_each_conversation_as_it_was_or_repaired() {
     assert!(kills_between > 0, "no kill came before the end");
     assert_eq!(command("repair", &store, &[]).0, 0);
     assert_eq!(command("verify", &store, &[]).0, 0);
+}
+
+/// A conversation of two runs.
+fn fill_two_runs(store: &TestStore) {
+    let key = ConversationKey::new("play", "talk");
+    store.with(async |history| {
+        for text in ["one", "two"] {
+            let expected = history.head(&key).await.unwrap().revision;
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let write = Write::new(key.clone(), id, expected, [Message::user(text).into()]);
+            history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
+        }
+    });
+}
+
+/// Nothing else says what it was.
+#[test]
+fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
+    for kind in [Kind::Sqlite, Kind::Encrypted] {
+        let store = TestStore::new(kind);
+        fill_two_runs(&store);
+        assert_eq!(store.run(&["verify"]).status.code(), Some(0), "{kind:?}");
+        let damage =
+            "UPDATE conversations SET description_version = 1, metadata = '{\"sealed\": \"tower'";
+        assert!(execute(&store.path(), damage) > 0);
+        let verified = store.run(&["verify"]);
+        assert_eq!(verified.status.code(), Some(1), "{kind:?}: {}", stdout(&verified));
+        assert!(stdout(&verified).contains("directory"), "{}", stdout(&verified));
+        let planned = store.run(&["repair", "--dry-run"]);
+        assert_eq!(planned.status.code(), Some(1), "{}", stdout(&planned));
+        assert_eq!(store.run(&["verify"]).status.code(), Some(1));
+        let repaired = store.run(&["repair"]);
+        assert_eq!(repaired.status.code(), Some(0), "{}", stdout(&repaired));
+        assert!(store.prints(&["verify"]).contains("all is well"));
+        store.prints(&["list"]);
+    }
+}
+
+/// What the directory counts, as it is changed in a file.
+const CHANGED_COUNTS: [(&str, &str); 4] = [
+    ("UPDATE conversations SET runs = 0", "counts 0 runs"),
+    ("UPDATE conversations SET runs = 99", "counts 99 runs"),
+    ("UPDATE conversations SET runs = -1", "directory"),
+    ("UPDATE run_usage SET tool_calls = 77", "counts 77 tool calls"),
+];
+
+#[test]
+fn counts_of_the_directory_that_are_not_those_of_the_messages_are_found_and_made_again() {
+    for kind in [Kind::Sqlite, Kind::Encrypted] {
+        for (damage, what) in CHANGED_COUNTS {
+            let store = TestStore::new(kind);
+            fill_two_runs(&store);
+            let before = store.prints(&["list", "--json"]);
+            assert!(execute(&store.path(), damage) > 0);
+            let verified = store.run(&["verify"]);
+            let printed = stdout(&verified);
+            assert_eq!(verified.status.code(), Some(1), "{kind:?} {damage}: {printed}");
+            assert!(printed.contains(what), "{damage}: {printed}");
+            let planned = store.run(&["repair", "--dry-run"]);
+            assert_eq!(planned.status.code(), Some(1), "{}", stdout(&planned));
+            let repaired = store.run(&["repair"]);
+            let printed = format!("{}{}", stdout(&repaired), stderr(&repaired));
+            assert_eq!(repaired.status.code(), Some(0), "{kind:?} {damage}: {printed}");
+            assert!(store.prints(&["verify"]).contains("all is well"));
+            assert_eq!(store.prints(&["list", "--json"]), before, "{damage}");
+        }
+    }
 }

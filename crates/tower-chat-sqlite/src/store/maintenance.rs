@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use tower_chat_core::store::StoreError;
+use tower_chat_core::{ConversationKey, RunId, store::StoreError};
 
 use super::{SqliteStore, Writing};
 use crate::{
@@ -70,6 +70,25 @@ impl SqliteStore {
     /// [`BackupError`]; [`BackupError::Exists`], if there is a file.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         Backup::of(self).write(to).await
+    }
+
+    /// Makes what the directory counts of a conversation anew: how many runs it had, and how many tool calls
+    /// each of these runs asked for. Counts below zero become zero. For a repair: what is not named here,
+    /// such as tokens, is in no message.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    pub async fn recount(
+        &self,
+        key: &ConversationKey,
+        runs: u64,
+        tool_calls: Vec<(RunId, u64)>,
+    ) -> Result<(), StoreError> {
+        let key = key.clone();
+        let recount =
+            move |connection: &mut _| maintenance::recount(connection, &key, runs, &tool_calls);
+        self.run_exclusively("count the runs of a conversation", recount).await
     }
 
     /// How many rows belong to no conversation.

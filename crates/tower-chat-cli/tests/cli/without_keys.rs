@@ -1,0 +1,238 @@
+//! Every command that writes changes nothing in an encrypted store without its keys, nor in a store of a newer
+//! version.
+
+use std::{path::Path, time::SystemTime};
+
+use rusqlite::{Connection, OpenFlags, types::Value};
+use tower_chat::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{
+        Description, HistoryStore, Lease, Revision,
+        author::{Staged, Write},
+    },
+};
+
+use crate::support::*;
+
+/// The commands that write nothing to the store that they are given.
+const READING: [&str; 12] = [
+    "list",
+    "show",
+    "usage",
+    "export",
+    "tools",
+    "verify",
+    "runs",
+    "backup",
+    "doctor",
+    "completions",
+    "help",
+    // It ends open runs, as `recover` does, and nothing else.
+    "serve",
+];
+
+/// The commands that write, as they are tried on a store: `TO` stands for the store, `OURS` for an export,
+/// `THEIRS` for a file of another system, and `RECORDED` for a recording.
+const WRITING: [&[&str]; 15] = [
+    &[
+        "chat",
+        "talk",
+        "--provider",
+        "openai",
+        "--base-url",
+        "SERVER",
+        "--model",
+        "m",
+        "--scope",
+        "play",
+    ],
+    &["play", "RECORDED"],
+    &["play", "RECORDED", "--persistence", "journaled"],
+    &["import", "OURS"],
+    &["import", "--from", "openai-chat", "--scope", "play", "THEIRS"],
+    &["copy", "--to", "TO"],
+    &["delete", "play", "talk"],
+    &["delete", "--scope", "play", "--all"],
+    &["fork", "play", "talk", "copy"],
+    &["recover", "--end", "commit", "--force"],
+    &["recover", "--end", "discard", "--force"],
+    &["repair"],
+    &["prune", "--keep-messages", "1"],
+    &["migrate"],
+    &["vacuum"],
+];
+
+fn key(id: &str) -> ConversationKey {
+    ConversationKey::new("play", id)
+}
+
+fn write(key: &ConversationKey, run: RunId, expected: Revision, text: &str) -> Write {
+    let id = MessageId { run, index: 0 };
+    Write::new(key.clone(), id, expected, [Message::user(text).into()])
+}
+
+/// A conversation of three runs, and one with an open run.
+fn fill(store: &TestStore) {
+    store.with(async |history| {
+        let append = async |write: Write| {
+            history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap()
+        };
+        let mut at = Revision::ABSENT;
+        for text in ["one", "two", "three"] {
+            at = append(write(&key("talk"), RunId::new(), at, text)).await;
+        }
+        let description = Description::new().with_title("A talk").unwrap();
+        history.set_description(&key("talk"), &description, 0).await.unwrap();
+        let at = append(write(&key("open"), RunId::new(), Revision::ABSENT, "seen")).await;
+        let lease = Lease { attempt: 1, holder: 1, renewed_at: SystemTime::now(), until: None };
+        let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+        let opens = write(&key("open"), RunId::new(), at, "staged");
+        append(opens.staged(staged).beginning_attempt()).await;
+    });
+}
+
+/// Every row of every table.
+fn rows(path: &Path) -> Vec<String> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+    let mut tables = connection.prepare(tables).unwrap();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut rows = Vec::new();
+    for table in tables {
+        let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| {
+            let value = |column| format!("{:?}", row.get::<_, Value>(column).unwrap());
+            Ok(format!("{table}: {}", (0..columns).map(value).collect::<Vec<_>>().join(", ")))
+        };
+        rows.extend(statement.query_map([], row).unwrap().map(Result::unwrap));
+    }
+    rows
+}
+
+/// Runs a command on the store without its keys; gives its exit code and what it printed.
+fn run_without_keys(store: &TestStore, command: &[&str]) -> (Option<i32>, String) {
+    let source = TestStore::new(Kind::Sqlite);
+    source.with(async |history| {
+        let write = write(&key("new"), RunId::new(), Revision::ABSENT, "of another store");
+        history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
+    });
+    let server = ModelServer::start([Reply::text(&["An answer."])]);
+    let file = |name: &str, content: &str| {
+        let path = source.folder().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let ours = source.prints(&["export", "--format", "tower-chat"]);
+    let messages = r#"{"messages": [{"role": "user", "content": "hi"}]}"#;
+    let recorded = r#"{"id": "recorded", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}"#;
+    let arguments: Vec<String> = command
+        .iter()
+        .map(|argument| match *argument {
+            "OURS" => file("ours.jsonl", &ours),
+            "THEIRS" => file("theirs.json", messages),
+            "RECORDED" => file("recorded.jsonl", recorded),
+            "SERVER" => format!("{}/v1", server.url),
+            "TO" => store.url(),
+            other => other.to_owned(),
+        })
+        .collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut process = match command.first() {
+        Some(&"copy") => source.command(&arguments),
+        _ => store.command(&arguments),
+    };
+    process.env_remove("TOWER_CHAT_KEYS").env("OPENAI_API_KEY", "sk-test");
+    let ended = run_with_input(process, "hi\n");
+    (ended.code, format!("{}{}", ended.stdout, ended.stderr))
+}
+
+/// A command that is new must be one of the two kinds.
+#[test]
+fn every_command_is_in_one_of_the_lists() {
+    let help = stdout(&run(&["--help"]));
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let names = commands.filter_map(|line| {
+        let name = line.strip_prefix("  ")?.split(' ').next()?;
+        (!name.is_empty()).then_some(name)
+    });
+    let mut count = 0;
+    for name in names {
+        count += 1;
+        let writes = WRITING.iter().any(|command| command[0] == name);
+        assert_ne!(writes, READING.contains(&name), "{name}");
+    }
+    assert!(count > 20, "{help}");
+}
+
+#[test]
+fn no_command_changes_an_encrypted_store() {
+    let store = TestStore::new(Kind::Encrypted);
+    fill(&store);
+    let before = rows(&store.path());
+    for command in WRITING {
+        let (code, printed) = run_without_keys(&store, command);
+        assert_eq!(rows(&store.path()), before, "{command:?}: {printed}");
+        let changes_nothing = matches!(command[0], "migrate" | "vacuum");
+        assert_eq!(code == Some(0), changes_nothing, "{command:?}: {code:?} {printed}");
+    }
+    // With its keys it is as it was.
+    assert!(store.prints(&["verify"]).contains("all is well"));
+    store.prints(&["fork", "play", "talk", "copy"]);
+    store.prints(&["prune", "--keep-messages", "1", "--scope", "play", "--conversation", "talk"]);
+    assert!(store.prints(&["export"]).contains("three"));
+}
+
+#[test]
+fn no_command_changes_a_store_of_a_newer_version() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill(&store);
+    make_newer(&store.path());
+    let before = rows(&store.path());
+    for command in WRITING {
+        let (code, printed) = run_without_keys(&store, command);
+        assert_eq!(code, Some(2), "{command:?}: {printed}");
+        assert_eq!(rows(&store.path()), before, "{command:?}: {printed}");
+        assert!(printed.contains("99"), "{command:?}: {printed}");
+    }
+}
+
+#[test]
+fn encrypted_conversations_are_deleted_without_keys_if_that_is_asked_for() {
+    let store = TestStore::new(Kind::Encrypted);
+    fill(&store);
+    let (code, printed) = run_without_keys(&store, &["delete", "play", "talk"]);
+    assert!(code == Some(2) && printed.contains("TOWER_CHAT_KEYS"), "{printed}");
+    for command in [
+        &["delete", "play", "talk", "--without-keys"][..],
+        &["delete", "--scope", "play", "--all", "--without-keys"],
+    ] {
+        let (code, printed) = run_without_keys(&store, command);
+        assert_eq!(code, Some(0), "{printed}");
+    }
+    let left = rows(&store.path());
+    assert!(left.iter().all(|row| row.starts_with("store_marks")), "{left:?}");
+}
+
+/// As a release before the mark, or an attacker, has done it.
+#[test]
+fn what_was_pruned_without_the_keys_becomes_readable_by_a_repair() {
+    let store = TestStore::new(Kind::Encrypted);
+    fill(&store);
+    let number = "SELECT id FROM conversations WHERE conversation = 'talk'";
+    let removed = format!("DELETE FROM messages WHERE place = (({number}) << 32) + 1");
+    assert_eq!(execute(&store.path(), &removed), 1);
+    execute(&store.path(), "UPDATE conversations SET pruned = 1 WHERE conversation = 'talk'");
+    let verified = store.run(&["verify"]);
+    assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
+    let planned = store.run(&["repair", "--dry-run"]);
+    assert_eq!(planned.status.code(), Some(1), "{}", stdout(&planned));
+    assert!(stdout(&planned).contains("1 to repair"), "{}", stdout(&planned));
+    assert_eq!(store.run(&["verify"]).status.code(), Some(1));
+    assert!(store.prints(&["repair"]).contains("1 repaired, 0 left"));
+    assert!(store.prints(&["verify"]).contains("all is well"));
+    let exported = store.prints(&["export"]);
+    assert!(exported.contains("three") && !exported.contains("\"one\""), "{exported}");
+}
