@@ -298,8 +298,9 @@ impl Canonical {
     }
 
     fn native(&mut self, native: Option<&Native>) {
-        self.optional(native, |hash, Native { wire, item }| {
+        self.optional(native, |hash, Native { wire, issuer, item }| {
             hash.text(wire);
+            hash.optional(issuer.as_ref(), |hash, issuer| hash.text(issuer));
             hash.raw(item.get(), 0);
         });
     }

@@ -89,8 +89,8 @@ pub use self::{
     persistence_mode::{ParsePersistenceModeError, PersistenceMode},
     request::{ChatRequest, SentinelAtClient},
     response::{
-        Answer, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason, RecoveredRun, Saved,
-        ToolCallDelta, TruncatedStream, Usage,
+        Answer, Change, ChangeKind, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason,
+        RecoveredRun, Saved, ToolCallDelta, TruncatedStream, Usage,
     },
     retryability::{Retryability, is_retryable, register_error},
     run_handle::RunHandle,

@@ -16,20 +16,51 @@ use serde_json::value::RawValue;
 /// assert_eq!(native.item.get(), r#"{"type":"reasoning", "id":"rs_1"}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Two items are equal if their wires and their JSON are: the issuer decides which service receives an
+/// item, and is no part of what the item says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Native {
     /// The wire format the item belongs to, such as `anthropic` or `openai-responses`.
     pub wire: Arc<str>,
+    /// The service that made the item, such as `deepseek`; services share wires. `None` of an item that
+    /// an older release stored, or that was read without knowing its service: any service of the wire
+    /// receives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<Arc<str>>,
     /// The item as the provider sent it.
     pub item: RawJson,
 }
 
 impl Native {
-    /// An item of the named wire.
+    /// An item of the named wire, from a service that is not known.
     pub fn new(wire: impl Into<Arc<str>>, item: RawJson) -> Self {
-        Self { wire: wire.into(), item }
+        Self { wire: wire.into(), issuer: None, item }
+    }
+
+    /// The same item as one that this service made.
+    ///
+    /// ```
+    /// use tower_chat_core::Native;
+    /// let native = Native::new("openai-chat", "{}".parse()?).issued_by("deepseek");
+    /// let stored = serde_json::to_string(&native)?;
+    /// assert_eq!(stored, r#"{"wire":"openai-chat","issuer":"deepseek","item":{}}"#);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[must_use]
+    pub fn issued_by(self, issuer: impl Into<Arc<str>>) -> Self {
+        Self { issuer: Some(issuer.into()), ..self }
     }
 }
+
+impl PartialEq for Native {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.wire, &self.item) == (&other.wire, &other.item)
+    }
+}
+
+impl Eq for Native {}
 
 /// One JSON value kept as the text it arrived in: number forms, key order and white space included.
 ///

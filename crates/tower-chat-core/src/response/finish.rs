@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Answer;
+use super::{Answer, Change};
 use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 
 /// The end of an answer: why it ended, what it cost, and what became of it.
@@ -46,6 +46,9 @@ pub struct Finish {
     pub recovered: Option<Box<RecoveredRun>>,
     /// What ended the run, where that was not an answer that the model gave of its own accord.
     pub ended_by: Option<EndedBy>,
+    /// What the service call sent in another form than it is stored, because the service does not take
+    /// that form. Of a run, the changes of its last service call.
+    pub changes: Vec<Change>,
     /// Anything else the provider said about the answer as a whole.
     pub metadata: Map<String, Value>,
     /// The integers of the body from which a whole answer was read that `metadata` would round. A body

@@ -2,6 +2,7 @@
 
 mod answer;
 mod assembler;
+mod change;
 mod finish;
 mod update;
 
@@ -18,6 +19,7 @@ use futures_core::{Stream, stream::BoxStream};
 pub use self::{
     answer::Answer,
     assembler::TruncatedStream,
+    change::{Change, ChangeKind},
     finish::{EndedBy, Finish, FinishReason, RecoveredRun, Saved, Usage},
     update::{ChatUpdate, ToolCallDelta},
 };
