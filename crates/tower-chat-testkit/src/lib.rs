@@ -33,6 +33,7 @@
 //! - [`ScriptedModel`] is a model that answers from a script and remembers what it was sent;
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command, or asks a test at every
 //!   operation what goes wrong with it;
+//! - [`hostile`] has conversations that no service has seen, and says what a service would refuse;
 //! - [`cases!`] combines lists of cases, and names the one in which a test fails;
 //! - [`RecordedMetrics`] has every metric that was recorded on a thread or in a process;
 //! - [`skip`] names a test that cannot run on this machine;
@@ -48,6 +49,7 @@
 mod cases;
 mod faulty_store;
 mod gate;
+pub mod hostile;
 mod recorded_metrics;
 #[cfg(feature = "recordings")]
 pub mod recordings;
