@@ -35,6 +35,7 @@
 //! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`openai_responses`]: the items of OpenAI Responses.
 //! - [`bedrock_converse`], [`cohere`], [`ollama`]: the messages of Bedrock Converse, Cohere and Ollama.
+//! - [`rules`]: what a service takes beyond its wire, and conversations made to fit it.
 //! - [`stream`]: limits and framing of answers, and pieces that add up, for model clients.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 //! - `codec`, with the feature of that name: codecs of JSON bodies for `tower_chat::adapt`.
@@ -52,7 +53,6 @@ mod error;
 mod fields;
 mod finish_fields;
 pub mod gemini;
-mod names;
 mod object;
 pub mod ollama;
 pub mod openai_chat;
@@ -60,6 +60,7 @@ pub mod openai_responses;
 mod provider_calls;
 mod refusal;
 mod request_fields;
+pub mod rules;
 pub mod stream;
 mod text_parts;
 pub mod validate;

@@ -6,9 +6,9 @@ use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
 use super::{WIRE, goes_on_without_thinking, most_tokens::most_tokens, render_body};
 use crate::{
     body::{BodyWire, set},
-    names::with_acceptable_names,
     object::{Object, raw, to_object},
     request_fields::with_extra,
+    rules::{ServiceRules, fitted},
     text_parts::messages,
 };
 
@@ -47,7 +47,8 @@ const TOKENS: u64 = 4096;
 /// assert_eq!((body["max_tokens"].get(), body["stream"].get()), ("64000", "true"));
 /// ```
 pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
-    render(request, Some(form))
+    let rules = || ServiceRules::choose(BodyWire::Anthropic, "anthropic", "", None);
+    render(&fitted(request, rules), Some(form))
 }
 
 /// The fields of the request; without a form, those alone that the request names, so that one which
@@ -61,7 +62,7 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
     };
     fields.entry("max_tokens").or_insert(tokens.into());
     set(&mut fields, "stream", options.stream.then_some(true));
-    let mut messages: Vec<_> = messages(request).collect();
+    let messages: Vec<_> = messages(request).collect();
     if let Some(form) = form {
         fields.entry("stream").or_insert(false.into());
         if form == RequestForm::Vertex {
@@ -76,7 +77,6 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
         if thinks && goes_on_without_thinking(messages.iter().map(|message| &**message), WIRE) {
             fields.remove("thinking");
         }
-        messages = with_acceptable_names(messages, is_name_character);
     }
     let conversation = render_body(messages.iter().map(|message| &**message));
     let mut body = to_object(&fields, options);
@@ -85,11 +85,6 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
     }
     body.insert("messages".to_owned(), raw(&conversation.messages));
     body
-}
-
-/// What the name of a tool is made of; the service refuses any other character.
-fn is_name_character(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
 fn named(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Value> {

@@ -69,7 +69,9 @@ fn parse_media(fields: &Object) -> Option<Media> {
     let data = take_text(&mut take_object(&mut fields, "source")?, "bytes")?;
     let media_type = match (kind.as_str(), format.as_str()) {
         ("image", format) => format!("image/{format}"),
-        ("document", "pdf") => "application/pdf".to_owned(),
+        ("document", format) => {
+            DOCUMENTS.into_iter().find(|(_, known)| *known == format)?.0.to_owned()
+        }
         _ => return None,
     };
     Some(Media::new(media_type, MediaSource::Base64(data)))
@@ -109,15 +111,29 @@ pub(super) fn render_call(call: &ToolCall, id: &str) -> RawJson {
     raw(&Object::from([("toolUse".to_owned(), raw(&fields))]))
 }
 
+/// The media types of the formats that a document can have
+/// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_DocumentBlock.html>).
+const DOCUMENTS: [(&str, &str); 9] = [
+    ("application/pdf", "pdf"),
+    ("text/csv", "csv"),
+    ("application/msword", "doc"),
+    ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
+    ("application/vnd.ms-excel", "xls"),
+    ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"),
+    ("text/html", "html"),
+    ("text/plain", "txt"),
+    ("text/markdown", "md"),
+];
+
 fn render_media(media: &Media) -> Option<RawJson> {
     let MediaSource::Base64(data) = &media.source else { return None };
     let source = json!({"bytes": data});
     let block = match media.media_type.split_once('/')? {
         ("image", format) => json!({"image": {"format": format, "source": source}}),
-        ("application", "pdf") => {
-            json!({"document": {"format": "pdf", "name": "document", "source": source}})
+        _ => {
+            let (_, format) = DOCUMENTS.into_iter().find(|(kind, _)| *kind == media.media_type)?;
+            json!({"document": {"format": format, "name": "document", "source": source}})
         }
-        _ => return None,
     };
     Some(raw(&block))
 }

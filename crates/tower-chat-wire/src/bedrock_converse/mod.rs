@@ -14,13 +14,14 @@
 //! Messages of other wires are written as this wire can express them. The service wants the user and
 //! the assistant by turns, so messages in a row of one side are one, with results before all other
 //! blocks. Left out are blank texts, which the service refuses, reasoning and native items of other
-//! wires, what other providers ran, approvals, errors, and media other than images and PDF documents
-//! in base64. Ids of calls consist of letters, digits, `_` and `-`, with `_` instead of any other
+//! wires, what other providers ran, approvals, errors, and media other than images and documents
+//! in base64. Documents are named `document`, `document 2` and so on. Ids of calls consist of letters, digits, `_` and `-`, with `_` instead of any other
 //! character, and are different within one turn; calls without an id get one.
 
 mod accumulator;
 mod answer;
 mod block;
+mod documents;
 mod message;
 mod request;
 mod result;
@@ -30,7 +31,7 @@ mod turns;
 pub(crate) use self::{
     accumulator::BedrockAccumulator,
     answer::{parse as parse_answer, render as render_answer},
-    request::parse_request,
+    request::{parse_request, render as render_as_is},
     tool::render as render_tool,
 };
 pub use self::{

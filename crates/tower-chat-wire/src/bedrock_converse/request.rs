@@ -6,8 +6,9 @@ use tower_chat_core::{ChatOptions, ChatRequest, Messages};
 use super::{WIRE, parse_body, render_messages, tool};
 use crate::{
     anthropic::goes_on_without_thinking,
-    body::{BodyError, Fields, merge, set},
+    body::{BodyError, BodyWire, Fields, merge, set},
     object::{Object, raw, to_object},
+    rules::{ServiceRules, fitted},
     text_parts::messages,
 };
 
@@ -69,6 +70,12 @@ fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
 /// # Ok::<(), tower_chat_wire::body::BodyError>(())
 /// ```
 pub fn render_request(request: &ChatRequest) -> Result<Object, BodyError> {
+    let rules = || ServiceRules::choose(BodyWire::BedrockConverse, "bedrock", "", None);
+    render(&fitted(request, rules))
+}
+
+/// The fields of the request, as it is.
+pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut config = Map::new();
     set(&mut config, "temperature", asked.temperature);

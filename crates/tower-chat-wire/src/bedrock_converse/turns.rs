@@ -5,6 +5,7 @@ use tower_chat_core::{Message, Native, Part, RawJson, Role};
 use super::{
     WIRE,
     block::{render_call, render_part},
+    documents::DocumentNames,
     message, result,
 };
 use crate::{
@@ -101,9 +102,10 @@ impl Conversation {
         }
     }
 
-    /// The messages, each with its results before its other blocks.
+    /// The messages, each with its results before its other blocks. Documents have different names.
     pub(super) fn messages(self) -> Vec<RawJson> {
-        self.turns.into_iter().map(Turn::into_json).collect()
+        let mut names = DocumentNames::default();
+        self.turns.into_iter().map(|turn| names.in_message(turn.into_json())).collect()
     }
 
     /// The turn of this side, which goes on or begins.

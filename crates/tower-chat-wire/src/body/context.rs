@@ -1,10 +1,17 @@
 //! What the reader of an answer knows of its request.
 
-use crate::openai_responses::HistoryLocation;
+use std::sync::Arc;
+
+use tower_chat_core::{Answer, Change, ChatUpdate, Message, Native, Part};
+
+use crate::{
+    AnswerError,
+    openai_responses::HistoryLocation,
+    rules::NameMap,
+    stream::{Frame, ResponseAccumulator},
+};
 
 /// What the reader of an answer knows of the request that it answers.
-///
-/// Only answers of OpenAI Responses are read differently by it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
@@ -15,12 +22,18 @@ pub struct AnswerContext {
     /// answer without messages, with its id as the continuation token. Otherwise such an answer is
     /// malformed.
     pub is_background: bool,
+    /// The service that answers, which is the [issuer](Native::issuer) of the answer's items.
+    pub issuer: Option<Arc<str>>,
+    /// The names of tools that the request has in another form: the answer gets the original ones.
+    pub names: NameMap,
+    /// What the request has in another form than the store, for [`Finish`](tower_chat_core::Finish).
+    pub changes: Vec<Change>,
 }
 
 impl AnswerContext {
     /// What is known of a request whose history is there.
     pub fn of_history(location: HistoryLocation) -> Self {
-        Self { history: Some(location), is_background: false }
+        Self { history: Some(location), ..Self::default() }
     }
 
     /// The same request, for a background answer or not.
@@ -28,5 +41,115 @@ impl AnswerContext {
     pub fn with_background(mut self, is_background: bool) -> Self {
         self.is_background = is_background;
         self
+    }
+
+    /// The same request, answered by this service.
+    #[must_use]
+    pub fn with_issuer(mut self, issuer: Arc<str>) -> Self {
+        self.issuer = Some(issuer);
+        self
+    }
+
+    /// The same request, with these names and changes.
+    #[must_use]
+    pub fn with_changes(mut self, names: NameMap, changes: Vec<Change>) -> Self {
+        (self.names, self.changes) = (names, changes);
+        self
+    }
+
+    /// Adds to an answer what the request says of it.
+    pub(super) fn complete(&self, answer: &mut Answer) {
+        if self.issuer.is_some() || !self.names.is_empty() {
+            for message in &mut answer.messages {
+                self.complete_message(Arc::make_mut(message));
+            }
+        }
+        answer.finish.changes.clone_from(&self.changes);
+    }
+
+    /// The accumulator, whose answer is completed.
+    pub(super) fn around(
+        self,
+        accumulator: Box<dyn ResponseAccumulator>,
+    ) -> Box<dyn ResponseAccumulator> {
+        if self.issuer.is_none() && self.names.is_empty() && self.changes.is_empty() {
+            accumulator
+        } else {
+            Box::new(Completing { accumulator, context: self })
+        }
+    }
+
+    fn complete_message(&self, message: &mut Message) {
+        for part in &mut message.parts {
+            self.complete_part(part);
+        }
+    }
+
+    fn complete_part(&self, part: &mut Part) {
+        match part {
+            Part::Text(text) => self.issue(text.native.as_mut()),
+            Part::Reasoning(reasoning) => self.issue(reasoning.native.as_mut()),
+            Part::ToolCall(call) => {
+                self.issue(call.native.as_mut());
+                if !call.provider_executed
+                    && let Some(name) = self.names.original(&call.name)
+                {
+                    name.clone_into(&mut call.name);
+                }
+            }
+            Part::ToolResult(result) => {
+                self.issue(result.native.as_mut());
+                result.content.iter_mut().for_each(|part| self.complete_part(part));
+            }
+            Part::Media(media) => self.issue(media.native.as_mut()),
+            Part::Native(native) => self.issue(Some(native)),
+            _ => {}
+        }
+    }
+
+    fn issue(&self, native: Option<&mut Native>) {
+        if let (Some(native), Some(issuer)) = (native, &self.issuer) {
+            native.issuer.get_or_insert_with(|| Arc::clone(issuer));
+        }
+    }
+}
+
+/// An accumulator whose answer is completed with what the request says of it.
+#[derive(Debug)]
+struct Completing {
+    accumulator: Box<dyn ResponseAccumulator>,
+    context: AnswerContext,
+}
+
+impl ResponseAccumulator for Completing {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        let mut updates = self.accumulator.push(frame)?;
+        for update in &mut updates {
+            if let ChatUpdate::ToolCallDelta(call) = update
+                && let Some(name) = call.name.as_deref()
+                && let Some(name) = self.context.names.original(name)
+            {
+                call.name = Some(name.to_owned());
+            }
+        }
+        Ok(updates)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.accumulator.is_complete()
+    }
+
+    fn is_last(&self) -> bool {
+        self.accumulator.is_last()
+    }
+
+    fn text(&self) -> String {
+        self.accumulator.text()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
+        let mut answer = self.accumulator.finish()?;
+        self.context.complete(&mut answer);
+        Ok(answer)
     }
 }

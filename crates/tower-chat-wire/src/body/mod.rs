@@ -138,9 +138,9 @@ impl BodyWire {
             }
             Self::Anthropic => crate::anthropic::request::render(request, None),
             Self::Gemini => crate::gemini::request::render(request, None),
-            Self::BedrockConverse => bedrock_converse::render_request(request)?,
-            Self::Cohere => cohere::render_request(request, model(request)?),
-            Self::Ollama => ollama::render_request(request, model(request)?)?,
+            Self::BedrockConverse => bedrock_converse::render_as_is(request)?,
+            Self::Cohere => cohere::render_as_is(request, model(request)?),
+            Self::Ollama => ollama::render_as_is(request, model(request)?)?,
         };
         Ok(raw(&body))
     }
@@ -200,6 +200,7 @@ impl BodyWire {
             Self::Ollama => ollama::parse_answer(body)?,
         };
         answer.finish.exact_numbers = ExactNumbers::of(body);
+        context.complete(&mut answer);
         Ok(answer)
     }
 
@@ -211,7 +212,8 @@ impl BodyWire {
 
     /// What adds up the frames of one streamed answer to a request of which something is known.
     pub fn accumulator_to(self, context: AnswerContext) -> Box<dyn ResponseAccumulator> {
-        match self {
+        let completing = context.clone();
+        let accumulator: Box<dyn ResponseAccumulator> = match self {
             Self::OpenAiChat => Box::<crate::openai_chat::ChatAccumulator>::default(),
             Self::OpenAiResponses => {
                 Box::new(crate::openai_responses::ResponsesAccumulator::new(context))
@@ -221,7 +223,8 @@ impl BodyWire {
             Self::BedrockConverse => Box::<bedrock_converse::BedrockAccumulator>::default(),
             Self::Cohere => Box::<cohere::CohereAccumulator>::default(),
             Self::Ollama => Box::<ollama::OllamaAccumulator>::default(),
-        }
+        };
+        completing.around(accumulator)
     }
 
     /// Reads the body of an answer with an HTTP status other than success: always

@@ -23,7 +23,7 @@ mod request;
 pub(crate) use self::{
     accumulator::CohereAccumulator,
     answer::{parse as parse_answer, render as render_answer},
-    request::{TOOL, parse_request},
+    request::{TOOL, parse_request, render as render_as_is},
 };
 pub use self::{
     message::{parse_messages, render_messages},

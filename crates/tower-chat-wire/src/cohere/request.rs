@@ -5,8 +5,9 @@ use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice, ToolDefini
 
 use super::{WIRE, parse_messages, render_messages};
 use crate::{
-    body::{BodyError, Fields, Form, conversation_field, merge, set},
+    body::{BodyError, BodyWire, Fields, Form, conversation_field, merge, set},
     object::{Object, raw, to_object},
+    rules::{ServiceRules, fitted},
     text_parts::messages,
 };
 
@@ -58,6 +59,12 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
 /// assert_eq!(body["messages"].get(), r#"[{"content":"hi","role":"user"}]"#);
 /// ```
 pub fn render_request(request: &ChatRequest, model: &str) -> Object {
+    let rules = || ServiceRules::choose(BodyWire::Cohere, "cohere", "", Some(model));
+    render(&fitted(request, rules), model)
+}
+
+/// The fields of the request, as it is.
+pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     let asked = &*request.options;
     let mut fields = Map::new();
     set(&mut fields, "temperature", asked.temperature);

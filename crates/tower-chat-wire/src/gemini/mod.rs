@@ -85,6 +85,7 @@ pub use self::{
 pub(crate) use self::{
     accumulator::GeminiAccumulator,
     answer::{REASONS, parse as parse_whole_answer, usage},
+    render::STAND_IN,
 };
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.

@@ -15,7 +15,7 @@ use crate::{
 
 /// The base64 of `skip_thought_signature_validator`, which Gemini's document gives for calls that
 /// it did not make: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
-const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
+pub(crate) const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 const SIGNATURE: part::Name = ["thoughtSignature", "thought_signature"];
 
 /// The conversation of a request body.

@@ -6,11 +6,12 @@ use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice};
 use super::{Unsigned, render_messages};
 use crate::{
     body::{
+        BodyWire,
         gemini::{FUNCTION, JSON_SCHEMA, render_tools},
         merge, set,
     },
-    names::with_acceptable_names,
     object::{Object, raw, to_object},
+    rules::{ForeignRule, ServiceRules, fitted, foreign_rule, wants_signatures},
     text_parts::messages,
 };
 
@@ -28,7 +29,8 @@ const CONFIG: &str = "generationConfig";
 /// assert_eq!(body["contents"].get(), r#"[{"role":"user","parts":[{"text":"hi"}]}]"#);
 /// ```
 pub fn render_request(request: &ChatRequest, model: &str) -> Object {
-    render(request, Some(model))
+    let rules = || ServiceRules::choose(BodyWire::Gemini, "gemini", "", Some(model));
+    render(&fitted(request, rules), Some(model))
 }
 
 /// The fields of the request; without a model, those alone that the request names, so that one which
@@ -58,11 +60,11 @@ pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
         fields.remove("toolConfig");
     }
 
-    let mut messages: Vec<_> = messages(request).collect();
-    if model.is_some() {
-        messages = with_acceptable_names(messages, is_name_character);
-    }
-    let wants_signatures = model.is_some_and(wants_signatures);
+    let messages: Vec<_> = messages(request).collect();
+    let wants_signatures = match foreign_rule(request) {
+        Some(rule) => matches!(rule, ForeignRule::Signature(_)),
+        None => model.is_some_and(wants_signatures),
+    };
     let unsigned = if wants_signatures { Unsigned::StandIn } else { Unsigned::AsRecorded };
     let conversation = render_messages(messages.iter().map(|message| &**message), unsigned);
     let mut body = to_object(&fields, options);
@@ -71,18 +73,6 @@ pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     }
     body.insert("contents".to_owned(), raw(&conversation.contents));
     body
-}
-
-/// Whether the model refuses calls without a thought signature: those from Gemini 3 on do.
-fn wants_signatures(model: &str) -> bool {
-    let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
-    let major: String = version.chars().take_while(char::is_ascii_digit).collect();
-    major.parse::<u32>().is_ok_and(|major| major >= 3)
-}
-
-/// What the name of a function is made of; the service refuses any other character.
-fn is_name_character(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.' | ':')
 }
 
 fn config(options: &ChatOptions) -> Map<String, Value> {
@@ -101,19 +91,4 @@ fn tool_choice(choice: &ToolChoice) -> Value {
         _ => json!({"mode": "AUTO"}),
     };
     json!({"functionCallingConfig": config})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wants_signatures;
-
-    #[test]
-    fn models_from_gemini_3_on_want_signatures() {
-        for model in ["gemini-3-flash-preview", "models/gemini-3.1-pro", "gemini-10-pro"] {
-            assert!(wants_signatures(model), "{model}");
-        }
-        for model in ["gemini-2.5-flash", "gemini-1.5-pro", "gemini-flash-latest", "gemma-3"] {
-            assert!(!wants_signatures(model), "{model}");
-        }
-    }
 }

@@ -5,8 +5,9 @@ use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice};
 
 use super::{WIRE, parse_messages, render_messages};
 use crate::{
-    body::{BodyError, Fields, Form, conversation_field, merge, set},
+    body::{BodyError, BodyWire, Fields, Form, conversation_field, merge, set},
     object::{Object, raw, to_object},
+    rules::{ServiceRules, fitted},
     text_parts::messages,
 };
 
@@ -71,6 +72,12 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
 /// # Ok::<(), tower_chat_wire::body::BodyError>(())
 /// ```
 pub fn render_request(request: &ChatRequest, model: &str) -> Result<Object, BodyError> {
+    let rules = || ServiceRules::choose(BodyWire::Ollama, "ollama", "", Some(model));
+    render(&fitted(request, rules), model)
+}
+
+/// The fields of the request, as it is.
+pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut options = Map::new();
     set(&mut options, "temperature", asked.temperature);

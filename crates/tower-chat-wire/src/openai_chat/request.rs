@@ -8,6 +8,7 @@ use crate::{
     body::{BodyWire, set},
     object::{Object, raw, to_object, to_value},
     request_fields::with_extra,
+    rules::{ServiceRules, fitted},
     text_parts::messages,
 };
 
@@ -38,7 +39,9 @@ pub struct RequestForm<'a> {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
-    render(request, Some(form))
+    let service = if form.mistral_ids { "mistral" } else { "" };
+    let rules = || ServiceRules::choose(BodyWire::OpenAiChat, service, "", form.model);
+    render(&fitted(request, rules), Some(form))
 }
 
 /// The fields of the request; without a form, those alone that the request names, so that one which

@@ -8,6 +8,7 @@ use crate::{
     body::{BodyWire, set},
     object::{Object, raw, to_object},
     request_fields::with_extra,
+    rules::{ServiceRules, fitted},
 };
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
@@ -49,7 +50,8 @@ pub fn render_request(
     location: &HistoryLocation,
     form: &RequestForm<'_>,
 ) -> Object {
-    render(request, location, Some(form))
+    let rules = || ServiceRules::choose(BodyWire::OpenAiResponses, "", "", form.model);
+    render(&fitted(request, rules), location, Some(form))
 }
 
 /// The fields of the request; without a form, those alone that the request names, so that one which

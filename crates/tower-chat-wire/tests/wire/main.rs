@@ -26,4 +26,5 @@ mod openai_chat_recorded;
 mod openai_responses;
 mod openai_responses_generated;
 mod openai_responses_recorded;
+mod rules;
 mod validate;

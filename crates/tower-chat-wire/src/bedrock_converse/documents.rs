@@ -1,0 +1,75 @@
+//! The names of documents, each of which the service takes once in a request.
+
+use std::collections::{HashMap, HashSet};
+
+use tower_chat_core::RawJson;
+
+use crate::object::{Object, as_text, raw};
+
+const DOCUMENT: &str = "document";
+
+/// The names of the documents so far. The name of a document depends on those before it alone, so that it
+/// stays the same in later requests.
+#[derive(Debug, Default)]
+pub(super) struct DocumentNames {
+    taken: HashSet<String>,
+    /// The number to try next for a name.
+    next: HashMap<String, usize>,
+}
+
+impl DocumentNames {
+    /// The message, in which no document has the name of an earlier one.
+    pub(super) fn in_message(&mut self, message: RawJson) -> RawJson {
+        if !message.get().contains("\"document\"") {
+            return message;
+        }
+        self.in_list(&message, "content").unwrap_or(message)
+    }
+
+    /// The object with other names in the list of blocks under this name, if there are any.
+    fn in_list(&mut self, object: &RawJson, name: &str) -> Option<RawJson> {
+        let mut fields: Object = object.parse().ok()?;
+        let mut blocks: Vec<RawJson> = fields.get(name)?.parse().ok()?;
+        let mut has_changed = false;
+        for block in &mut blocks {
+            if let Some(changed) = self.in_block(block) {
+                *block = changed;
+                has_changed = true;
+            }
+        }
+        fields.insert(name.to_owned(), raw(&blocks));
+        has_changed.then(|| raw(&fields))
+    }
+
+    fn in_block(&mut self, block: &RawJson) -> Option<RawJson> {
+        let mut fields: Object = block.parse().ok()?;
+        let (kind, value) = fields.first_key_value()?;
+        let (kind, changed) = match kind.as_str() {
+            "toolResult" => ("toolResult", self.in_list(value, "content")?),
+            DOCUMENT => (DOCUMENT, self.in_document(value)?),
+            _ => return None,
+        };
+        fields.insert(kind.to_owned(), changed);
+        Some(raw(&fields))
+    }
+
+    fn in_document(&mut self, document: &RawJson) -> Option<RawJson> {
+        let mut fields: Object = document.parse().ok()?;
+        let name = fields.get("name").and_then(as_text)?;
+        if self.taken.insert(name.clone()) {
+            return None;
+        }
+        let number = self.next.entry(name.clone()).or_insert(2);
+        let free = loop {
+            // A name has 200 characters at most.
+            let beginning: String = name.chars().take(180).collect();
+            let free = format!("{beginning} {number}");
+            *number += 1;
+            if self.taken.insert(free.clone()) {
+                break free;
+            }
+        };
+        fields.insert("name".to_owned(), raw(&free));
+        Some(raw(&fields))
+    }
+}

@@ -1,0 +1,87 @@
+//! What the user or the system adds with a request.
+
+use tower_chat_core::{ChatRequest, Media, Part, Role};
+
+use super::{
+    media::{Count, is_image, is_taken_from},
+    service_rules::ServiceRules,
+};
+
+/// The request adds something that its service does not take. Nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotTaken {
+    /// The service does not take media of this type, or from this source, in such a message.
+    #[error(
+        "the {role} message adds media of the type {media_type}, which {service} does not take there"
+    )]
+    Media {
+        /// Whose message it is: `user` or `system`.
+        role: &'static str,
+        /// The media type.
+        media_type: String,
+        /// The service.
+        service: String,
+    },
+    /// A message has more media than the service takes.
+    #[error("the messages of the user add more {what} than {service} takes in one message")]
+    TooMany {
+        /// Images or documents.
+        what: &'static str,
+        /// The service.
+        service: String,
+    },
+}
+
+/// Refuses media that the user or the system adds with this request and the service does not take.
+///
+/// New are the messages of the user and the system at or behind
+/// [`new_from`](ChatRequest::new_from) that stand behind the last message of the assistant or a tool. What
+/// a tool returned is never refused, because the tool has run.
+///
+/// # Errors
+///
+/// [`NotTaken`], for the first media that the service does not take.
+///
+/// ```
+/// use tower_chat_core::{ChatRequest, Media, MediaSource, Message, Part, Role};
+/// use tower_chat_wire::{body::BodyWire, rules::{ServiceRules, check_new}};
+/// let rules = ServiceRules::unknown(BodyWire::Anthropic, "anthropic");
+/// let docx = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+/// let file = Media::new(docx, MediaSource::Base64("UEsDBA==".to_owned()));
+/// let request = ChatRequest::new(Message::new(Role::User, vec![Part::Media(file)]));
+/// assert!(check_new(&request, &rules).is_err());
+/// ```
+pub fn check_new(request: &ChatRequest, rules: &ServiceRules) -> Result<(), NotTaken> {
+    let messages = &request.messages;
+    let answered = messages
+        .iter()
+        .rposition(|message| matches!(message.role, Role::Assistant | Role::Tool))
+        .map_or(0, |last| last + 1);
+    let mut count = Count::default();
+    for message in messages.iter_from(request.new_from.max(answered)) {
+        for media in message.parts.iter().filter_map(as_media) {
+            if !is_taken_from(message.role, media, rules) {
+                let role = match message.role {
+                    Role::System | Role::Developer => "system",
+                    _ => "user",
+                };
+                let media_type = media.media_type.clone();
+                let service = rules.issuer.to_string();
+                return Err(NotTaken::Media { role, media_type, service });
+            }
+            if !count.admit(media, &rules.user_media) {
+                let what = if is_image(media) { "images" } else { "documents" };
+                return Err(NotTaken::TooMany { what, service: rules.issuer.to_string() });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn as_media(part: &Part) -> Option<&Media> {
+    match part {
+        Part::Media(media) => Some(media),
+        _ => None,
+    }
+}

@@ -1,0 +1,193 @@
+//! Which rules hold for a request.
+
+use super::{
+    known::{KNOWN, KnownService},
+    service_rules::{ForeignRule, MediaRule, ServiceRules},
+};
+use crate::{body::BodyWire, gemini};
+
+/// The providers whose clients are used for other services of their wire, too.
+const GENERIC: [&str; 3] = ["anthropic", "openai", "openai-compatible"];
+
+/// The port of Ollama.
+const OLLAMA_PORT: &str = ":11434";
+
+impl ServiceRules {
+    /// The rules of the service at an address: by its host, if that is [known](KNOWN); else by the name of
+    /// the provider, where that names one service or the address is a local one, as of a proxy or of a
+    /// test; else those of an [unknown](Self::unknown) service, which is the issuer of its own items alone.
+    ///
+    /// ```
+    /// use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
+    /// let chat = |url| ServiceRules::choose(BodyWire::OpenAiChat, "openai-compatible", url, None);
+    /// assert_eq!(&*chat("https://api.mistral.ai/v1").issuer, "mistral");
+    /// assert_eq!(&*chat("https://llm.example.com/v1").issuer, "llm.example.com");
+    /// ```
+    pub fn choose(wire: BodyWire, provider: &str, base_url: &str, model: Option<&str>) -> Self {
+        let host = host_of(base_url);
+        let name_of_host = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+        let of_wire = |known: &&KnownService| known.wire == wire;
+        let by_host = KNOWN.iter().filter(of_wire).find(|known| {
+            known.hosts.iter().any(|known| {
+                let beneath = name_of_host.strip_suffix(known);
+                beneath.is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '-']))
+            })
+        });
+        let is_ollama = wire == BodyWire::OpenAiChat && host.ends_with(OLLAMA_PORT);
+        let provider = if is_ollama { "ollama" } else { provider };
+        let may_be_named = !GENERIC.contains(&provider) || is_local(name_of_host);
+        let by_name = || KNOWN.iter().filter(of_wire).find(|known| known.name == provider);
+        let known = by_host.or_else(|| by_name().filter(|_| may_be_named));
+        // The port of a local server is another one after each start.
+        let issuer = if is_local(name_of_host) { name_of_host } else { &host };
+        let mut rules = known.map_or_else(|| Self::unknown(wire, issuer), KnownService::rules);
+        rules.adapt(known.map_or("", |known| known.name), model.unwrap_or_default());
+        rules
+    }
+
+    /// What depends on the model.
+    fn adapt(&mut self, name: &str, model: &str) {
+        match (self.wire, name) {
+            (BodyWire::Gemini, _) if wants_signatures(model) => {
+                self.foreign_calls = ForeignRule::Signature(gemini::STAND_IN);
+            }
+            (BodyWire::OpenAiChat, "gemini") if wants_signatures(model) => {
+                self.foreign_calls = ForeignRule::Signature("skip_thought_signature_validator");
+            }
+            (BodyWire::OpenAiChat, "openrouter") => {
+                let vendor = model.split_once('/').map_or("", |(vendor, _)| vendor);
+                if vendor == "anthropic" {
+                    let images = Self::named(BodyWire::OpenAiChat, "llama.cpp");
+                    self.tool_media = images.map_or(MediaRule::NONE, |rules| rules.tool_media);
+                }
+                if !vendor.is_empty() {
+                    self.issuer = format!("openrouter/{vendor}").into();
+                }
+            }
+            (BodyWire::BedrockConverse, _) => match vendor_at_bedrock(model) {
+                Some("anthropic") => self.issuer = "anthropic".into(),
+                Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),
+                None => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+/// Whether the model refuses calls without a thought signature: those from Gemini 3 on do, and names
+/// without a version are of the newest model.
+pub(crate) fn wants_signatures(model: &str) -> bool {
+    let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
+    let major: String = version.chars().take_while(char::is_ascii_digit).collect();
+    major.is_empty() || major.parse::<u32>().is_ok_and(|major| major >= 3)
+}
+
+/// Who made a model of Bedrock: `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, or the end of the name of
+/// a profile.
+fn vendor_at_bedrock(model: &str) -> Option<&str> {
+    const REGIONS: [&str; 10] =
+        ["us", "eu", "apac", "ap", "jp", "au", "ca", "sa", "us-gov", "global"];
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let (vendor, rest) = name.split_once('.')?;
+    if REGIONS.contains(&vendor) {
+        rest.split_once('.').map(|(vendor, _)| vendor)
+    } else {
+        Some(vendor)
+    }
+}
+
+/// The host of an address in lower case, with its port and without a user.
+fn host_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+fn is_local(host: &str) -> bool {
+    host.is_empty() || host == "localhost" || host == "[::1]" || host.starts_with("127.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn issuer(wire: BodyWire, provider: &str, url: &str, model: &str) -> String {
+        ServiceRules::choose(wire, provider, url, Some(model)).issuer.to_string()
+    }
+
+    #[test]
+    fn models_from_gemini_3_on_and_names_without_a_version_want_signatures() {
+        for model in [
+            "gemini-3-flash-preview",
+            "models/gemini-3.1-pro",
+            "gemini-10-pro",
+            "gemini-flash-latest",
+            "models/gemini-pro-latest",
+        ] {
+            assert!(wants_signatures(model), "{model}");
+        }
+        for model in ["gemini-2.5-flash", "gemini-1.5-pro", "gemma-3", ""] {
+            assert!(!wants_signatures(model), "{model}");
+        }
+    }
+
+    #[test]
+    fn the_host_decides_then_the_provider_then_the_host_is_unknown() {
+        use BodyWire::{Anthropic, BedrockConverse, Gemini, OpenAiChat, OpenAiResponses};
+        let table = [
+            (OpenAiChat, "openai", "https://api.openai.com/v1", "", "openai"),
+            (OpenAiChat, "openai", "https://eu.api.openai.com/v1", "", "openai"),
+            (OpenAiChat, "openai", "https://API.Mistral.ai/v1", "", "mistral"),
+            (OpenAiChat, "openai-compatible", "https://codestral.mistral.ai/v1", "", "mistral"),
+            (OpenAiChat, "azure", "https://mine.openai.azure.com/openai", "", "azure"),
+            (OpenAiChat, "deepseek", "https://proxy.example.com", "", "deepseek"),
+            (OpenAiChat, "openai", "https://proxy.example.com:444/v1", "", "proxy.example.com:444"),
+            (OpenAiChat, "openai", "https://notmistral.ai/v1", "", "notmistral.ai"),
+            (OpenAiChat, "openai", "http://user:key@127.0.0.1:81/v1", "", "openai"),
+            (OpenAiChat, "openai-compatible", "http://127.0.0.1:81/v1", "", "127.0.0.1"),
+            (OpenAiChat, "openai-compatible", "http://localhost:11434/v1", "", "ollama"),
+            (
+                OpenAiChat,
+                "openrouter",
+                "https://openrouter.ai/api/v1",
+                "x-ai/grok",
+                "openrouter/x-ai",
+            ),
+            (OpenAiResponses, "openai", "https://api.x.ai/v1", "", "xai"),
+            (Anthropic, "anthropic", "https://api.anthropic.com/v1", "", "anthropic"),
+            (Anthropic, "vertex", "https://us-east5-aiplatform.googleapis.com/v1", "", "anthropic"),
+            (Anthropic, "anthropic", "https://api.minimax.io/anthropic/v1", "", "minimax"),
+            (Anthropic, "anthropic", "https://claude.example.com/v1", "", "claude.example.com"),
+            (Gemini, "vertex", "https://aiplatform.googleapis.com/v1", "gemini-3-pro", "vertex"),
+            (
+                BedrockConverse,
+                "bedrock",
+                "https://bedrock-runtime.us-east-1.amazonaws.com",
+                "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "anthropic",
+            ),
+            (
+                BedrockConverse,
+                "bedrock",
+                "http://127.0.0.1:1",
+                "amazon.nova-pro-v1:0",
+                "bedrock/amazon",
+            ),
+            (BedrockConverse, "bedrock", "http://127.0.0.1:1", "mine", "bedrock"),
+        ];
+        for (wire, provider, url, model, expected) in table {
+            assert_eq!(issuer(wire, provider, url, model), expected, "{provider} {url} {model}");
+        }
+    }
+
+    #[test]
+    fn pictures_in_results_stay_where_claude_reads_them_through_openrouter() {
+        let reads = |model| {
+            let url = "https://openrouter.ai/api/v1";
+            let rules = ServiceRules::choose(BodyWire::OpenAiChat, "openrouter", url, Some(model));
+            !rules.tool_media.kinds.is_empty()
+        };
+        assert!(reads("anthropic/claude-sonnet-4.5"));
+        assert!(!reads("openai/gpt-5"));
+    }
+}

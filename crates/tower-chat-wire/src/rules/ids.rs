@@ -1,0 +1,158 @@
+//! The ids of calls, as a service takes them.
+
+use std::collections::{HashMap, HashSet};
+
+use tower_chat_core::{
+    Role,
+    pairing::{Answers, Candidate, Matcher, Target},
+};
+
+use super::{
+    names::digest,
+    service_rules::{IdForm, IdRule, Unique, is_word},
+};
+
+/// The ids of a conversation, which depend on the calls before each alone.
+#[derive(Debug)]
+pub(super) struct CallIds {
+    rule: IdRule,
+    /// The calls of the newest round: an answer, and the results behind it.
+    calls: Matcher<String>,
+    /// The id with which each call of the round is sent.
+    sent: Vec<Option<String>>,
+    /// The ids that a later call must not have.
+    taken: HashSet<String>,
+    /// For an id that was wanted again, the number to try next.
+    next_number: HashMap<String, usize>,
+    /// How many calls there were.
+    count: usize,
+    is_answered: bool,
+}
+
+impl CallIds {
+    pub(super) fn new(rule: IdRule) -> Self {
+        Self {
+            rule,
+            calls: Matcher::default(),
+            sent: Vec::new(),
+            taken: HashSet::new(),
+            next_number: HashMap::new(),
+            count: 0,
+            is_answered: false,
+        }
+    }
+
+    /// A message follows, which may ask for tools. An answer behind anything else begins another round.
+    pub(super) fn follow(&mut self, role: Role, asks: bool) {
+        if role != Role::Assistant {
+            self.is_answered = true;
+        } else if asks && self.is_answered {
+            self.calls = Matcher::default();
+            self.sent.clear();
+            if self.rule.unique == Unique::Answer {
+                self.taken.clear();
+                self.next_number.clear();
+                self.count = 0;
+            }
+            self.is_answered = false;
+        }
+    }
+
+    /// The id to send with the next call.
+    pub(super) fn call(&mut self, id: Option<&str>) -> Option<String> {
+        let original = id.unwrap_or_default();
+        let sent = match (original.is_empty(), self.rule.required) {
+            (true, false) => id.map(str::to_owned),
+            (true, true) => Some(self.free(format!("call_{}", self.count))),
+            (false, _) => Some(self.free(self.fitting(original))),
+        };
+        self.count += 1;
+        self.taken.extend(sent.clone());
+        self.calls.push(Candidate::of_id(id).into_owned());
+        self.sent.push(sent.clone());
+        sent
+    }
+
+    /// The id to send with the next result: that of the call that it answers.
+    pub(super) fn result(&mut self, id: Option<&str>) -> Option<String> {
+        match self.calls.answer(Target::id(id)) {
+            Answers::Call(call) => self.sent.get(call).cloned().flatten(),
+            Answers::Again | Answers::Nothing if !self.rule.required => id.map(str::to_owned),
+            Answers::Again | Answers::Nothing => Some(self.fitting(id.unwrap_or("call"))),
+        }
+    }
+
+    /// The id, or one that depends on it alone and fits.
+    fn fitting(&self, id: &str) -> String {
+        let is_taken = |it: char| match self.rule.form {
+            IdForm::Any => true,
+            IdForm::Word | IdForm::Nine => is_word(it),
+        };
+        let fits = id.chars().all(is_taken) && id.chars().count() <= self.rule.longest;
+        // Nine characters are made where the body is written.
+        if fits || self.rule.form == IdForm::Nine && id.chars().all(is_word) {
+            return id.to_owned();
+        }
+        let id_of_words = id.chars().map(|it| if is_taken(it) { it } else { '_' });
+        if id.chars().count() <= self.rule.longest || self.rule.form == IdForm::Nine {
+            return id_of_words.collect();
+        }
+        let beginning: String = id_of_words.take(self.rule.longest.saturating_sub(17)).collect();
+        format!("{beginning}_{:016x}", digest(id))
+    }
+
+    fn free(&mut self, wanted: String) -> String {
+        if !self.taken.contains(&wanted) {
+            return wanted;
+        }
+        let number = self.next_number.entry(wanted.clone()).or_insert(2);
+        loop {
+            let end = format!("_{number}");
+            let room = self.rule.longest.max(24).saturating_sub(end.len());
+            let id: String = wanted.chars().take(room).chain(end.chars()).collect();
+            *number += 1;
+            if !self.taken.contains(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(form: IdForm, longest: usize, unique: Unique) -> CallIds {
+        CallIds::new(IdRule { form, longest, unique, required: true })
+    }
+
+    #[test]
+    fn equal_ids_of_several_answers_differ_where_the_service_wants_it() {
+        for (unique, second) in [(Unique::Request, "call_1_2"), (Unique::Answer, "call_1")] {
+            let mut ids = ids(IdForm::Word, 40, unique);
+            for sent in ["call_1", second] {
+                ids.follow(Role::Assistant, true);
+                assert_eq!(ids.call(Some("call_1")).as_deref(), Some(sent));
+                ids.follow(Role::Tool, false);
+                assert_eq!(ids.result(Some("call_1")).as_deref(), Some(sent));
+            }
+        }
+    }
+
+    #[test]
+    fn missing_equal_odd_and_long_ids_fit_and_results_follow() {
+        let mut ids = ids(IdForm::Word, 40, Unique::Request);
+        ids.follow(Role::Assistant, true);
+        let long = "x".repeat(83);
+        let own = [None, Some(""), Some("a"), Some("a"), Some("functions.f:0"), Some(&*long)];
+        let sent = own.map(|id| ids.call(id).expect("an id"));
+        for id in &sent {
+            assert!(!id.is_empty() && id.len() <= 40 && id.chars().all(is_word), "{id}");
+        }
+        assert_eq!(sent.iter().collect::<HashSet<_>>().len(), sent.len(), "{sent:?}");
+        ids.follow(Role::Tool, false);
+        for (own, sent) in own.into_iter().zip(&sent) {
+            assert_eq!(ids.result(own).as_ref(), Some(sent), "{own:?}");
+        }
+    }
+}

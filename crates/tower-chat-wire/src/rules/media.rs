@@ -1,0 +1,84 @@
+//! Images, sounds and files, where a service takes them.
+
+use tower_chat_core::{Media, MediaSource, Role};
+
+use super::service_rules::{MediaRule, ServiceRules, essence};
+use crate::body::BodyWire;
+
+/// Whether the service takes the media at a position with this rule.
+pub(super) fn is_taken(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
+    let is_named = |id: &str| rules.wire == BodyWire::Gemini && !id.contains("://");
+    let is_unnamed_file = matches!(&media.source, MediaSource::File(id) if is_named(id));
+    rule.takes(media) && !is_unnamed_file
+}
+
+/// Whether a message of this role may have the media.
+pub(super) fn is_taken_from(role: Role, media: &Media, rules: &ServiceRules) -> bool {
+    let may_have = match role {
+        Role::Assistant | Role::System | Role::Developer => rules.assistant_media,
+        _ => true,
+    };
+    may_have && is_taken(media, &rules.user_media, rules)
+}
+
+/// The images and documents of one message so far.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    images: usize,
+    documents: usize,
+}
+
+impl Count {
+    /// Counts the media, unless there are as many as a message may have.
+    pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
+        let (count, most) = if is_image(media) {
+            (&mut self.images, rule.most_images)
+        } else {
+            (&mut self.documents, rule.most_documents)
+        };
+        let has_room = most.is_none_or(|most| *count < most);
+        *count += usize::from(has_room);
+        has_room
+    }
+}
+
+pub(super) fn is_image(media: &Media) -> bool {
+    essence(&media.media_type).starts_with("image/")
+}
+
+/// The media with the name of its type that services know.
+pub(super) fn normal(media: &Media, wire: BodyWire) -> Option<Media> {
+    let wants_plain = matches!(wire, BodyWire::Anthropic | BodyWire::BedrockConverse);
+    if !wants_plain || media.native.is_some() {
+        return None;
+    }
+    let essence = essence(&media.media_type);
+    let media_type = if essence == "image/jpg" { "image/jpeg".to_owned() } else { essence };
+    (media_type != media.media_type).then(|| Media::new(media_type, media.source.clone()))
+}
+
+/// What a model is told instead of media that its service does not take: the type and the size.
+pub(super) fn sentence(media: &Media) -> String {
+    let kind = &media.media_type;
+    let position = match &media.source {
+        MediaSource::Base64(data) => format!("of {}", size(data.len() / 4 * 3)),
+        MediaSource::Url(url) => format!("at {}", beginning(url)),
+        MediaSource::File(id) => format!("in the file {}", beginning(id)),
+        _ => "elsewhere".to_owned(),
+    };
+    format!(
+        "[An attachment of the type {kind}, {position}, is not shown: this model cannot read it here.]"
+    )
+}
+
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{} kB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+fn beginning(text: &str) -> String {
+    text.chars().take(300).collect()
+}

@@ -1,0 +1,105 @@
+//! The names of tools, as a service takes them.
+
+use std::collections::BTreeMap;
+
+use super::service_rules::{NameRule, is_word};
+
+/// The names that were sent in another form, and what they are.
+///
+/// ```
+/// use tower_chat_wire::rules::NameMap;
+/// assert_eq!(NameMap::default().original("weather"), None);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameMap {
+    /// The original of each name that was sent.
+    originals: BTreeMap<String, String>,
+}
+
+impl NameMap {
+    /// The name that was sent as this one; `None` of a name that was sent as it is.
+    pub fn original(&self, sent: &str) -> Option<&str> {
+        self.originals.get(sent).map(String::as_str)
+    }
+
+    /// Whether each name was sent as it is.
+    pub fn is_empty(&self) -> bool {
+        self.originals.is_empty()
+    }
+
+    /// How many names were sent in another form.
+    pub(super) fn len(&self) -> usize {
+        self.originals.len()
+    }
+
+    /// The name to send for a tool, if it is another.
+    pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
+        if rule.takes(name) {
+            return None;
+        }
+        let sent = mapped(name, rule);
+        self.originals.insert(sent.clone(), name.to_owned());
+        Some(sent)
+    }
+}
+
+/// How many characters of a mapped name are its digest.
+const DIGEST: usize = 10;
+
+/// A name that every service takes: the beginning of the name, and a digest of all of it. It depends on
+/// the name alone, so that calls in the history keep their bytes.
+fn mapped(name: &str, rule: &NameRule) -> String {
+    let longest = rule.longest.min(64).saturating_sub(DIGEST + 1);
+    let characters = name.chars().map(|it| if is_word(it) { it } else { '_' });
+    let mut sent: String = characters.take(longest).collect();
+    let begins_well = |first: char| first.is_ascii_alphabetic() || first == '_';
+    if !sent.chars().next().is_some_and(begins_well) {
+        sent.insert_str(0, "tool_");
+        sent.truncate(longest);
+    }
+    format!("{}_{:010x}", sent.trim_end_matches('_'), digest(name) & 0xff_ffff_ffff)
+}
+
+/// FNV-1a and the mixing of SplitMix64.
+pub(super) fn digest(text: &str) -> u64 {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: NameRule = NameRule { also: "", begins_with_letter: true, longest: 64 };
+
+    #[test]
+    fn a_fitting_name_stays_and_another_becomes_one_that_fits() {
+        let mut names = NameMap::default();
+        for name in ["weather", "get_weather-2", "_", &"a".repeat(64)] {
+            assert_eq!(names.sent(name, &RULE), None, "{name}");
+        }
+        assert!(names.is_empty());
+        let long = "x".repeat(240);
+        let odd =
+            ["", "get weather", "wetter.köln", "1st", "-a", "日本", "___ ", &long, "functions.f:0"];
+        for name in odd {
+            let sent = names.sent(name, &RULE).expect("another name");
+            assert!(RULE.takes(&sent), "{name:?} is sent as {sent:?}");
+            assert_eq!(names.original(&sent), Some(name));
+            assert_eq!(names.sent(name, &RULE).as_deref(), Some(&*sent));
+        }
+        assert_eq!(names.originals.len(), odd.len());
+    }
+
+    #[test]
+    fn names_that_are_equal_where_they_fit_are_told_apart() {
+        let mut names = NameMap::default();
+        let sent = |names: &mut NameMap, name: &str| names.sent(name, &RULE).expect("another name");
+        assert_ne!(sent(&mut names, "get weather"), sent(&mut names, "get.weather"));
+        let (one, other) = (format!("{}1", "x".repeat(64)), format!("{}2", "x".repeat(64)));
+        assert_ne!(sent(&mut names, &one), sent(&mut names, &other));
+    }
+}

@@ -1,0 +1,67 @@
+//! Items of providers, and which service receives them.
+
+use tower_chat_core::{Native, Reasoning, ToolCall};
+
+use super::service_rules::ServiceRules;
+use crate::{
+    anthropic, bedrock_converse, body::BodyWire, cohere, fields::Fields, gemini, ollama,
+    openai_chat, openai_responses,
+};
+
+/// The name of the wire in native items.
+pub(crate) fn wire_name(wire: BodyWire) -> &'static str {
+    match wire {
+        BodyWire::OpenAiChat => openai_chat::WIRE,
+        BodyWire::OpenAiResponses => openai_responses::WIRE,
+        BodyWire::Anthropic => anthropic::WIRE,
+        BodyWire::Gemini => gemini::WIRE,
+        BodyWire::BedrockConverse => bedrock_converse::WIRE,
+        BodyWire::Cohere => cohere::WIRE,
+        BodyWire::Ollama => ollama::WIRE,
+    }
+}
+
+/// Whether another service of the same wire made the item. Items of other wires are never written.
+pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool {
+    native.is_some_and(|native| {
+        &*native.wire == wire_name(rules.wire)
+            && native.issuer.as_ref().is_some_and(|issuer| *issuer != rules.issuer)
+    })
+}
+
+/// Whether the reasoning is in a field that the service does not accept.
+pub(super) fn is_in_refused_field(reasoning: &Reasoning, rules: &ServiceRules) -> bool {
+    let Some(accepted) = rules.reasoning_fields else { return false };
+    let fields = Fields::of_native(reasoning.native.as_ref(), wire_name(rules.wire));
+    fields.is_some_and(|fields| !accepted.iter().any(|name| fields.contains(name)))
+}
+
+/// Whether the call of a tool that a service ran itself has an id that this service does not give: one
+/// that copied the format made it.
+pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> bool {
+    let fields = Fields::of_native(call.native.as_ref(), wire_name(rules.wire));
+    let kind = fields.and_then(|fields| fields.text("type")).unwrap_or_default();
+    let own = rules.hosted_ids.iter().find(|(own, _)| *own == kind);
+    own.is_some_and(|(_, prefix)| !is_hosted_id(call.id.as_deref(), prefix))
+}
+
+/// Whether the block is the result of such a call, on its own.
+pub(super) fn is_result_of_other_service(native: &Native, rules: &ServiceRules) -> bool {
+    if rules.hosted_ids.is_empty() {
+        return false;
+    }
+    let Some(fields) = Fields::of_native(Some(native), wire_name(rules.wire)) else { return false };
+    let kind = fields.text("type").unwrap_or_default();
+    if !kind.ends_with("_tool_result") {
+        return false;
+    }
+    let id = fields.text("tool_use_id");
+    !rules.hosted_ids.iter().any(|(_, prefix)| is_hosted_id(id.as_deref(), prefix))
+}
+
+fn is_hosted_id(id: Option<&str>, prefix: &str) -> bool {
+    let rest = id.and_then(|id| id.strip_prefix(prefix));
+    rest.is_some_and(|rest| {
+        !rest.is_empty() && rest.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
+    })
+}

@@ -1,0 +1,140 @@
+//! Hostile histories for every service: a checker that shares no code with the writers accepts each body.
+
+use serde_json::Value;
+use tower_chat_core::{ChatOptions, ChatRequest, Message, Part, Role};
+use tower_chat_testkit::{
+    Rng,
+    hostile::{Service, definitions, history, texts, violations},
+};
+use tower_chat_wire::{
+    body::BodyWire,
+    rules::{ForeignRule, ServiceRules, fit},
+};
+
+use super::{all_rules, body, wire_name};
+
+const SEED: u64 = 40;
+
+/// How many histories each service gets, and which is the first.
+fn cases() -> (u64, u64) {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+    };
+    (number("TOWER_CHAT_CASE", 0), number("TOWER_CHAT_CASES", 30))
+}
+
+/// A hostile request.
+fn request(case: u64) -> ChatRequest {
+    let mut rng = Rng::of(SEED, case);
+    let messages = history(&mut rng);
+    let options = ChatOptions::new().with_tools(definitions(&mut rng));
+    ChatRequest::new(messages).with_options(options)
+}
+
+/// Each rule set with each case.
+fn each(check: impl Fn(&str, &ServiceRules, u64, &ChatRequest)) {
+    let (first, count) = cases();
+    for (name, rules) in all_rules() {
+        for case in first..first + count {
+            check(name, &rules, case, &request(case));
+        }
+    }
+}
+
+fn conversation(body: &Value) -> Vec<Value> {
+    let field = ["messages", "input", "contents"].into_iter().find_map(|field| body.get(field));
+    field.and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+#[test]
+fn every_service_accepts_every_history() {
+    let mut refused = Vec::new();
+    let (first, count) = cases();
+    for (name, rules) in all_rules() {
+        let wire = wire_name(rules.wire);
+        let signed = matches!(rules.foreign_calls, ForeignRule::Signature(_));
+        let service = Service::new(wire, name).with_signatures(signed);
+        // The first case of each service that is refused.
+        refused.extend((first..first + count).find_map(|case| {
+            let body = body(&request(case), &rules);
+            let found = violations(service, &body);
+            (!found.is_empty())
+                .then(|| format!("{name} on {wire}, case {case}: {found:#?}\n{body}"))
+        }));
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+#[test]
+fn the_texts_of_user_and_model_and_of_each_tool_are_complete() {
+    each(|name, rules, case, request| {
+        let sent = texts(&body(request, rules));
+        for message in &request.messages {
+            for text in message.parts.iter().filter_map(Part::as_text) {
+                assert!(sent.contains(text), "{name} {case}: {text:?} is missing");
+            }
+            for result in message.results() {
+                let text = result.text();
+                assert!(sent.contains(&text), "{name} {case}: {text:?} is missing");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_request_is_written_alike_twice_and_a_fitted_one_does_not_change() {
+    each(|name, rules, case, request| {
+        let (fitted, written) = super::written(request, rules);
+        assert_eq!(written, body(request, rules), "{name} {case}");
+        let mut again = fitted.request.clone();
+        again.extensions.clear();
+        let again = fit(&again, rules);
+        assert_eq!(again.request.messages, fitted.request.messages, "{name} {case}");
+    });
+}
+
+#[test]
+fn an_added_message_changes_nothing_before_it() {
+    each(|name, rules, case, request| {
+        let whole = conversation(&body(request, rules));
+        for end in 1..request.messages.len() {
+            let next = &request.messages.get(end).unwrap().role;
+            let last = &request.messages.get(end - 1).unwrap().role;
+            // A round is added whole, and an answer behind what asks for it.
+            if matches!(next, Role::Tool) || *next == Role::Assistant && *last == Role::Assistant {
+                continue;
+            }
+            let mut shorter = request.clone();
+            shorter.messages = request.messages.take(end);
+            let begun = conversation(&body(&shorter, rules));
+            // The last message may go on, and reasoning behind which nothing follows is left out.
+            let open = if rules.wire == BodyWire::OpenAiResponses { 2 } else { 1 };
+            let count = begun.len().saturating_sub(open);
+            assert_eq!(begun[..count], whole[..count.min(whole.len())], "{name} {case} at {end}");
+        }
+    });
+}
+
+#[test]
+fn an_ordinary_conversation_is_sent_as_it_is_stored() {
+    let messages = vec![
+        Message::system("Be brief."),
+        Message::user("Is it cold?"),
+        Message::tool_calls([tower_chat_core::ToolCall::new(
+            "D681PevKs",
+            "weather",
+            r#"{"city": "Paris"}"#,
+        )]),
+        Message::tool_results([tower_chat_core::ToolResult::new("D681PevKs", "12 degrees")]),
+        Message::assistant("It is."),
+        Message::user("And in Rome?"),
+    ];
+    let request = ChatRequest::new(messages);
+    for (name, rules) in all_rules() {
+        let fitted = fit(&request, &rules);
+        let needs_more = rules.definitions_with_calls
+            || rules.foreign_calls != ForeignRule::Nothing && rules.wire == BodyWire::OpenAiChat;
+        assert!(fitted.changes.is_empty() || needs_more, "{name}: {:?}", fitted.changes);
+        assert!(fitted.names.is_empty());
+    }
+}
