@@ -5,6 +5,7 @@ use tower_chat_core::ChatRequest;
 use tower_chat_wire::{
     anthropic::{RequestForm, render_request},
     body::BodyWire,
+    rules::ServiceRules,
 };
 
 #[cfg(feature = "reqwest")]
@@ -74,6 +75,10 @@ impl Provider for AnthropicApi {
 
     fn auth_header(&self) -> AuthHeader {
         AuthHeader::Named(HeaderName::from_static("x-api-key"))
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        Some(settings.rules(BodyWire::Anthropic, request))
     }
 
     fn exchange(

@@ -1,7 +1,7 @@
 //! Amazon Bedrock's Converse.
 
 use tower_chat_core::ChatRequest;
-use tower_chat_wire::{bedrock_converse::render_request, body::BodyWire};
+use tower_chat_wire::{bedrock_converse::render_request, body::BodyWire, rules::ServiceRules};
 
 #[cfg(all(feature = "reqwest", feature = "sigv4"))]
 use crate::auth::{SigV4, SigV4Layer};
@@ -92,6 +92,10 @@ impl Provider for BedrockApi {
 
     fn auth_header(&self) -> AuthHeader {
         AuthHeader::Bearer
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        Some(settings.rules(BodyWire::BedrockConverse, request))
     }
 
     fn exchange(

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
-use tower_chat_wire::stream::Limits;
+use tower_chat_wire::{rules::ServiceRules, stream::Limits};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -71,6 +71,14 @@ impl<P: Provider, T> ProviderClient<P, T> {
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, ProviderError> {
         self.settings.insert_header(name, value)?;
         Ok(self)
+    }
+
+    /// The rules of the service, instead of those that are
+    /// [chosen](tower_chat_wire::rules::ServiceRules::choose) by the provider, the address and the model.
+    #[must_use]
+    pub fn with_rules(mut self, rules: ServiceRules) -> Self {
+        self.settings.rules = Some(rules.into());
+        self
     }
 
     /// How large an answer may be: see [`Limits`]. One that is larger is an error.

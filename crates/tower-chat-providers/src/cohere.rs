@@ -1,7 +1,7 @@
 //! Cohere's chat, version 2.
 
 use tower_chat_core::ChatRequest;
-use tower_chat_wire::{body::BodyWire, cohere::render_request};
+use tower_chat_wire::{body::BodyWire, cohere::render_request, rules::ServiceRules};
 
 #[cfg(feature = "reqwest")]
 use crate::{ReqwestTransport, auth::Auth};
@@ -57,6 +57,10 @@ impl Provider for CohereApi {
 
     fn auth_header(&self) -> AuthHeader {
         AuthHeader::Bearer
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        Some(settings.rules(BodyWire::Cohere, request))
     }
 
     fn exchange(

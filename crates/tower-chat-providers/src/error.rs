@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use tower_chat_core::{BoxError, SentinelAtClient};
 #[cfg(any(feature = "bedrock", feature = "ollama"))]
 use tower_chat_wire::body::BodyError;
-use tower_chat_wire::{AnswerError, is_refusal_retryable, stream::LimitExceeded};
+use tower_chat_wire::{AnswerError, is_refusal_retryable, rules::NotTaken, stream::LimitExceeded};
 
 /// Why a provider gave no answer, or no whole one.
 ///
@@ -50,6 +50,8 @@ pub enum ProviderErrorKind {
         /// What it asks for.
         what: String,
     },
+    /// The request adds media that the service does not take. Nothing was sent.
+    NotTaken(NotTaken),
     /// The transport, or a layer of it, failed before there was an answer.
     Transport {
         /// What the transport reports.
@@ -171,6 +173,7 @@ impl ProviderError {
             ProviderErrorKind::Sentinel(_)
             | ProviderErrorKind::Configuration { .. }
             | ProviderErrorKind::Unsupported { .. }
+            | ProviderErrorKind::NotTaken(_)
             | ProviderErrorKind::Limit(_)
             | ProviderErrorKind::Malformed { .. } => false,
         }
@@ -204,6 +207,7 @@ impl ProviderError {
             ProviderErrorKind::Sentinel(_)
             | ProviderErrorKind::Configuration { .. }
             | ProviderErrorKind::Unsupported { .. }
+            | ProviderErrorKind::NotTaken(_)
             | ProviderErrorKind::Transport { .. }
             | ProviderErrorKind::Limit(_) => {}
         }
@@ -225,6 +229,7 @@ impl fmt::Display for ProviderError {
             ProviderErrorKind::Configuration { what, .. } => {
                 write!(f, "the {provider} client cannot be used: {what}")
             }
+            ProviderErrorKind::NotTaken(error) => error.fmt(f),
             ProviderErrorKind::Unsupported { what } => {
                 write!(f, "{provider} has no {what}: send the request without it")
             }
@@ -270,6 +275,7 @@ impl std::error::Error for ProviderError {
             | ProviderErrorKind::Malformed { source, .. } => {
                 source.as_ref().map(|source| &**source as _)
             }
+            ProviderErrorKind::NotTaken(error) => Some(error),
             ProviderErrorKind::Unsupported { .. }
             | ProviderErrorKind::Refused(_)
             | ProviderErrorKind::Truncated { .. } => None,

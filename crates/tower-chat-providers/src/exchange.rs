@@ -1,6 +1,6 @@
 //! One call: a request, its answer, and what can be wrong with it.
 
-use std::{future::poll_fn, pin::pin, time::SystemTime};
+use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use http::{
@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_chat_wire::{
     body::{AnswerContext, BodyWire},
+    rules::{Fitted, ServiceRules, check_new, fit},
     stream::{BodyReader, Limits, check_depth},
 };
 use tower_service::Service;
@@ -41,6 +42,10 @@ where
 {
     let errors = settings.errors;
     request.service_id().map_err(|error| errors.make(ProviderErrorKind::Sentinel(error)))?;
+    let rules = settings.rules.clone();
+    let rules = rules.or_else(|| provider.rules(&request, &settings).map(Arc::new));
+    let fitted = rules.map(|rules| fitted(&request, &rules, errors)).transpose()?;
+    let (request, of_request) = fitted.unwrap_or_else(|| (request, AnswerContext::default()));
     let mut exchange = provider.exchange(&request, &settings)?;
     // The history is not needed while the answer is read.
     drop(request);
@@ -50,7 +55,13 @@ where
         let response = response.map_err(|error| errors.transport(error))?;
         let context = ResponseContext::of(&response, &settings);
         match step {
-            Step::Answer(expected) => return respond(response, context, expected).await,
+            Step::Answer(mut expected) => {
+                let AnswerContext { issuer, names, changes, .. } = of_request;
+                let of_answer = &mut expected.context;
+                (of_answer.issuer, of_answer.names) = (issuer, names);
+                of_answer.changes = changes;
+                return respond(response, context, expected).await;
+            }
             Step::First { wire, then } => {
                 let read = async {
                     let body = accepted(response, &context, wire).await?;
@@ -61,6 +72,19 @@ where
         }
         poll_fn(|cx| transport.poll_ready(cx)).await.map_err(|error| errors.transport(error))?;
     }
+}
+
+/// The request as the rules of its service allow it, and what the reader of the answer has to know of
+/// that.
+fn fitted(
+    request: &ChatRequest,
+    rules: &ServiceRules,
+    errors: Errors,
+) -> Result<(ChatRequest, AnswerContext), ProviderError> {
+    check_new(request, rules).map_err(|error| errors.make(ProviderErrorKind::NotTaken(error)))?;
+    let Fitted { request, names, changes, .. } = fit(request, rules);
+    let of_answer = AnswerContext::default().with_issuer(Arc::clone(&rules.issuer));
+    Ok((request, of_answer.with_changes(names, changes)))
 }
 
 /// How an answer is to be read.

@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 use tower_chat_core::ChatRequest;
-use tower_chat_wire::{body::BodyWire, gemini::render_request};
+use tower_chat_wire::{body::BodyWire, gemini::render_request, rules::ServiceRules};
 
 #[cfg(feature = "reqwest")]
 use crate::{ReqwestTransport, auth::Auth};
@@ -67,6 +67,10 @@ impl Provider for GeminiApi {
 
     fn auth_header(&self) -> AuthHeader {
         AuthHeader::Named(HeaderName::from_static("x-goog-api-key"))
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        Some(settings.rules(BodyWire::Gemini, request))
     }
 
     fn exchange(

@@ -1,6 +1,7 @@
 //! Mistral.
 
 use tower_chat_core::ChatRequest;
+use tower_chat_wire::rules::ServiceRules;
 
 #[cfg(feature = "reqwest")]
 use crate::{ReqwestTransport, auth::Auth};
@@ -57,6 +58,10 @@ impl Provider for MistralApi {
 
     fn auth_header(&self) -> AuthHeader {
         self.0.auth_header()
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        self.0.rules(request, settings)
     }
 
     fn exchange(

@@ -1,7 +1,7 @@
 //! Ollama's own chat.
 
 use tower_chat_core::ChatRequest;
-use tower_chat_wire::{body::BodyWire, ollama::render_request};
+use tower_chat_wire::{body::BodyWire, ollama::render_request, rules::ServiceRules};
 
 #[cfg(feature = "reqwest")]
 use crate::ReqwestTransport;
@@ -57,6 +57,10 @@ impl Provider for OllamaApi {
 
     fn auth_header(&self) -> AuthHeader {
         AuthHeader::Bearer
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        Some(settings.rules(BodyWire::Ollama, request))
     }
 
     fn exchange(

@@ -5,6 +5,7 @@ use tower_chat_core::ChatRequest;
 use tower_chat_wire::{
     body::BodyWire,
     openai_chat::{RequestForm, render_request},
+    rules::ServiceRules,
 };
 
 #[cfg(feature = "reqwest")]
@@ -208,6 +209,10 @@ impl Provider for OpenAiChatApi {
 
     fn auth_header(&self) -> AuthHeader {
         self.auth_header.clone()
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        Some(settings.rules(BodyWire::OpenAiChat, request))
     }
 
     fn exchange(

@@ -7,6 +7,7 @@ use tower_chat_core::ChatRequest;
 use tower_chat_wire::{
     body::{AnswerContext, BodyWire},
     openai_responses::{HistoryLocation, RequestForm, parse_conversation_id, render_request},
+    rules::ServiceRules,
 };
 
 #[cfg(feature = "reqwest")]
@@ -189,6 +190,10 @@ impl Provider for OpenAiResponsesApi {
 
     fn auth_header(&self) -> AuthHeader {
         self.auth_header.clone()
+    }
+
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        Some(settings.rules(WIRE, request))
     }
 
     fn exchange(

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header::CON
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{
     body::{AnswerContext, BodyWire},
+    rules::ServiceRules,
     stream::Limits,
 };
 
@@ -77,6 +78,14 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// The header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
+
+    /// What the service takes beyond the format of its wire. The client makes each request fit these
+    /// rules before it is [written](Self::exchange), and refuses what the user adds and the service does
+    /// not take. Without rules, requests are written as they are.
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        let _ = (request, settings);
+        None
+    }
 
     /// Writes the request.
     ///
@@ -163,6 +172,8 @@ pub struct Settings {
     pub(crate) model: Option<Arc<str>>,
     pub(crate) headers: HeaderMap,
     pub(crate) limits: Limits,
+    /// The rules that the user has set.
+    pub(crate) rules: Option<Arc<ServiceRules>>,
 }
 
 impl Settings {
@@ -173,6 +184,7 @@ impl Settings {
             model: None,
             headers: HeaderMap::new(),
             limits: Limits::default(),
+            rules: None,
         }
     }
 
@@ -192,6 +204,11 @@ impl Settings {
     ) -> Result<&'a str, ProviderError> {
         let missing = "neither the request nor the client names a model";
         self.model(request).ok_or_else(|| self.errors.missing(missing))
+    }
+
+    /// The rules of the service, by the provider, the address and the model.
+    pub fn rules(&self, wire: BodyWire, request: &ChatRequest) -> ServiceRules {
+        ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }
 
     /// Fails for a request that asks for what only a service that stores conversations can do.

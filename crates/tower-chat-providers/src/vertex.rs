@@ -4,6 +4,7 @@ use tower_chat_core::ChatRequest;
 use tower_chat_wire::{
     anthropic::{RequestForm, render_request},
     body::BodyWire,
+    rules::ServiceRules,
 };
 
 #[cfg(feature = "reqwest")]
@@ -86,6 +87,12 @@ impl Provider for VertexApi {
         AuthHeader::Bearer
     }
 
+    fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
+        let is_claude = settings.model(request).is_some_and(is_claude);
+        let wire = if is_claude { BodyWire::Anthropic } else { BodyWire::Gemini };
+        Some(settings.rules(wire, request))
+    }
+
     fn exchange(
         &self,
         request: &ChatRequest,
@@ -93,7 +100,7 @@ impl Provider for VertexApi {
     ) -> Result<Exchange, ProviderError> {
         settings.refuse_stored(request)?;
         let model = settings.required_model(request)?;
-        if !model.starts_with("claude") {
+        if !is_claude(model) {
             return generate_content("/publishers/google/models", model, request, settings);
         }
         let is_streamed = request.options.stream;
@@ -103,4 +110,8 @@ impl Provider for VertexApi {
         let framing = is_streamed.then_some(StreamFraming::Sse);
         Ok(Exchange::new(BodyWire::Anthropic, settings.post(&path, body)?).with_framing(framing))
     }
+}
+
+fn is_claude(model: &str) -> bool {
+    model.starts_with("claude")
 }

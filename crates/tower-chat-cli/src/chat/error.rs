@@ -93,6 +93,9 @@ fn advice(error: &BoxError, provider: ProviderName) -> String {
             "check the network and the address (--base-url)".to_owned()
         }
         ProviderErrorKind::Truncated { .. } => "ask again".to_owned(),
+        ProviderErrorKind::NotTaken(_) => {
+            "leave the attachment out, or convert it to a type that the service reads".to_owned()
+        }
         ProviderErrorKind::Unsupported { .. } => "leave the option out".to_owned(),
         ProviderErrorKind::Refused(refusal) => match refusal.status {
             Some(401 | 403) if variables.is_empty() => "check --base-url".to_owned(),

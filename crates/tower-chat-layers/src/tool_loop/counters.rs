@@ -20,6 +20,8 @@ pub(super) struct RunCounters {
     tool_calls: usize,
     failing_rounds: usize,
     failures: Vec<ToolFailure>,
+    /// What a service did not take as it is stored was logged.
+    pub(super) has_logged_changes: bool,
 }
 
 impl RunCounters {

@@ -202,6 +202,7 @@ impl<S> Rounds<S> {
         self.in_flight = InFlight::default();
         self.counters.usage += finish.usage;
         finish.usage = self.counters.usage;
+        self.log_changes(&finish);
         self.transcript.answered(finish.history_owner.clone());
         finish.history_owner = without_sentinel(finish.history_owner);
         if self.is_last_call() {
@@ -240,6 +241,22 @@ impl<S> Rounds<S> {
             }
         };
         Ok(())
+    }
+
+    /// Logs once in a run what the service was sent in another form than it is stored.
+    fn log_changes(&mut self, finish: &Finish) {
+        let Some(first) = finish.changes.first().filter(|_| !self.counters.has_logged_changes)
+        else {
+            return;
+        };
+        self.counters.has_logged_changes = true;
+        tracing::info!(
+            conversation = self.context.conversation().map(tracing::field::display),
+            changes = finish.changes.len(),
+            first = %first,
+            "the service does not take the conversation as it is stored, so the request has some of \
+             it in another form"
+        );
     }
 
     /// What the persister below has decided, and stored, to follow this answer. An answer that a

@@ -19,6 +19,7 @@ mod leftovers;
 mod rate_limit;
 mod responses;
 mod retry;
+mod rules;
 mod server;
 mod structured;
 mod transport;

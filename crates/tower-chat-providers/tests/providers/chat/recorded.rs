@@ -286,7 +286,7 @@ fn history(body: &Value) -> Vec<Value> {
             .map(|call| {
                 let arguments = call["function"]["arguments"].as_str().unwrap();
                 let parsed = serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments));
-                json!([call["id"], call["function"]["name"], parsed])
+                json!([of_words(&call["id"]), call["function"]["name"], parsed])
             })
             .collect();
         let content = match &message["content"] {
@@ -309,11 +309,18 @@ fn history(body: &Value) -> Vec<Value> {
                 "role": message["role"],
                 "content": content,
                 "calls": calls,
-                "answers": message["tool_call_id"],
+                "answers": of_words(&message["tool_call_id"]),
             })),
         }
     }
     history
+}
+
+/// An id as a service that is not known gets it: of letters, digits, `_` and `-`.
+fn of_words(id: &Value) -> Value {
+    let is_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+    let of_words = |id: &str| id.chars().map(|it| if is_word(it) { it } else { '_' }).collect();
+    id.as_str().map_or(Value::Null, |id| Value::String(of_words(id)))
 }
 
 /// Some clients trim what the model said, and some put its reasoning into the text.

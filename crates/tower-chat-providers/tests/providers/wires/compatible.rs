@@ -33,7 +33,12 @@ pub(crate) async fn assert_alike(
     };
     assert_eq!(numbered(sent), numbered(&server.received()[0].body), "{source}");
     match (outcome, expected) {
-        (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{source}"),
+        (Ok(mut answer), Ok(mut expected)) => {
+            // What a service of this name does not take, the unknown one may.
+            answer.finish.changes.clear();
+            expected.finish.changes.clear();
+            assert_eq!(answer, expected, "{source}");
+        }
         (Err(error), Err(expected)) => {
             let error = error.downcast::<ProviderError>().expect("a typed error");
             let expected = expected.downcast::<ProviderError>().unwrap();
@@ -49,11 +54,15 @@ pub(crate) async fn assert_alike(
     }
 }
 
-/// The body with the ids of its calls numbered: Mistral's are made acceptable.
+/// The body with the ids of its calls numbered: Mistral's are made acceptable. DeepSeek gets an empty
+/// `reasoning_content` with calls that have none.
 fn numbered(body: &Value) -> Value {
     let mut body = body.clone();
     let mut numbers = BTreeMap::new();
     for message in body["messages"].as_array_mut().unwrap() {
+        if message["reasoning_content"] == "" {
+            message.as_object_mut().unwrap().remove("reasoning_content");
+        }
         let mut number = |id: &mut Value| {
             let next = numbers.len();
             *id = Value::from(*numbers.entry(id.to_string()).or_insert(next));
