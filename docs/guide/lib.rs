@@ -20,6 +20,7 @@ chapters! {
     chat = "chat.md",
     modes = "modes.md",
     layers = "layers.md",
+    into_your_stack = "into-your-stack.md",
     crash_recovery = "crash-recovery.md",
     approvals = "approvals.md",
     results = "results.md",

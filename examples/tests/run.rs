@@ -50,6 +50,14 @@ fn the_matrix_shows_what_each_row_stores() {
 }
 
 #[test]
+fn a_tool_loop_of_other_types_gains_a_history() {
+    let printed = output(env!("CARGO_BIN_EXE_own_loop"), &[]);
+    assert!(printed.contains("1: Take a coat. You have asked 2 times.\n"), "{printed}");
+    assert!(printed.contains("2: Take a coat. You have asked 4 times.\n"), "{printed}");
+    assert!(printed.ends_with("stored: 16 messages\n"), "{printed}");
+}
+
+#[test]
 fn an_adapted_client_gains_a_history() {
     let printed = output(env!("CARGO_BIN_EXE_adapter"), &[]);
     assert!(printed.ends_with("You said: My name is Alice.; What is my name?\n"), "{printed}");

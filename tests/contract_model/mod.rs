@@ -21,6 +21,7 @@ mod drive;
 mod features;
 mod model;
 mod observe;
+mod own_loop;
 mod planted;
 mod script;
 mod tools;

@@ -52,7 +52,7 @@ pub(crate) async fn complete(
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
     let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
-    let recognised = new_messages(&history.messages, &request.messages, tries_again)?;
+    let recognised = new_messages(&history, &request.messages, tries_again)?;
     yield_if(is_large).await;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;

@@ -2,7 +2,8 @@
 
 use tower_chat_layers::{
     Messages,
-    transcript::{Recognised, TranscriptError, recognise},
+    store::History,
+    transcript::{Recognised, TranscriptError, recognise_in},
 };
 
 use crate::Refusal;
@@ -13,11 +14,11 @@ use crate::Refusal;
 ///
 /// A refusal, if the messages contradict what is stored, or there is nothing to answer.
 pub(crate) fn new_messages(
-    stored: &Messages,
+    stored: &History,
     sent: &Messages,
     tries_again: bool,
 ) -> Result<Recognised, Refusal> {
-    recognise(stored, sent, tries_again).map_err(|error| match error {
+    recognise_in(stored, sent, tries_again).map_err(|error| match error {
         TranscriptError::Diverged { .. } => Refusal::diverged(),
         _ => {
             let message = "the request has no message that is new: add one";

@@ -7,7 +7,9 @@ use tower_chat_core::{
     store::{Conflict, StoreError},
 };
 
-use crate::{PersistenceMode, replay::DanglingCallError, utc::Utc};
+use crate::{
+    PersistenceMode, replay::DanglingCallError, transcript::TranscriptDifference, utc::Utc,
+};
 
 /// A persistence layer could not do its work.
 ///
@@ -177,14 +179,16 @@ pub enum PersistenceError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The tool loop sent messages again that are stored already, without their ids.
+    /// The tool loop sent stored messages again, but not as they are stored. The model was not called.
     #[error(
-        "the tool loop sent stored messages of conversation {key} again, without their ids: \
-         a loop over PerServiceCallPersistence sends only what is new, or keeps Message::id"
+        "{difference}, where the tool loop repeats conversation {key}: a loop over \
+         PerServiceCallPersistence repeats stored messages as they are, or sends only new ones"
     )]
     HistorySentAgain {
         /// The conversation.
         key: ConversationKey,
+        /// Where the request differs from what is stored, and in what.
+        difference: TranscriptDifference,
     },
     /// The request brings an answer that is stored already. The model was not called.
     #[error(

@@ -1,9 +1,22 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use tower_chat_layers::{Message, MessageId, Part, RunId, ToolCall, ToolResult};
+use tower_chat_layers::{
+    Message, MessageId, Messages, Part, RunId, ToolCall, ToolResult,
+    store::{Head, Revision},
+};
 use tower_chat_wire::openai_chat::{Audience, parse_messages, render_messages};
 
-use super::*;
+use super::{Recognised, Refusal};
+use tower_chat_layers::store::History;
+
+fn new_messages(
+    stored: &Messages,
+    sent: &Messages,
+    tries_again: bool,
+) -> Result<Recognised, Refusal> {
+    let head = Head::new(Revision { incarnation: 1, sequence: stored.len() as u64 });
+    super::new_messages(&History::new(head, stored.clone()), sent, tries_again)
+}
 
 /// The messages of runs, as a store returns them.
 fn stored<const N: usize>(runs: [&[Message]; N]) -> Messages {

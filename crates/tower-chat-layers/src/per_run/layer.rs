@@ -1,6 +1,9 @@
 //! The layer.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use tower_chat_core::store::HistoryStore;
 use tower_layer::Layer;
@@ -36,12 +39,23 @@ use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings
 pub struct PerRunPersistence {
     pub(super) settings: Settings,
     pub(super) mode: PersistenceMode,
+    /// Where the service below has a tool loop of its own: whether it was warned of that no layer
+    /// sees the rounds of that loop.
+    pub(super) own_loop: Option<Arc<AtomicBool>>,
 }
 
 impl PerRunPersistence {
     /// Persists runs in a store, in per-run mode.
     pub fn new(store: impl HistoryStore) -> Self {
-        Self { settings: Settings::new(store), mode: PersistenceMode::default() }
+        let (settings, mode) = (Settings::new(store), PersistenceMode::default());
+        Self { settings, mode, own_loop: None }
+    }
+
+    /// Says whether the service below has a tool loop of its own. The first run whose rounds no layer
+    /// sees is then logged.
+    pub(crate) fn over_own_loop(mut self, is_over_own_loop: bool) -> Self {
+        self.own_loop = is_over_own_loop.then(Arc::default);
+        self
     }
 
     /// Chooses when messages become durable.

@@ -3,7 +3,10 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -178,7 +181,8 @@ where
     };
     let handle = request.extensions.get::<RunHandle>().cloned();
     let response = service.call(request).await.map_err(Into::into);
-    let ending = RunEnding { run, before: before.len(), handle, opened };
+    let own_loop = layer.own_loop.clone();
+    let ending = RunEnding { run, before: before.len(), handle, own_loop, opened };
     with_ending(response.map(|response| following(before, response)), ending).await
 }
 
@@ -256,6 +260,8 @@ struct RunEnding {
     /// How many messages of the answer are of an earlier attempt at the run.
     before: usize,
     handle: Option<RunHandle>,
+    /// Whether it was warned of a tool loop below whose rounds no layer sees.
+    own_loop: Option<Arc<AtomicBool>>,
     opened: Opened,
 }
 
@@ -288,6 +294,18 @@ impl Ending for RunEnding {
 
     async fn complete(mut self, answer: Answer) -> Result<Answer, PersistenceError> {
         let run = self.run;
+        if let Some(is_warned) = &self.own_loop
+            && run.mode() == PersistenceMode::PerRun
+            && hides_rounds(&run, &answer)
+            && !is_warned.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                conversation = %run.key(),
+                "the rounds of the client's own tool loop cannot be seen, so that the history has \
+                 its answers alone: put PerServiceCallPersistence below that loop, or return the \
+                 messages of all rounds in its answer"
+            );
+        }
         // Of a run that is written at its end, nothing is stored if that write is refused.
         let handle = self.handle.filter(|_| run.is_written_at_end());
         let queued = handle.as_ref().map(|_| queued_in(&answer, self.before));
@@ -335,6 +353,13 @@ fn queued_in(answer: &Answer, before: usize) -> Vec<Message> {
         message
     };
     queued.map(without_id).collect()
+}
+
+/// Whether a tool loop below may have had rounds that are neither in its answer nor seen by a layer
+/// below it.
+fn hides_rounds(run: &Run, answer: &Answer) -> bool {
+    let has_rounds = answer.messages.iter().any(|message| message.role == Role::Tool);
+    !has_rounds && !run.has_seen_rounds()
 }
 
 /// Stores what is left to store of a run that has its answer.

@@ -23,8 +23,8 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// Earlier service calls of the run stay in every case.
 ///
 /// The sentinel ([`HistoryOwner::Local`](crate::HistoryOwner::Local))
-/// tells the tool loop to send only what is new. A loop that sends the whole run again is
-/// recognised by the ids of its messages.
+/// tells the tool loop to send only what is new. Of a loop that sends messages again, those that are
+/// stored are recognised, by their ids or by what they say.
 ///
 /// Under [`PerRunPersistence`](crate::PerRunPersistence) the layer follows that run's mode and
 /// policy. By itself it needs a conversation on the request. The first service call of a
@@ -33,7 +33,13 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// became of them. A request that is sent again goes on after what is stored of its run, and its
 /// answer holds only what it has added. If the run was complete, the answer is the stored one.
 ///
-/// **Under a foreign tool loop** every service call loads the history, when tools ran is not
+/// **Under a tool loop of your own**, over types of your own, each request is compared with what is
+/// stored, message by message: roles, texts, media, ids and names of calls, and which calls results
+/// answer. The loop may send the whole conversation, its run, or what is new. If its types lose the
+/// id of the run, a request that goes on with the stored messages belongs to the run stored last. A
+/// request that repeats stored messages otherwise than they are stored is
+/// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). A run that is sent again when it is
+/// complete returns its last response. Every service call loads the history, when tools ran is not
 /// known, and no tool is: give the layer the [`tools`](Self::tools) whose
 /// [`persist`](crate::Tool::persist) hooks must be asked, or arguments and results are stored as they
 /// are.

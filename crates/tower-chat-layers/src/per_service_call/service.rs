@@ -15,7 +15,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
-    run::{Begun, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall},
+    run::{Begun, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall},
     tool::RunAncestry,
     yielding::yield_if_large,
 };
@@ -86,9 +86,11 @@ where
         if request.history_owner == Some(HistoryOwner::Local) {
             request.history_owner = None;
         }
+        let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
+        run.observe_round(&mut request);
         request.extensions.insert(PersisterAbove);
         let response = service.call(request).await.map_err(Into::into);
-        return with_ending(response, CallEnding::WrittenAtEnd(run)).await;
+        return with_ending(response, CallEnding::WrittenAtEnd { run, is_of_own_loop }).await;
     }
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     // By itself, so that the future need not hold the error across what follows.
@@ -149,8 +151,12 @@ async fn begin_alone(
 
 /// The end of a service call.
 enum CallEnding {
-    /// The run is written at its end, above: this layer only compares service ids.
-    WrittenAtEnd(Run),
+    /// The run is written at its end, above: this layer compares service ids, and takes note of the
+    /// rounds of a loop that is not of this crate.
+    WrittenAtEnd {
+        run: Run,
+        is_of_own_loop: bool,
+    },
     Stored(Box<OpenCall>),
 }
 
@@ -166,7 +172,7 @@ impl Ending for CallEnding {
     fn check(&mut self, message: &Message) -> Result<(), BoxError> {
         match self {
             // The tool loop does it, before the run comes to its end.
-            Self::WrittenAtEnd(_) => Ok(()),
+            Self::WrittenAtEnd { .. } => Ok(()),
             Self::Stored(call) => {
                 let checked = call.check(message);
                 Ok(checked.map_err(|too_many| too_many.in_conversation(Some(call.key())))?)
@@ -176,7 +182,10 @@ impl Ending for CallEnding {
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
         match self {
-            Self::WrittenAtEnd(run) => {
+            Self::WrittenAtEnd { run, is_of_own_loop } => {
+                if !is_of_own_loop {
+                    run.observe_answer(&answer);
+                }
                 run.note_answer(&answer.finish, &answer.messages);
                 run.check_service_id(&answer.finish, || answer.clone())?;
                 Ok(answer)

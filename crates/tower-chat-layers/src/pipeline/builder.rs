@@ -28,7 +28,7 @@ use crate::{
 /// |---|---|---|
 /// | no | per run | tool loop; the run is appended at its end |
 /// | no | per service call | tool loop; the layer under it appends each service call |
-/// | yes | per run | nothing inside the client is touched; the run is appended at its end |
+/// | yes | per run | nothing inside the client is touched; the run is appended at its end. Its tool rounds are stored where a layer sees them: in the messages of the answer, as a [`ToolLoop`] returns them, or by a `PerServiceCallPersistence` below the client's own loop. Else the first run warns |
 /// | yes | per service call | the client's own stack must hold `PerServiceCallPersistence`; if it does not, the run warns, or fails before the model is called ([`MissingPersister`](crate::MissingPersister)) |
 ///
 /// Without a store the pipeline keeps no history.
@@ -242,7 +242,8 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         let mut above = PerRunPersistence::new(store.clone())
             .mode(self.mode.unwrap_or_default())
             .policy(policy)
-            .clock(self.clock);
+            .clock(self.clock)
+            .over_own_loop(client_as_is);
         if let Some(tool_loop) = &tool_loop {
             above = above.tools(tool_loop.source());
         }

@@ -19,6 +19,11 @@ pub(super) struct UntoldUsage {
 }
 
 impl UntoldUsage {
+    /// Whether a layer has noted an answer.
+    pub(super) fn is_noted(&self) -> bool {
+        self.is_noted
+    }
+
     /// The answer of a service call has come.
     pub(super) fn note(
         &mut self,

@@ -111,7 +111,7 @@ async fn replay_of(
 }
 
 /// Whether the history has messages of a run that goes on which are no answers.
-fn has_incomplete_responses(history: &History, run: RunId) -> bool {
+pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
     let Some(end) = history.end_of_run(run) else { return false };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
     let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);

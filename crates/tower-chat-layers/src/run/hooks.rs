@@ -228,7 +228,7 @@ fn hooked_calls(stored: &Arc<Message>) -> impl Iterator<Item = usize> {
 
 /// Whether hooks were asked about the calls of a stored message, which so may differ from the one
 /// that the model gave.
-pub(super) fn has_asked_hooks(stored: &Message) -> bool {
+pub(crate) fn has_asked_hooks(stored: &Message) -> bool {
     stored.metadata.contains_key(HOOKED_CALLS)
 }
 

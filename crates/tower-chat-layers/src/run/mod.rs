@@ -54,10 +54,11 @@ pub(crate) use self::{
     approvals::{UnseenResult, answers_approvals},
     begin::{Settings, head_of, shared},
     history::finish_times,
+    hooks::has_asked_hooks,
     journaled::InterruptedRun,
     missing_results::{NEVER_RUN, missing_results},
     of_loop::{Begun, RunOfLoop},
-    partial_text::partial_message,
+    partial_text::{is_marked_interrupted, partial_message},
     prior_attempts::CallOutcome,
     prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
     recorder::LeaveCause,
@@ -134,6 +135,15 @@ struct Shared {
 pub struct ServiceCall {
     /// How many service calls of the run came before.
     pub ordinal: u32,
+}
+
+/// A request extension that a tool loop sets which has found no persister below: so many messages
+/// before the request's own, from this position on, are the stored history. A persister that the
+/// loop could not find leaves them out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HistoryBefore {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
 }
 
 /// A request extension that says a `PerServiceCallPersistence` has handled the request already.
@@ -215,6 +225,11 @@ impl Run {
     /// Notes that a persister below the tool loop is at work.
     pub(crate) fn report_persister(&self) {
         self.state().is_persister_reported = true;
+    }
+
+    /// Whether a persister below the tool loop is at work.
+    pub(crate) fn has_persister(&self) -> bool {
+        self.state().is_persister_reported
     }
 
     pub(crate) fn clock(&self) -> Clock {

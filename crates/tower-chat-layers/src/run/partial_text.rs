@@ -17,8 +17,12 @@ pub(crate) fn partial_message(text: &str) -> Message {
 
 /// Whether a message is what was left of an answer of this run.
 pub(super) fn is_partial_response(message: &Message, run: RunId) -> bool {
-    message.id.is_some_and(|id| id.run == run)
-        && message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
+    message.id.is_some_and(|id| id.run == run) && is_marked_interrupted(message)
+}
+
+/// Whether a message is what was left of an answer that was cut off.
+pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
+    message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
 }
 
 /// What was streamed so far of the text of an answer.

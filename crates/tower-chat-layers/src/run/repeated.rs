@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatRequest, Conversation, Finish, Message, Messages,
+    Answer, ChatRequest, Conversation, Finish, Message, Messages, RunId,
     store::{History, Revision},
 };
 
 use super::{
-    Run, ServiceCall, Settings,
+    Run, ServiceCall, Settings, State,
     model_request::{joined, own_messages},
+    stored_messages::stored_of_run,
 };
 use crate::{
     PersistenceError, RepeatedTranscript,
     replay::{is_end_marker, without_mark},
-    transcript::NewInput,
+    transcript::{NewInput, Observed, Step, StoredRun, StoredTranscript, leading_system, observe},
 };
 
 /// Which layer begins a run.
@@ -38,12 +39,145 @@ pub(super) struct Stored<'a> {
 impl Stored<'_> {
     /// The messages that were stored before the first attempt at the run.
     fn before_run(&self) -> Messages {
-        let messages = &self.history.messages;
-        let first = self.added.first().and_then(|first| first.id);
-        let position =
-            first.and_then(|first| messages.iter().position(|message| message.id == Some(first)));
-        messages.take(position.unwrap_or(messages.len()))
+        before(&self.history.messages, self.added)
     }
+}
+
+/// A service call of a tool loop that is not of this crate, where no layer has begun its run.
+pub(super) struct ObservedAlone {
+    pub(super) observed: Observed,
+    /// The run that it belongs to: where the loop's types lose ids of runs, the one stored last.
+    pub(super) run: RunId,
+}
+
+/// Compares a service call of a loop that is not of this crate with what is stored. `None` if there
+/// is nothing that it repeats, so that the policy alone decides.
+///
+/// # Errors
+///
+/// If it repeats what is stored, but not as it is stored.
+pub(super) fn observe_alone(
+    settings: &Settings,
+    conversation: &Conversation,
+    request: &ChatRequest,
+    history: &History,
+) -> Result<Option<ObservedAlone>, PersistenceError> {
+    let Conversation { key, run } = conversation;
+    let choice = request.extensions.get::<RepeatedTranscript>().copied();
+    let choice = choice.unwrap_or(settings.policy.repeated_transcript);
+    let (added, is_overtaken) = stored_of_run(history, *run);
+    let is_known = !added.is_empty();
+    if history.messages.is_empty() || (!is_known && choice == RepeatedTranscript::Append) {
+        return Ok(None);
+    }
+    let own = own_messages(request);
+    let end = history.end_of_run(*run).unwrap_or(history.messages.len());
+    let before = history.messages.take(end);
+    let last_run = before.last().and_then(|last| Some(last.id?.run));
+    let stored = StoredTranscript {
+        before,
+        added: &[],
+        is_pruned: history.head.pruned > 0,
+        run: match is_known {
+            true => StoredRun::Known { run: *run, has_answered: false },
+            false => StoredRun::Unknown,
+        },
+    };
+    let mut observed = match observe(&stored, &own) {
+        Ok(observed) => observed,
+        // The policy may know the conversation as its client does.
+        Err(_) if !is_known && choice == RepeatedTranscript::Recognise => return Ok(None),
+        Err(difference) => {
+            return Err(PersistenceError::HistorySentAgain { key: key.clone(), difference });
+        }
+    };
+    let run = match (observed.step, is_known, last_run) {
+        (Step::Continue | Step::Repeat, false, Some(last)) => last,
+        (Step::Continue | Step::Repeat, false, None) => {
+            observed.step = Step::Begin;
+            *run
+        }
+        (Step::Continue, true, _) if is_overtaken => {
+            return Err(PersistenceError::RunOvertaken { key: key.clone(), run: *run });
+        }
+        (Step::Begin | Step::Continue | Step::Repeat, ..) => *run,
+    };
+    if observed.step == Step::Begin {
+        // It begins a turn, so what it says first is part of the conversation.
+        let instructions = std::mem::take(&mut observed.instructions);
+        observed.new.splice(..0, instructions);
+        if observed.new.len() == own.len() {
+            return Ok(None);
+        }
+        if observed.new.is_empty() {
+            return Err(PersistenceError::NothingNew { key: key.clone() });
+        }
+    }
+    Ok(Some(ObservedAlone { observed, run }))
+}
+
+/// Makes the request of a service call that was compared with what is stored: with new messages alone,
+/// after what goes first.
+pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
+    let mut messages = request.messages.take(request.new_from);
+    messages.extend(observed.instructions.iter().cloned());
+    request.new_from = messages.len();
+    messages.extend(observed.new.iter().cloned());
+    request.messages = messages;
+}
+
+impl State {
+    /// Compares a service call of a loop that is not of this crate with what the run has loaded and
+    /// added.
+    ///
+    /// # Errors
+    ///
+    /// If it repeats what is stored, but not as it is stored.
+    pub(super) fn observe_call(
+        &self,
+        conversation: &Conversation,
+        request: &ChatRequest,
+    ) -> Result<Observed, PersistenceError> {
+        let mut own = own_messages(request);
+        if request.new_from == 0 {
+            // What a layer above the loop has put first.
+            let is_above = |(own, above): &(&Arc<Message>, &Arc<Message>)| {
+                own.role == above.role && own.parts == above.parts
+            };
+            let above = own.iter().zip(self.calls.above.iter()).take_while(is_above).count();
+            own.drain(..above);
+        }
+        let added = &self.conversation.added;
+        let Conversation { key, run } = conversation;
+        let stored = StoredTranscript {
+            before: before(&self.conversation.history, added),
+            added,
+            is_pruned: self.conversation.pruned > 0,
+            run: match added.is_empty() {
+                true => StoredRun::Unknown,
+                false => StoredRun::Known { run: *run, has_answered: self.calls.is_answered },
+            },
+        };
+        let observed = observe(&stored, &own).map_err(|difference| {
+            PersistenceError::HistorySentAgain { key: key.clone(), difference }
+        })?;
+        // The run that was begun above has an input.
+        let lacks_input = added.is_empty() && observed.new.is_empty();
+        Ok(match lacks_input {
+            true => {
+                Observed { new: own.split_off(leading_system(&own)), step: Step::Begin, ..observed }
+            }
+            false => observed,
+        })
+    }
+}
+
+/// The messages of a history that were stored before the first of these.
+fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
+    let first = added.first().and_then(|first| first.id);
+    let is_first = |message: &Arc<Message>| message.id == first;
+    let position = first.and_then(|_| history.iter().position(is_first));
+    history.take(position.unwrap_or(history.len()))
 }
 
 /// Leaves what is stored already out of a request, by the policy; returns the stored answer where
@@ -82,7 +216,8 @@ pub(super) async fn take_new(
         }
         _ => stored.before_run(),
     };
-    match choice.new_input(key, *run, &before, &own)? {
+    let pruned = stored.history.head.pruned;
+    match choice.new_input(key, *run, (&before, pruned), &own)? {
         NewInput::All => Ok(None),
         NewInput::Only(new) => {
             request.messages = joined(request.messages.take(request.new_from), new);

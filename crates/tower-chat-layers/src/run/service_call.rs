@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatOptions, ChatUpdate, ConversationKey, HistoryOwner, Message, MessageId,
+    Answer, ChatOptions, ChatUpdate, ConversationKey, HistoryOwner, Message, MessageId, Role,
     store::{StoreError, author::Slot},
 };
 
 use super::{
     Run, State, Submission, last_call::Attempt, partial_text::StreamedText,
-    submission::FailedSubmission, write::RunWrite,
+    run_end::response_at_end, submission::FailedSubmission, write::RunWrite,
 };
 use crate::{
     PersistenceError,
@@ -207,6 +207,11 @@ impl OpenCall {
         let step = self.loop_policy.as_ref().map(|policy| policy.next_step(&answer.messages));
         let first_calls = self.first_calls(step.as_ref(), &answer.messages);
         run.recorder().call_answered(&mut write, step.as_ref(), first_calls);
+        // A loop that is not of this crate does not say what follows. Unmarked, the answer would count
+        // as a part of the interrupted one before it.
+        write.ends_run |= self.loop_policy.is_none()
+            && follows_open_calls(&state.conversation.added, &write.messages)
+            && pending_calls(&answer.messages).is_empty();
         let (submission, write) = run.submit(state, slot, write);
         answer.messages.iter().for_each(|message| self.replay.push(message));
         std::mem::swap(&mut state.conversation.replay, &mut self.replay);
@@ -273,6 +278,12 @@ impl OpenCall {
             CallState::Settled => Err(StoreError::Closed),
         }
     }
+}
+
+/// Whether an answer comes right after one whose calls have no results.
+fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>]) -> bool {
+    written.first().is_some_and(|first| first.role == Role::Assistant)
+        && !pending_calls(response_at_end(added)).is_empty()
 }
 
 impl Drop for OpenCall {

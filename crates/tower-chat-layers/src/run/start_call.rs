@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatRequest, Message, Role,
+    Answer, ChatRequest, Finish, HistoryOwner, Message, Role,
     store::author::{Slot, Write},
 };
 
 use super::{
-    Run, ServiceCall, State, Submission,
+    HistoryBefore, Run, ServiceCall, State, Submission,
     hooks::has_asked_hooks,
     last_call::Attempt,
-    model_request::own_messages,
+    model_request::{joined, own_messages},
     recorder::Recorder,
+    repeated::take_observed,
+    run_end::{is_complete, response_at_end},
     service_call::{OpenCall, StoredCall},
 };
-use crate::{PersistenceError, next_step::LoopPolicy};
+use crate::{PersistenceError, next_step::LoopPolicy, replay::without_mark, transcript::Step};
 
 /// Whether a service call has to be made.
 pub(crate) enum StartedCall {
@@ -39,11 +41,20 @@ impl Run {
         request: &mut ChatRequest,
     ) -> Result<StartedCall, PersistenceError> {
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
+        if let Some(HistoryBefore { first, count }) = request.extensions.remove() {
+            let own = request.messages.skip(first + count);
+            request.messages = joined(request.messages.take(first), own);
+            request.new_from = request.new_from.saturating_sub(count);
+        }
         let mut state = self.state();
         if self.0.is_alone && request.new_from > 0 {
             // The loop sends it with its first service call alone.
             state.calls.above = request.messages.take(request.new_from);
         }
+        let sent = match ordinal {
+            Some(_) => 0,
+            None => unanswered_len(&own_messages(request)),
+        };
         let own = match state.calls.attempt(ordinal) {
             Some(Attempt::Answered { answer, write, .. }) => {
                 let (answer, write) = (answer.clone(), write.clone());
@@ -55,7 +66,14 @@ impl Run {
             None if ordinal == Some(0) && self.0.is_alone => {
                 own_messages(request).into_iter().skip(state.conversation.added.len()).collect()
             }
-            None => self.unsubmitted(&state, request)?,
+            None => match self.unsubmitted(&state, request)? {
+                NewOfCall::Messages(own) => own,
+                NewOfCall::Nothing if is_complete(&state.conversation.added) => {
+                    let again = self.last_response(&state);
+                    return Ok(StartedCall::Answered(Box::new(again)));
+                }
+                NewOfCall::Nothing => Vec::new(),
+            },
         };
         let inputs = self.number(state.conversation.taken, own);
         let replay = self.replay_with(&state, &inputs)?;
@@ -65,6 +83,7 @@ impl Run {
         };
         let new_to_model = match self.recorder() {
             // Its input is staged already, and new to the model all the same.
+            Recorder::Journaled(_) if is_first && ordinal.is_none() => sent.max(inputs.len()),
             Recorder::Journaled(_) if is_first => own_messages(request).len(),
             _ => inputs.len(),
         };
@@ -82,16 +101,41 @@ impl Run {
     fn unsubmitted(
         &self,
         state: &State,
-        request: &ChatRequest,
-    ) -> Result<Vec<Arc<Message>>, PersistenceError> {
-        let own = self.not_stored_of(state, own_messages(request));
-        let is_later_call = !state.conversation.added.is_empty();
-        if is_later_call
-            && own.iter().any(|message| message.role == Role::Assistant && message.id.is_none())
-        {
-            return Err(PersistenceError::HistorySentAgain { key: self.key().clone() });
+        request: &mut ChatRequest,
+    ) -> Result<NewOfCall, PersistenceError> {
+        if state.stored_before.is_observed {
+            return Ok(NewOfCall::Messages(own_messages(request)));
         }
-        Ok(own)
+        let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
+        let is_kept_here = state.conversation.service_id.is_none();
+        if is_of_own_loop || !is_kept_here || self.0.is_alone {
+            let own = self.not_stored_of(state, own_messages(request));
+            let is_later_call = !state.conversation.added.is_empty();
+            let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
+            let is_unnamed = |message: &Arc<Message>| is_answer(message) && message.id.is_none();
+            if !is_later_call || !own.iter().any(is_unnamed) {
+                return Ok(NewOfCall::Messages(own));
+            }
+        }
+        let observed = state.observe_call(&self.0.conversation, request)?;
+        if request.new_from == 0 && !observed.instructions.is_empty() {
+            request.messages = joined(state.calls.above.clone(), request.messages.clone());
+            request.new_from = state.calls.above.len();
+        }
+        take_observed(request, &observed);
+        Ok(match observed.step {
+            Step::Repeat => NewOfCall::Nothing,
+            Step::Begin | Step::Continue => NewOfCall::Messages(observed.new),
+        })
+    }
+
+    /// The last response of a run that is complete, for a service call that was made before.
+    fn last_response(&self, state: &State) -> StoredCall {
+        let response = response_at_end(&state.conversation.added).iter().map(without_mark);
+        let mut finish = Finish::stop();
+        finish.history_owner = Some(HistoryOwner::Local);
+        let answer = Answer::new(response.collect(), finish);
+        self.submit_again(state, None, answer, None)
     }
 
     /// Those of the loop's messages, which are in the run's order, that are not stored yet.
@@ -134,6 +178,18 @@ impl Run {
         };
         StoredCall { run: self.clone(), ordinal, answer, submission }
     }
+}
+
+/// What of a service call's request is not stored yet.
+enum NewOfCall {
+    Messages(Vec<Arc<Message>>),
+    /// Nothing: the call was made before.
+    Nothing,
+}
+
+/// How many messages at the end of these the model has not answered.
+fn unanswered_len(own: &[Arc<Message>]) -> usize {
+    own.iter().rev().take_while(|message| message.role != Role::Assistant).count()
 }
 
 /// Whether a message that came with an id is stored: the id names a message of this run with the

@@ -73,6 +73,10 @@ pub(super) struct StoredBefore {
     pub(super) is_overtaken: bool,
     /// What the last run answered, where the request repeats everything but that.
     pub(super) last_answer: Option<Vec<Arc<Message>>>,
+    /// The request was compared with what is stored, and has new messages alone.
+    pub(super) is_observed: bool,
+    /// The request makes a service call that was made before.
+    pub(super) is_repeated: bool,
 }
 
 /// The service calls of a run.

@@ -41,10 +41,15 @@ impl<S> Rounds<S> {
         mut request: ChatRequest,
     ) -> Result<Self, BoxError> {
         let handle = request.run_handle();
-        let conversation = request.conversation();
-        let run_id = conversation.map_or_else(RunId::new, |conversation| conversation.run);
+        let conversation = request.conversation().cloned();
+        let run_id = conversation.as_ref().map_or_else(RunId::new, |conversation| conversation.run);
         let run = request.extensions.get::<Run>().cloned();
-        let transcript = transcript(&request, run.as_ref(), run_id);
+        let incomplete = run.as_ref().filter(|run| !has_persister && !run.is_written_at_end());
+        let history_before = match incomplete {
+            Some(run) => Some(run.put_history_for_loop(&mut request)?),
+            None => None,
+        };
+        let transcript = transcript(&request, run.as_ref(), has_persister, run_id);
         let tools = settings.source.tools();
         let run_of_loop = (run.is_none() && conversation.is_some()).then(RunOfLoop::default);
         use_tools(run.as_ref(), run_of_loop.as_ref(), &tools);
@@ -64,7 +69,10 @@ impl<S> Rounds<S> {
         let mut counters = RunCounters::resumed(&interrupted, &approved);
         let phase = first_phase(approved, refused, &mut counters, settings.max_calls);
         request.extensions.remove::<ServiceCall>();
-        let extensions = call_extensions(&request, run_of_loop.as_ref());
+        let mut extensions = call_extensions(&request, run_of_loop.as_ref());
+        if let Some(before) = history_before {
+            extensions.insert(before);
+        }
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
             service: ready,
@@ -175,12 +183,20 @@ fn call_extensions(request: &ChatRequest, run_of_loop: Option<&RunOfLoop>) -> ht
     extensions
 }
 
-/// The run's messages as the loop sends them: the new ones alone where a layer below puts the history
-/// before them.
-fn transcript(request: &ChatRequest, run: Option<&Run>, run_id: RunId) -> Transcript {
+/// The run's messages as the loop sends them: the new ones alone where a layer below was found that
+/// puts the history before them.
+fn transcript(
+    request: &ChatRequest,
+    run: Option<&Run>,
+    has_persister: bool,
+    run_id: RunId,
+) -> Transcript {
     match run {
-        Some(run) if !run.is_written_at_end() => {
+        Some(run) if !run.is_written_at_end() && has_persister => {
             Transcript::only_unsent(request, run_id, || run.taken())
+        }
+        Some(run) if !run.is_written_at_end() => {
+            Transcript::whole(request, run_id, Replay::lenient())
         }
         Some(run) => {
             let replay = run.open_replay().unwrap_or_else(Replay::lenient);

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     PersistenceError,
     next_step::{CallCount, CallRules, LoopPolicy, NextStep, TooManyCalls},
-    run::{Run, RunOfLoop, ServiceCall},
+    run::{HistoryBefore, Run, RunOfLoop, ServiceCall},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -53,6 +53,11 @@ where
         self.options.after_first_call();
         if let (1, Some(run)) = (self.counters.service_calls, &self.run) {
             run.check_persister()?;
+            let was_complete = self.extensions.remove::<HistoryBefore>().is_some();
+            if was_complete && run.has_persister() {
+                // It could not be found before.
+                self.transcript.keep_below();
+            }
         }
         match response.try_into_answer() {
             Ok(Answer { messages, finish, .. }) => {

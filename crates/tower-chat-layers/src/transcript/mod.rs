@@ -4,6 +4,7 @@
 //! stored. [`RepeatedTranscript`] says what a persistence layer does with such a request.
 
 mod entry;
+mod observe;
 mod overlap;
 mod recognise;
 
@@ -11,8 +12,14 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{ConversationKey, Message, Messages, Role, RunId};
 
-use self::entry::Entry;
-pub use self::recognise::recognise;
+pub(crate) use self::observe::{
+    Observed, Step, StoredRun, StoredTranscript, leading_system, observe,
+};
+use self::{entry::Entry, recognise::recognise_after_cut};
+pub use self::{
+    observe::{DifferenceKind, TranscriptDifference},
+    recognise::{recognise, recognise_in},
+};
 use crate::PersistenceError;
 
 /// What happens to a request of a new run that brings messages which are stored already, without
@@ -95,7 +102,8 @@ impl RepeatedTranscript {
         }
     }
 
-    /// What of a request's own messages a run takes, by what was stored before the run.
+    /// What of a request's own messages a run takes, by what was stored before the run, of which
+    /// so many older messages were pruned.
     ///
     /// # Errors
     ///
@@ -104,7 +112,7 @@ impl RepeatedTranscript {
         self,
         key: &ConversationKey,
         run: RunId,
-        stored: &Messages,
+        (stored, pruned): (&Messages, u64),
         own: &[Arc<Message>],
     ) -> Result<NewInput, PersistenceError> {
         if !self.compares(own) || stored.is_empty() {
@@ -130,7 +138,7 @@ impl RepeatedTranscript {
             }
             Self::Recognise => {
                 let sent = unknown.iter().map(|(_, message)| message.clone()).collect();
-                match recognise(stored, &sent, false) {
+                match recognise_after_cut(stored, pruned, &sent, false) {
                     Ok(Recognised::New(new)) => Ok(NewInput::Only(new)),
                     Ok(Recognised::LastAnswer) => Ok(NewInput::LastAnswer(last_answer(stored))),
                     Err(TranscriptError::NothingNew) => {

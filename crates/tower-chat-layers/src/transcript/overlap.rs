@@ -43,6 +43,27 @@ pub(super) fn overlap<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Overlap {
     overlap
 }
 
+/// Where all of `known` stands in `sent` for the last time.
+pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option<usize> {
+    let mut numbers = HashMap::with_capacity(known.len());
+    let mut number = |item| {
+        let next = numbers.len();
+        *numbers.entry(item).or_insert(next)
+    };
+    // Reversed, so that the first occurrence is the last.
+    let pattern: Vec<usize> = known.iter().rev().map(|item| number(*item)).collect();
+    let text: Vec<usize> = sent.iter().rev().map(|item| number(*item)).collect();
+    let borders = borders(&pattern);
+    let mut matched = 0;
+    for (position, item) in text.into_iter().enumerate() {
+        matched = longer(&pattern, &borders, matched, item);
+        if matched == pattern.len() {
+            return sent.len().checked_sub(position + 1);
+        }
+    }
+    None
+}
+
 /// For each beginning of a list, the length of the longest shorter one that it also ends with.
 fn borders(list: &[usize]) -> Vec<usize> {
     let mut borders: Vec<usize> = Vec::with_capacity(list.len());

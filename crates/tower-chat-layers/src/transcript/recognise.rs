@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use tower_chat_core::{Messages, Role};
+use tower_chat_core::{Message, Messages, Role, store::History};
 
 use super::{
     Recognised, TranscriptError,
     entry::{Entry, as_client_knows, names_of_calls},
-    overlap::{Overlap, overlap},
+    overlap::{Overlap, last_occurrence, overlap},
 };
 
 /// What a request asks for, by what of its messages is stored already.
@@ -37,6 +37,62 @@ use super::{
 ///
 /// If the messages contradict what is stored, or there is nothing to answer.
 pub fn recognise(
+    stored: &Messages,
+    sent: &Messages,
+    is_retry: bool,
+) -> Result<Recognised, TranscriptError> {
+    recognise_after_cut(stored, 0, sent, is_retry)
+}
+
+/// As [`recognise`], with the history as a store has it: where older messages were pruned, what a
+/// request repeats of them is left out, if the rest of it begins as the history does.
+///
+/// # Errors
+///
+/// If the messages contradict what is stored, or there is nothing to answer.
+pub fn recognise_in(
+    stored: &History,
+    sent: &Messages,
+    is_retry: bool,
+) -> Result<Recognised, TranscriptError> {
+    recognise_after_cut(&stored.messages, stored.head.pruned, sent, is_retry)
+}
+
+/// As [`recognise`], where so many messages were pruned before those that are stored.
+pub(super) fn recognise_after_cut(
+    stored: &Messages,
+    pruned: u64,
+    sent: &Messages,
+    is_retry: bool,
+) -> Result<Recognised, TranscriptError> {
+    match recognise_from(stored, sent, is_retry) {
+        Err(TranscriptError::Diverged { position }) if pruned > 0 => {
+            let Some(cut) = cut_in(stored, sent) else {
+                return Err(TranscriptError::Diverged { position });
+            };
+            let leading = sent.iter().take_while(|message| is_system(message)).count();
+            let mut rest = sent.take(leading.min(cut));
+            rest.append(&sent.skip(cut));
+            recognise_from(stored, &rest, is_retry).map_err(|error| match error {
+                TranscriptError::Diverged { .. } => TranscriptError::Diverged { position },
+                TranscriptError::NothingNew => TranscriptError::NothingNew,
+            })
+        }
+        recognised => recognised,
+    }
+}
+
+/// Where in a request the stored messages begin, of which the first ones were pruned.
+fn cut_in(stored: &Messages, sent: &Messages) -> Option<usize> {
+    let end = StoredEnd::of(stored);
+    let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
+    views.iter().find_map(|view| {
+        let whole = view.position_of(&view.known);
+        whole.or_else(|| view.position_of(view.before_answer()?))
+    })
+}
+
+fn recognise_from(
     stored: &Messages,
     sent: &Messages,
     is_retry: bool,
@@ -94,6 +150,10 @@ pub(crate) fn first_repeated_answer(
     let known: HashSet<Entry> =
         stored.iter().map(|message| Entry::verbatim(message)).chain(of_client).collect();
     sent.into_iter().find(|(_, entry)| known.contains(entry)).map(|(position, _)| position)
+}
+
+fn is_system(message: &Message) -> bool {
+    matches!(message.role, Role::System | Role::Developer)
 }
 
 /// How a stored conversation ends.
@@ -214,6 +274,19 @@ impl View {
         let mut new = if is_in_force { Messages::new() } else { sent.take(self.leading) };
         new.append(&sent.skip(position.max(self.leading)));
         new
+    }
+
+    /// The position of the message from which on the request repeats all of these; the last, if there
+    /// are several. Without a statement of the model among them nothing says that they are the same.
+    fn position_of(&self, known: &[Entry]) -> Option<usize> {
+        let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
+        if !known.iter().any(|known| known.is_statement()) {
+            return None;
+        }
+        let (positions, entries): (Vec<usize>, Vec<&Entry>) =
+            self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_system()).unzip();
+        let first = last_occurrence(&known, &entries)?;
+        positions.get(first).copied()
     }
 
     fn repeats_an_answer(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Ready codecs for [`tower_chat_layers::adapt`]: HTTP messages with JSON bodies. The feature `codec`.
 //!
 //! [`JsonClient`] makes a model client of a `Service<http::Request<Value>, Response = http::Response<Value>>`,
-//! [`JsonServer`] makes such a service of a stack. Both speak one [`BodyWire`](crate::body::BodyWire).
+//! [`JsonServer`] makes such a service of a stack, and [`JsonTypes`] does both for types of your own
+//! that serde reads and writes as such bodies. All speak one [`BodyWire`](crate::body::BodyWire).
 //! What layers say to each other travels in the extensions of the request, in both directions.
 //! A JSON body is whole, so these codecs neither ask for streams nor answer with them;
 //! [`Completion`] says an answer in chunks, for servers of one's own.
@@ -38,9 +39,11 @@
 mod client;
 mod completion;
 mod server;
+mod types;
 
 pub use self::{
     client::{JsonClient, RefusedAnswer},
     completion::{Completion, UsageChunk},
     server::JsonServer,
+    types::JsonTypes,
 };

@@ -82,7 +82,7 @@ impl ServerCodec for JsonServer {
 }
 
 /// Gives the answer the id and the time that its wire demands, if its model client gave it none.
-fn identify(wire: BodyWire, body: &mut Value) {
+pub(super) fn identify(wire: BodyWire, body: &mut Value) {
     let Some(fields) = body.as_object_mut() else { return };
     let (id, created, prefix) = match wire {
         BodyWire::OpenAiChat => ("id", Some("created"), "chatcmpl-"),

@@ -6,7 +6,7 @@ use http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ConversationKey, Finish, MemoryStore, Message,
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, Finish, MemoryStore, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition,
     ToolLoop, Tools,
     adapt::{AdaptLayer, ExposeLayer},
@@ -15,7 +15,7 @@ use tower_chat::{
 };
 use tower_chat_wire::{
     body::{BodyError, BodyWire},
-    codec::{JsonClient, JsonServer, RefusedAnswer},
+    codec::{JsonClient, JsonServer, JsonTypes, RefusedAnswer},
 };
 
 const WIRES: [BodyWire; 4] =
@@ -140,4 +140,86 @@ async fn a_stream_is_not_asked_for_where_none_can_come() {
     let response = model.oneshot(ChatRequest::user("hi").streamed()).await.unwrap();
     assert_eq!(response.collect().await.unwrap().tool_calls().count(), 1);
     assert_eq!(asked.lock().unwrap()[0].body().get("stream"), None);
+}
+
+/// A request of types of one's own: the list of messages, and what serde skips.
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
+struct Chat {
+    messages: Vec<Value>,
+    #[serde(skip)]
+    extensions: http::Extensions,
+}
+
+/// A tool loop over those types. It sends its whole list with each call.
+fn own_loop(
+    below: impl Service<Chat, Response = Value, Error = BoxError, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static,
+) -> impl Service<Chat, Response = Value, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static
+{
+    service_fn(move |chat: Chat| {
+        let below = below.clone();
+        async move {
+            let mut list = chat.messages;
+            loop {
+                let (messages, extensions) = (list.clone(), chat.extensions.clone());
+                let reply = below.clone().oneshot(Chat { messages, extensions }).await?;
+                let message = reply["choices"][0]["message"].clone();
+                let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+                if calls.is_empty() {
+                    return Ok::<_, BoxError>(reply);
+                }
+                list.push(message);
+                list.extend(calls.iter().map(
+                    |call| json!({"role": "tool", "tool_call_id": call["id"], "content": "seen"}),
+                ));
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_loop_of_types_of_ones_own_carries_its_run_in_every_mode() {
+    for mode in
+        [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
+    {
+        let client = service_fn(|chat: Chat| async move {
+            let is_told = chat.messages.last().is_some_and(|last| last["role"] == "tool");
+            let function = json!({"name": "look", "arguments": "{}"});
+            let call = json!({"id": "call_1", "type": "function", "function": function});
+            let message = match is_told {
+                true => json!({"role": "assistant", "content": chat.messages.len().to_string()}),
+                false => json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+            };
+            Ok::<_, BoxError>(json!({"choices": [{"index": 0, "message": message}]}))
+        });
+        let types: JsonTypes<Chat, Value> =
+            JsonTypes::new(BodyWire::OpenAiChat).carrying(|chat: &mut Chat| &mut chat.extensions);
+        let store = MemoryStore::new();
+        let below = ServiceBuilder::new()
+            .layer(ExposeLayer::new(types.clone()))
+            .layer(PerServiceCallPersistence::new(store.clone()))
+            .layer(AdaptLayer::new(types.clone()))
+            .service(client);
+        let looping = ServiceBuilder::new().layer(AdaptLayer::new(types)).service(own_loop(below));
+        let mut agent = ChatPipeline::builder(looping)
+            .use_client_as_is(true)
+            .history(store.clone())
+            .persistence(mode)
+            .build()
+            .unwrap();
+        let key = ConversationKey::new("alice", "chat");
+        for expected in ["3", "7"] {
+            let request = ChatRequest::user("look").in_conversation(key.clone());
+            let answer = agent.ready().await.unwrap().call(request).await.unwrap();
+            assert_eq!(answer.collect().await.unwrap().text(), expected, "{mode:?}");
+        }
+        let stored = store.load(&key).await.unwrap().messages;
+        let roles: Vec<Role> = stored.iter().map(|message| message.role).collect();
+        let turn = [Role::User, Role::Assistant, Role::Tool, Role::Assistant];
+        assert_eq!(roles, turn.repeat(2), "{mode:?}");
+        assert!(store.open_run(&key).await.unwrap().is_none(), "{mode:?}");
+    }
 }

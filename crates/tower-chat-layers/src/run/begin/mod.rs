@@ -26,9 +26,9 @@ use self::{
     request::not_stored_before,
 };
 use super::{
-    Run, Shared, answers_approvals,
+    Run, ServiceCall, Shared, answers_approvals,
     call_records::CallRecords,
-    history::{is_incomplete_response, load_history},
+    history::{has_incomplete_responses, is_incomplete_response, load_history},
     hooks::Hooks,
     journaled::Journal,
     loaded::Loaded,
@@ -36,14 +36,15 @@ use super::{
     per_run::Buffer,
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
-    repeated::{Caller, Stored, take_new},
+    repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
     run_end::recorded_end,
     service_id::{Recording, agreed_service_id},
     state::{LoadedConversation, ModeState, ServiceCalls, State, StoredBefore},
     stored_messages::stored_of_run,
 };
 use crate::{
-    PersistenceError, PersistenceMode, replay::Replay, tool::RunAncestry, yielding::yield_if_large,
+    PersistenceError, PersistenceMode, RepeatedTranscript, replay::Replay, tool::RunAncestry,
+    transcript::Step, yielding::yield_if_large,
 };
 
 /// What is given when a run begins.
@@ -81,6 +82,8 @@ struct TakenInput {
     /// What the last run answered, where the request repeats everything but that.
     last_answer: Option<Vec<Arc<Message>>>,
     own: Vec<Arc<Message>>,
+    /// Which service call the request makes, where it was compared with what is stored.
+    step: Option<Step>,
 }
 
 impl Run {
@@ -98,8 +101,19 @@ impl Run {
             Beginning { settings, mode, conversation: &conversation, caller, is_background };
         beginning.check(request)?;
         let opened = beginning.open(request, head).await?;
-        let (history, loaded) = beginning.load(request, &opened).await?;
-        let input = beginning.take_input(request, &history).await?;
+        let (mut history, mut loaded) = beginning.load(request, &opened).await?;
+        let observed = beginning.observe(request, &opened, &history)?;
+        let run = observed.as_ref().map_or(conversation.run, |observed| observed.run);
+        let is_continued = run != conversation.run;
+        let conversation = Conversation { run, ..conversation.clone() };
+        let beginning = Beginning { conversation: &conversation, ..beginning };
+        if is_continued {
+            request.extensions.insert(conversation.clone());
+            if has_incomplete_responses(&history.history, run) {
+                (history, loaded) = beginning.load(request, &opened).await?;
+            }
+        }
+        let input = beginning.take_input(request, &history, observed).await?;
         let approves = answers_approvals(input.own.iter().chain(opened.staged()));
         let state = beginning.state(&opened, history, input, approves).await?;
         let run = Self(Arc::new(Shared {
@@ -249,21 +263,45 @@ impl Beginning<'_> {
         rows.map_err(self.not_loaded())
     }
 
+    /// Compares the request of a tool loop that is not of this crate with what is stored, where no
+    /// layer above the loop has begun its run.
+    fn observe(
+        &self,
+        request: &ChatRequest,
+        opened: &OpenedHead,
+        loaded: &LoadedHistory,
+    ) -> Result<Option<ObservedAlone>, PersistenceError> {
+        let is_of_other_loop =
+            self.caller == Caller::ServiceCall && request.extensions.get::<ServiceCall>().is_none();
+        if !is_of_other_loop || !loaded.is_read || opened.service_id.is_some() {
+            return Ok(None);
+        }
+        observe_alone(self.settings, self.conversation, request, &loaded.history)
+    }
+
     /// Takes out of the request what is stored already, by the policy.
     async fn take_input(
         &self,
         request: &mut ChatRequest,
         loaded: &LoadedHistory,
+        observed: Option<ObservedAlone>,
     ) -> Result<TakenInput, PersistenceError> {
         let LoadedHistory { history, is_read, .. } = loaded;
         yield_if_large(&own_messages(request)).await;
         let (added, is_overtaken) = stored_of_run(history, self.conversation.run);
+        if let Some(ObservedAlone { observed, .. }) = observed {
+            request.extensions.remove::<RepeatedTranscript>();
+            take_observed(request, &observed);
+            let step = Some(observed.step);
+            let own = observed.new;
+            return Ok(TakenInput { added, is_overtaken, last_answer: None, own, step });
+        }
         let stored = Stored { history, added: &added, is_read: *is_read };
         let taken = take_new(self.settings, self.conversation, request, &stored, self.caller);
         let last_answer = taken.await?;
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
-        Ok(TakenInput { own, added, is_overtaken, last_answer })
+        Ok(TakenInput { own, added, is_overtaken, last_answer, step: None })
     }
 
     /// Puts together what the run knows.
@@ -277,7 +315,7 @@ impl Beginning<'_> {
         let Self { settings, conversation: Conversation { key, run }, .. } = *self;
         let (store, not_loaded) = (&settings.store, self.not_loaded());
         let LoadedHistory { history, replay, is_read, prior_rows, .. } = loaded;
-        let TakenInput { added, is_overtaken, last_answer, own } = input;
+        let TakenInput { added, is_overtaken, last_answer, own, step } = input;
         let prior_attempts = match approves {
             true => prior_attempts(store, key, &history, &replay).await.map_err(&not_loaded)?,
             false => PriorAttempts::default(),
@@ -308,7 +346,14 @@ impl Beginning<'_> {
         }
         let unsaved = store.handle().unsaved(key);
         Ok(State {
-            stored_before: StoredBefore { recorded_end, tool_calls, is_overtaken, last_answer },
+            stored_before: StoredBefore {
+                recorded_end,
+                tool_calls,
+                is_overtaken,
+                last_answer,
+                is_observed: step.is_some(),
+                is_repeated: step == Some(Step::Repeat),
+            },
             calls: ServiceCalls::default(),
             call_records,
             prior_attempts,

@@ -8,7 +8,7 @@ use crate::{
     PersistenceError,
     replay::Replay,
     run::{
-        Run, State, answers_approvals,
+        HistoryBefore, Run, State, answers_approvals,
         model_request::{joined, own_messages},
     },
 };
@@ -40,6 +40,23 @@ impl Run {
         request.extensions.insert(self.clone());
         drop(state);
         Ok((request, own))
+    }
+
+    /// Puts the history before the input of a run whose service calls no layer below makes complete,
+    /// unless the service keeps it.
+    ///
+    /// # Errors
+    ///
+    /// If a dangling call may not be replayed.
+    pub(crate) fn put_history_for_loop(
+        &self,
+        request: &mut ChatRequest,
+    ) -> Result<HistoryBefore, PersistenceError> {
+        let mut state = self.state();
+        let (own, first) = (own_messages(request), request.new_from);
+        self.put_history_before(&mut state, request, &own)?;
+        let count = request.new_from.saturating_sub(first);
+        Ok(HistoryBefore { first, count })
     }
 
     /// Makes the messages of a request, for a run that is written at its end: all of the history
@@ -79,6 +96,7 @@ impl Run {
         if let Some(buffer) = state.of_mode.buffer_mut() {
             buffer.answer_from = answer_from;
             buffer.open_replay = open_replay;
+            buffer.given = (request.messages.clone(), request.new_from);
         }
         Ok(())
     }

@@ -6,11 +6,12 @@ use tower_chat_core::{Answer, ChatRequest, Finish, Message, Role, RunId};
 
 use crate::{
     PersistenceError,
+    adapt::as_one_message,
     run::{
         Run, ServiceCall, State,
         journaled::input_of,
         partial_text::is_partial_response,
-        run_end::{as_answered, is_complete},
+        run_end::{as_answered, is_complete, response_at_end},
     },
 };
 
@@ -44,8 +45,7 @@ impl Run {
         Ok(Some(Answer::new(messages, finish)))
     }
 
-    /// The stored answer, for a request that a persister without a run above it sees again. A
-    /// foreign tool loop numbers no service calls, so the whole input must be the same.
+    /// The stored answer, for a request that a persister without a run above it sees again.
     ///
     /// # Errors
     ///
@@ -54,22 +54,33 @@ impl Run {
         &self,
         request: &ChatRequest,
     ) -> Result<Option<Answer>, PersistenceError> {
-        if let Some(answer) = self.last_answer() {
-            return Ok(Some(answer));
-        }
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
+        if let Some(answer) = self.last_answer() {
+            return Ok(Some(if ordinal.is_some() { answer } else { as_last_response(answer) }));
+        }
         let state = self.state();
+        let is_repeated = match ordinal {
+            Some(ordinal) => ordinal == 0,
+            None if state.stored_before.is_observed => state.stored_before.is_repeated,
+            None => self.repeats_input(&state, request),
+        };
+        let is_overtaken = state.stored_before.is_overtaken;
+        drop(state);
+        if !is_repeated && !is_overtaken {
+            return Ok(None);
+        }
+        let answer = self.stored_answer(request)?;
+        Ok(if ordinal.is_some() { answer } else { answer.map(as_last_response) })
+    }
+
+    /// Whether a request whose messages could not be compared with the stored ones is the first of
+    /// the run: a tool loop that is not of this crate numbers no service calls.
+    fn repeats_input(&self, state: &State, request: &ChatRequest) -> bool {
         let own = state.input(self.id(), request);
         let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
             own.role == added.role && own.parts == added.parts && own.role != Role::Tool
         };
-        let is_repeated = match ordinal {
-            Some(ordinal) => ordinal == 0,
-            None => !own.is_empty() && own.iter().zip(&state.conversation.added).all(is_same),
-        };
-        let is_overtaken = state.stored_before.is_overtaken;
-        drop(state);
-        if is_repeated || is_overtaken { self.stored_answer(request) } else { Ok(None) }
+        !own.is_empty() && own.iter().zip(&state.conversation.added).all(is_same)
     }
 
     /// What the run had added after its input before it was interrupted: part of its answer.
@@ -79,6 +90,24 @@ impl Run {
         let added = state.conversation.added.get(input..).unwrap_or_default();
         added.iter().filter(|message| !is_partial_response(message, self.id())).cloned().collect()
     }
+}
+
+/// The stored answer of a run, for a tool loop that runs the calls of each answer it gets: without
+/// the rounds before the last response.
+fn as_last_response(mut answer: Answer) -> Answer {
+    let response = response_at_end(&answer.messages);
+    let asks = |message: &Arc<Message>| message.asked_calls().next().is_some();
+    // Calls before a message without calls are those of an answer that was interrupted.
+    let interrupted = response.last().filter(|last| !asks(last));
+    let interrupted = interrupted.and_then(|_| response.iter().rposition(asks));
+    let response = response.iter().skip(interrupted.map_or(0, |asking| asking + 1));
+    let response: Vec<_> = response.cloned().collect();
+    answer.messages = match response.is_empty() {
+        // A tool has ended the run.
+        true => vec![Arc::new(as_one_message(&answer))],
+        false => response,
+    };
+    answer
 }
 
 impl State {

@@ -15,6 +15,7 @@ mod logs;
 mod matrix;
 mod misplaced_calls;
 mod numbered_input;
+mod own_loops;
 mod partial_text;
 mod per_run;
 mod per_service_call;

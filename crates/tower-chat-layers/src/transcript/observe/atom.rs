@@ -1,0 +1,441 @@
+//! Messages reduced to what a tool loop repeats of them, whatever types it keeps them in.
+
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
+
+use tower_chat_core::{
+    MediaSource, Message, MessageId, Part, Role, RunId,
+    pairing::{AnswerKey, ids_of_calls, is_marked_ended},
+};
+
+use crate::run::{has_asked_hooks, is_marked_interrupted};
+
+/// A list of messages as atoms, in their order.
+pub(super) struct Atoms<'m> {
+    pub(super) all: Vec<Atom<'m>>,
+    /// The calls of the last answer that have no result.
+    open_calls: Vec<Call<'m>>,
+    /// Whether the last answer says that its run ended with it, or waits for approval.
+    pub(super) is_ended: bool,
+}
+
+/// A part of a transcript that a loop repeats, or sends, as one.
+pub(super) struct Atom<'m> {
+    /// The position of its first message.
+    pub(super) message: usize,
+    /// The position of its last message.
+    pub(super) last: usize,
+    ids: Vec<MessageId>,
+    pub(super) content: Content<'m>,
+    /// Whether a loop may leave it out when it repeats what is stored.
+    pub(super) is_optional: bool,
+}
+
+pub(super) enum Content<'m> {
+    System(&'m Message),
+    User {
+        text: &'m Message,
+        media: Vec<&'m MediaSource>,
+    },
+    /// Answers to approval requests: the id of each, and whether it was approved.
+    Approvals(Vec<(&'m str, bool)>),
+    /// The messages of one answer. A loop may have joined them.
+    Answer(Vec<Utterance<'m>>),
+    /// One result, by the id of its call. A loop may send several in a message, or each in its own.
+    Result(Option<&'m str>),
+}
+
+/// One message of an answer.
+pub(super) struct Utterance<'m> {
+    message: &'m Message,
+    calls: Vec<Call<'m>>,
+    /// Whether a hook may have left calls of it out.
+    lacks_calls: bool,
+    /// Whether it is what was left of a response that was cut off.
+    is_partial: bool,
+}
+
+/// A tool call.
+#[derive(Debug, Clone)]
+pub(super) struct Call<'m> {
+    /// The id that it came with.
+    id: Option<&'m str>,
+    /// The id by which it is known where several have the same.
+    effective: Cow<'m, str>,
+    name: &'m str,
+}
+
+impl<'m> Atoms<'m> {
+    /// The atoms of a request, without messages of the model that say nothing.
+    pub(super) fn of_request(messages: &[&'m Arc<Message>]) -> Self {
+        let mut atoms = Self::of(messages);
+        atoms.all.retain(|atom| !matches!(atom.content, Content::Answer(_)) || atom.is_statement());
+        atoms
+    }
+
+    fn of(messages: &[&'m Arc<Message>]) -> Self {
+        let mut all: Vec<Atom<'m>> = Vec::new();
+        for (position, message) in messages.iter().enumerate() {
+            push_atoms(&mut all, position, message);
+        }
+        let open_calls = open_calls(&all);
+        let last = messages.iter().rev().find(|message| is_statement(message));
+        let is_ended = last.is_some_and(|last| is_ended(last));
+        Self { all, open_calls, is_ended }
+    }
+
+    /// The atoms of stored messages, with those marked that a loop may leave out: system messages,
+    /// messages that say nothing, and what was stored of requests and answers that were cut off.
+    pub(super) fn of_stored(messages: &[&'m Arc<Message>]) -> Self {
+        let mut atoms = Self::of(messages);
+        let mut is_before_user = false;
+        let mut is_before_result = true;
+        for atom in atoms.all.iter_mut().rev() {
+            let is_user = matches!(atom.content, Content::User { .. });
+            atom.is_optional = match &atom.content {
+                Content::System(_) | Content::Approvals(_) => true,
+                Content::User { .. } => is_before_user,
+                Content::Answer(uttered) => {
+                    let is_cut_off = uttered.iter().any(|uttered| !uttered.calls.is_empty());
+                    !atom.is_statement()
+                        || uttered.iter().all(|uttered| uttered.is_partial)
+                        || (is_cut_off && !is_before_result)
+                }
+                Content::Result(_) => false,
+            };
+            if !atom.is_optional {
+                is_before_user = is_user;
+            }
+            if !matches!(atom.content, Content::System(_)) {
+                is_before_result = matches!(atom.content, Content::Result(_));
+            }
+        }
+        atoms
+    }
+
+    /// Whether a message of a request has the id of a stored one.
+    pub(super) fn names_some_of(&self, stored: &Atoms<'_>) -> bool {
+        let mut ids = self.all.iter().flat_map(|atom| &atom.ids).peekable();
+        ids.peek().is_some() && {
+            let stored = stored.ids();
+            ids.any(|id| stored.contains(id))
+        }
+    }
+
+    /// The ids of all messages.
+    pub(super) fn ids(&self) -> HashSet<MessageId> {
+        self.all.iter().flat_map(|atom| &atom.ids).copied().collect()
+    }
+
+    /// Whether the atoms begin with results, contain nothing of the model, and each of the results
+    /// answers another one of the open calls.
+    pub(super) fn has_open_calls_for(&self, atoms: &[Atom<'_>]) -> bool {
+        let results = atoms.iter().take_while(|atom| atom.is_result());
+        let mut open: Vec<&Call<'_>> = self.open_calls.iter().collect();
+        let mut count = 0;
+        for atom in results {
+            let Content::Result(id) = atom.content else { continue };
+            let Some(position) = open.iter().position(|call| call.is_answered_by(id)) else {
+                return false;
+            };
+            open.remove(position);
+            count += 1;
+        }
+        count > 0 && atoms.iter().skip(count).all(Atom::is_of_caller)
+    }
+
+    /// The position of the first atom that has a message of a run.
+    pub(super) fn first_of(&self, run: RunId) -> Option<usize> {
+        self.all.iter().position(|atom| atom.ids.iter().any(|id| id.run == run))
+    }
+
+    pub(super) fn last_user(&self) -> Option<usize> {
+        self.all.iter().rposition(|atom| matches!(atom.content, Content::User { .. }))
+    }
+
+    /// Whether the conversation ends with an answer that asks for nothing.
+    pub(super) fn is_answered(&self) -> bool {
+        let last = self.all.iter().rev().find(|atom| !atom.is_optional);
+        last.is_some_and(Atom::is_statement) && (self.open_calls.is_empty() || self.is_ended)
+    }
+
+    /// Whether one of the answers of a request is stored.
+    pub(super) fn has_statement_of(&self, request: &Atoms<'_>) -> bool {
+        let mut sent = request.all.iter().filter(|atom| atom.is_statement());
+        sent.any(|sent| self.all.iter().any(|stored| stored.is_repeated_by(sent)))
+    }
+}
+
+fn push_atoms<'m>(all: &mut Vec<Atom<'m>>, position: usize, message: &'m Message) {
+    let ids: Vec<MessageId> = message.id.into_iter().collect();
+    if is_answer(message)
+        && let Some(Atom { last, ids: known, content: Content::Answer(answer), .. }) =
+            all.last_mut()
+    {
+        *last = position;
+        known.extend(ids);
+        answer.push(Utterance::of(message));
+        return;
+    }
+    let mut push = |content| {
+        let (message, last, ids) = (position, position, ids.clone());
+        all.push(Atom { message, last, ids, content, is_optional: false });
+    };
+    if is_system(message) {
+        return push(Content::System(message));
+    }
+    if is_answer(message) {
+        return push(Content::Answer(vec![Utterance::of(message)]));
+    }
+    let mut has_results = false;
+    for result in message.results() {
+        has_results = true;
+        push(Content::Result(result.call_id.as_deref().filter(|id| !id.is_empty())));
+    }
+    let media: Vec<_> = message.parts.iter().filter_map(media_source).collect();
+    let approvals: Vec<_> = message.parts.iter().filter_map(approval).collect();
+    let has_text = texts(message).next().is_some();
+    if has_text || !media.is_empty() {
+        push(Content::User { text: message, media });
+    } else if !approvals.is_empty() {
+        push(Content::Approvals(approvals));
+    } else if !has_results && message.role != Role::Tool {
+        push(Content::User { text: message, media });
+    }
+}
+
+/// The calls of the last answer that have no result behind it.
+fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
+    let Some(last) = all.iter().rposition(|atom| matches!(atom.content, Content::Answer(_))) else {
+        return Vec::new();
+    };
+    let Some(Content::Answer(uttered)) = all.get(last).map(|atom| &atom.content) else {
+        return Vec::new();
+    };
+    // An answer before it, whose calls have no results, was interrupted.
+    let is_shared = |pair: &&[Utterance<'m>]| match pair {
+        [before, uttered] => AnswerKey::is_shared(before.message, uttered.message),
+        _ => false,
+    };
+    let first =
+        uttered.len().saturating_sub(uttered.windows(2).rev().take_while(is_shared).count() + 1);
+    let uttered = uttered.get(first..).unwrap_or_default();
+    let mut open: Vec<Call<'m>> =
+        uttered.iter().flat_map(|uttered| uttered.calls.iter().cloned()).collect();
+    for atom in all.iter().skip(last + 1) {
+        let Content::Result(id) = atom.content else { continue };
+        if let Some(position) = open.iter().position(|call| call.is_answered_by(id)) {
+            open.remove(position);
+        }
+    }
+    open
+}
+
+impl Atom<'_> {
+    pub(super) fn is_result(&self) -> bool {
+        matches!(self.content, Content::Result(_))
+    }
+
+    /// Whether the model uttered or asked for something.
+    pub(super) fn is_statement(&self) -> bool {
+        match &self.content {
+            Content::Answer(uttered) => uttered.iter().any(|uttered| is_statement(uttered.message)),
+            Content::System(_)
+            | Content::User { .. }
+            | Content::Approvals(_)
+            | Content::Result(_) => false,
+        }
+    }
+
+    /// Whether it says nothing about answers that the caller has received.
+    pub(super) fn is_of_caller(&self) -> bool {
+        !self.is_result() && !matches!(self.content, Content::Answer(_))
+    }
+
+    /// Whether the ids of a repetition name these messages, or none of the stored ones.
+    pub(super) fn is_named_by(&self, sent: &Atom<'_>, stored: &HashSet<MessageId>) -> bool {
+        let mut named = sent.ids.iter().filter(|id| stored.contains(id));
+        named.all(|id| self.ids.contains(id))
+    }
+
+    /// Whether a request that has `sent` repeats this stored atom.
+    pub(super) fn is_repeated_by(&self, sent: &Atom<'_>) -> bool {
+        match (&self.content, &sent.content) {
+            (Content::System(stored), Content::System(sent)) => have_same_text(stored, sent),
+            (
+                Content::User { text: stored, media },
+                Content::User { text: sent, media: sent_media },
+            ) => media == sent_media && have_same_text(stored, sent),
+            (Content::Approvals(stored), Content::Approvals(sent)) => stored == sent,
+            (Content::Answer(stored), Content::Answer(sent)) => is_same_answer(stored, sent),
+            (Content::Result(stored), Content::Result(sent)) => match (stored, sent) {
+                (Some(stored), Some(sent)) => stored == sent,
+                _ => true,
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether a result of a request answers a call that a hook has left out of this answer.
+    pub(super) fn lacks_call_of(&self, sent: &Atom<'_>) -> bool {
+        let (Content::Answer(uttered), Content::Result(id)) = (&self.content, &sent.content) else {
+            return false;
+        };
+        let answered =
+            uttered.iter().flat_map(|uttered| &uttered.calls).any(|call| call.is_answered_by(*id));
+        uttered.iter().any(|uttered| uttered.lacks_calls) && !answered
+    }
+
+    pub(super) fn has_same_text(&self, sent: &Self) -> bool {
+        match (&self.content, &sent.content) {
+            (Content::Answer(stored), Content::Answer(sent)) => {
+                is_same_text(texts_of(stored), texts_of(sent))
+            }
+            (Content::User { text: stored, .. }, Content::User { text: sent, .. })
+            | (Content::System(stored), Content::System(sent)) => have_same_text(stored, sent),
+            _ => false,
+        }
+    }
+}
+
+impl<'m> Utterance<'m> {
+    fn of(message: &'m Message) -> Self {
+        let ids = ids_of_calls(message);
+        let calls = message.asked_calls().zip(ids).map(|(call, effective)| {
+            let id = call.id.as_deref().filter(|id| !id.is_empty());
+            Call { id, effective, name: &call.name }
+        });
+        Self {
+            message,
+            calls: calls.collect(),
+            lacks_calls: has_asked_hooks(message),
+            is_partial: is_marked_interrupted(message),
+        }
+    }
+}
+
+impl Call<'_> {
+    fn is_answered_by(&self, result: Option<&str>) -> bool {
+        match (self.id, result) {
+            (Some(id), Some(result)) => id == result || self.effective == result,
+            _ => true,
+        }
+    }
+
+    fn is_repeated_by(&self, sent: &Call<'_>) -> bool {
+        self.name == sent.name && self.is_answered_by(sent.id)
+    }
+}
+
+/// Whether a loop that knows `sent` may have got this answer: all of it, or its last messages, where
+/// the loop was started again after the others.
+fn is_same_answer(stored: &[Utterance<'_>], sent: &[Utterance<'_>]) -> bool {
+    let whole: Vec<&Utterance<'_>> = stored.iter().filter(|uttered| !uttered.is_partial).collect();
+    let is_sent = |stored: &[&Utterance<'_>]| {
+        is_same_text(stored.iter().flat_map(|uttered| texts(uttered.message)), texts_of(sent))
+            && are_same_calls(stored, sent)
+    };
+    let is_end_sent =
+        (0..whole.len().max(1)).any(|from| is_sent(whole.get(from..).unwrap_or_default()));
+    is_end_sent || (whole.len() < stored.len() && is_sent(&stored.iter().collect::<Vec<_>>()))
+}
+
+fn are_same_calls(stored: &[&Utterance<'_>], sent: &[Utterance<'_>]) -> bool {
+    let lacks_calls = stored.iter().any(|uttered| uttered.lacks_calls);
+    let mut stored = stored.iter().flat_map(|uttered| &uttered.calls).peekable();
+    for sent in sent.iter().flat_map(|uttered| &uttered.calls) {
+        if stored.next_if(|stored| stored.is_repeated_by(sent)).is_none() && !lacks_calls {
+            return false;
+        }
+    }
+    stored.next().is_none()
+}
+
+fn texts_of<'s>(uttered: &'s [Utterance<'_>]) -> impl Iterator<Item = &'s str> {
+    uttered.iter().flat_map(|uttered| texts(uttered.message))
+}
+
+fn texts(message: &Message) -> impl Iterator<Item = &str> {
+    message.parts.iter().filter_map(Part::as_text).filter(|text| !text.trim().is_empty())
+}
+
+/// Whether two messages have the same text, in however many parts.
+pub(super) fn have_same_text(one: &Message, other: &Message) -> bool {
+    is_same_text(texts(one), texts(other))
+}
+
+/// Whether two texts are the same. White space around each of their parts does not count, since
+/// types that keep one text join the parts in ways of their own.
+fn is_same_text<'t>(
+    one: impl Iterator<Item = &'t str>,
+    other: impl Iterator<Item = &'t str>,
+) -> bool {
+    let mut one = one.map(str::trim).filter(|text| !text.is_empty());
+    let mut other = other.map(str::trim).filter(|text| !text.is_empty());
+    let (mut left, mut right) = ("", "");
+    loop {
+        if left.is_empty() {
+            left = one.next().unwrap_or_default();
+            right = right.trim_start();
+        }
+        if right.is_empty() {
+            right = other.next().unwrap_or_default();
+            left = left.trim_start();
+        }
+        if left.is_empty() || right.is_empty() {
+            return left.is_empty() && right.is_empty();
+        }
+        let length = left.len().min(right.len());
+        match (left.split_at_checked(length), right.split_at_checked(length)) {
+            (Some((begin, left_rest)), Some((same, right_rest))) if begin == same => {
+                (left, right) = (left_rest, right_rest);
+            }
+            _ => return false,
+        }
+    }
+}
+
+fn media_source(part: &Part) -> Option<&MediaSource> {
+    match part {
+        Part::Media(media) => Some(&media.source),
+        _ => None,
+    }
+}
+
+fn approval(part: &Part) -> Option<(&str, bool)> {
+    match part {
+        Part::ApprovalResponse(response) => Some((&response.request_id, response.approved)),
+        _ => None,
+    }
+}
+
+pub(super) fn is_system(message: &Message) -> bool {
+    matches!(message.role, Role::System | Role::Developer)
+}
+
+pub(super) fn is_answer(message: &Message) -> bool {
+    message.role == Role::Assistant
+}
+
+/// Whether a message is one of the model that says or asks for something: a loop may leave the
+/// others out, since its types may keep neither reasoning nor provider items.
+pub(super) fn is_statement(message: &Message) -> bool {
+    is_answer(message)
+        && (texts(message).next().is_some() || message.asked_calls().next().is_some())
+}
+
+fn is_ended(message: &Message) -> bool {
+    let is_request = |part: &Part| matches!(part, Part::ApprovalRequest(_));
+    is_marked_ended(message) || message.parts.iter().any(is_request)
+}
+
+/// The message without the first of its results, which are stored.
+pub(super) fn without_results(message: &Message, stored: usize) -> Arc<Message> {
+    let mut left = stored;
+    let mut parts = message.parts.clone();
+    parts.retain(|part| {
+        let is_stored = left > 0 && matches!(part, Part::ToolResult(_));
+        left -= usize::from(is_stored);
+        !is_stored
+    });
+    Arc::new(message.with_parts(parts))
+}

@@ -1,0 +1,289 @@
+//! What of a service call's request is stored already, where the tool loop is not one of this crate.
+//!
+//! Such a loop has message types of its own. It sends the whole transcript of its run with each
+//! call, or what is new alone, and its types may lose ids, reasoning and provider items. The request
+//! is compared with the stored messages: roles, texts, media, the ids and names of calls, and which
+//! calls results answer. Arguments and the contents of results are not compared, because hooks and
+//! truncation may have changed what is stored. Nothing but the two lists is read, so another
+//! process comes to the same result.
+
+mod align;
+mod atom;
+mod difference;
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Messages, RunId};
+
+pub use self::difference::{DifferenceKind, TranscriptDifference};
+use self::{
+    align::{Alignment, align, where_it_differs},
+    atom::{Atom, Atoms, have_same_text, is_answer, is_statement, is_system, without_results},
+};
+
+/// What is stored when a request arrives.
+pub(crate) struct StoredTranscript<'m> {
+    /// The messages before those of `added`.
+    pub(crate) before: Messages,
+    pub(crate) added: &'m [Arc<Message>],
+    /// Whether older messages were pruned.
+    pub(crate) is_pruned: bool,
+    pub(crate) run: StoredRun,
+}
+
+/// What is stored of the run that a request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredRun {
+    /// Nothing: the run is new, or the types of the loop lose the ids of runs.
+    Unknown,
+    /// Messages of this run.
+    Known {
+        run: RunId,
+        /// Whether a service call of this attempt at the run was answered.
+        has_answered: bool,
+    },
+}
+
+/// What a request adds to what is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Observed {
+    /// The system messages at the beginning of the request, if they are not those in force.
+    pub(crate) instructions: Vec<Arc<Message>>,
+    /// The messages that are not stored yet.
+    pub(crate) new: Vec<Arc<Message>>,
+    pub(crate) step: Step,
+}
+
+/// Which service call of the stored conversation a request makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The first one of a turn.
+    Begin,
+    /// The one that follows the last stored message.
+    Continue,
+    /// One that was made before: all of the request is stored, and more behind it.
+    Repeat,
+}
+
+/// How many system messages a request begins with.
+pub(crate) fn leading_system(sent: &[Arc<Message>]) -> usize {
+    sent.iter().take_while(|message| is_system(message)).count()
+}
+
+/// Compares a request with what is stored.
+///
+/// # Errors
+///
+/// If the request repeats stored messages, but not as they are stored.
+pub(crate) fn observe(
+    stored: &StoredTranscript<'_>,
+    sent: &[Arc<Message>],
+) -> Result<Observed, TranscriptDifference> {
+    let tail = stored.tail(sent);
+    let is_whole = tail.len() == stored.len();
+    match Comparison::of(stored, &tail, sent).observe() {
+        Some(observed) => observed,
+        None if is_whole => Comparison::of(stored, &tail, sent).unaligned(),
+        None => {
+            let all: Vec<_> = stored.iter().collect();
+            Comparison::of(stored, &all, sent).unaligned()
+        }
+    }
+}
+
+impl StoredTranscript<'_> {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
+        self.before.iter().chain(self.added)
+    }
+
+    fn len(&self) -> usize {
+        self.before.len() + self.added.len()
+    }
+
+    /// As many of the last messages as a request of these messages can repeat.
+    fn tail(&self, sent: &[Arc<Message>]) -> Vec<&Arc<Message>> {
+        let answers = sent.iter().filter(|message| is_answer(message)).count();
+        let mut tail: Vec<&Arc<Message>> = Vec::new();
+        let mut ends_of_answers = 0;
+        for message in self.iter().rev() {
+            let after = tail.last();
+            let ends_answer = is_statement(message) && !after.is_some_and(|after| is_answer(after));
+            // An answer whose calls have no results may be one that the loop never received.
+            let is_cut_off = message.asked_calls().next().is_some()
+                && after.is_some_and(|after| after.results().next().is_none());
+            ends_of_answers += usize::from(ends_answer && !is_cut_off);
+            if ends_of_answers > answers + 2 {
+                break;
+            }
+            tail.push(message);
+        }
+        tail.reverse();
+        tail
+    }
+
+    /// Whether these are the system messages that were stored last.
+    fn is_in_force(&self, system: &[Arc<Message>]) -> bool {
+        let stored = self.iter().rev().skip_while(|message| !is_system(message));
+        let stored = stored.take_while(|message| is_system(message));
+        let mut sent = system.iter().rev();
+        let mut count = 0;
+        for stored in stored {
+            match sent.next() {
+                Some(sent) if have_same_text(stored, sent) => count += 1,
+                Some(_) => return false,
+                None => break,
+            }
+        }
+        count == system.len()
+    }
+}
+
+/// A request beside what is stored.
+struct Comparison<'c> {
+    stored: &'c StoredTranscript<'c>,
+    sent: &'c [Arc<Message>],
+    /// How many system messages the request begins with.
+    leading: usize,
+    known: Atoms<'c>,
+    request: Atoms<'c>,
+    begins_at_cut: bool,
+}
+
+impl<'c> Comparison<'c> {
+    fn of(
+        stored: &'c StoredTranscript<'c>,
+        tail: &[&'c Arc<Message>],
+        sent: &'c [Arc<Message>],
+    ) -> Self {
+        let leading = leading_system(sent);
+        let rest: Vec<_> = sent.iter().skip(leading).collect();
+        Self {
+            stored,
+            sent,
+            leading,
+            known: Atoms::of_stored(tail),
+            request: Atoms::of_request(&rest),
+            begins_at_cut: stored.is_pruned && tail.len() == stored.len(),
+        }
+    }
+
+    /// What the request adds; `None` if it does not repeat how the stored conversation ends.
+    fn observe(&self) -> Option<Result<Observed, TranscriptDifference>> {
+        let request = &*self.request.all;
+        if request.is_empty() {
+            let step = match self.stored.run {
+                StoredRun::Unknown => Step::Begin,
+                StoredRun::Known { has_answered: true, .. } => Step::Continue,
+                StoredRun::Known { has_answered: false, .. } => Step::Repeat,
+            };
+            return Some(Ok(self.new_from(0, step)));
+        }
+        if self.known.all.is_empty() || self.known.has_open_calls_for(request) {
+            return Some(Ok(self.new_from(0, self.step_of_new(request))));
+        }
+        let align = |by_id| align(&self.known, &self.request, by_id, self.begins_at_cut);
+        let by_id = self.request.names_some_of(&self.known).then(|| align(true));
+        let by_id = by_id.filter(|it| it.at_end.is_some() || it.covered_before.is_some());
+        let has_ids = by_id.is_some();
+        let alignment = by_id.unwrap_or_else(|| align(false));
+        if self.repeats(&alignment, has_ids) {
+            return Some(Ok(self.new_from(request.len(), Step::Repeat)));
+        }
+        Some(self.beyond(alignment.at_end?))
+    }
+
+    /// Whether the request was made before: all of it is stored, and more behind it.
+    fn repeats(&self, alignment: &Alignment, has_ids: bool) -> bool {
+        let Some(covered) = alignment.covered_before else { return false };
+        let request = &*self.request.all;
+        // With an answer that is not stored, the other way to read the request is the wrong one.
+        let beyond = alignment.at_end.and_then(|end| request.get(end..));
+        let beyond = beyond.filter(|beyond| !beyond.iter().any(Atom::is_statement));
+        if beyond.is_some_and(|beyond| self.known.has_open_calls_for(beyond)) {
+            return false;
+        }
+        let shows_answers = has_ids || request.iter().any(|atom| !atom.is_of_caller());
+        match self.stored.run {
+            StoredRun::Known { run, has_answered } => {
+                self.known.first_of(run).is_some_and(|first| covered > first)
+                    && (shows_answers || !has_answered)
+            }
+            // A user may say the same thing twice.
+            StoredRun::Unknown => {
+                beyond.is_none()
+                    && self.known.last_user().is_none_or(|last| covered > last)
+                    && (shows_answers || !self.known.is_answered())
+            }
+        }
+    }
+
+    /// What follows the repetition of what is stored.
+    fn beyond(&self, end: usize) -> Result<Observed, TranscriptDifference> {
+        let rest = self.request.all.get(end..).unwrap_or_default();
+        let is_known = matches!(self.stored.run, StoredRun::Known { .. });
+        match rest.iter().find(|atom| atom.is_statement()) {
+            Some(added) if is_known => Err(self.difference(added, None)),
+            Some(_) | None => Ok(self.new_from(end, self.step_of_new(rest))),
+        }
+    }
+
+    /// Which service call a request makes that adds these atoms.
+    fn step_of_new(&self, new: &[Atom<'_>]) -> Step {
+        let is_known = matches!(self.stored.run, StoredRun::Known { .. });
+        let adds_input = new.first().is_some_and(|first| !first.is_result());
+        let is_open = !self.known.all.is_empty() && !self.known.is_ended;
+        if is_known || (is_open && !adds_input) { Step::Continue } else { Step::Begin }
+    }
+
+    /// What a request is that does not repeat how the stored conversation ends.
+    fn unaligned(&self) -> Result<Observed, TranscriptDifference> {
+        let request = &*self.request.all;
+        let is_known = matches!(self.stored.run, StoredRun::Known { .. });
+        let Some(statement) = request.iter().find(|atom| atom.is_statement()) else {
+            return Ok(self.new_from(0, self.step_of_new(request)));
+        };
+        let furthest = align(&self.known, &self.request, false, false).furthest;
+        let repeats_some = furthest.sent > 0 || self.known.has_statement_of(&self.request);
+        if !is_known && !repeats_some {
+            return Ok(self.new_from(0, Step::Begin));
+        }
+        let (sent, stored) = where_it_differs(&self.known, &self.request, furthest);
+        let sent = request.get(sent).unwrap_or(statement);
+        let stored = stored.and_then(|position| self.known.all.get(position));
+        Err(self.difference(sent, stored))
+    }
+
+    /// The messages from an atom of the request on.
+    fn new_from(&self, end: usize, step: Step) -> Observed {
+        let request = &*self.request.all;
+        let mut new = Vec::new();
+        let mut from = self.sent.len();
+        if let Some(first) = request.get(end) {
+            from = self.leading + first.message;
+            let before = end.checked_sub(1).and_then(|before| request.get(before));
+            if let Some(message) = self.sent.get(from)
+                && let Some(before) = before.filter(|before| before.last == first.message)
+            {
+                // The beginning of the message is stored.
+                let results = request.iter().take(end).rev();
+                let results = results.take_while(|it| it.message == before.message).count();
+                new.push(without_results(message, results));
+                from += 1;
+            }
+        }
+        new.extend(self.sent.get(from..).unwrap_or_default().iter().cloned());
+        let system = self.sent.get(..self.leading).unwrap_or_default();
+        let instructions = match system.is_empty() || self.stored.is_in_force(system) {
+            true => Vec::new(),
+            false => system.to_vec(),
+        };
+        Observed { instructions, new, step }
+    }
+
+    fn difference(&self, sent: &Atom<'_>, stored: Option<&Atom<'_>>) -> TranscriptDifference {
+        TranscriptDifference::between(self.leading + sent.message, sent, stored)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,431 @@
+use tower_chat_core::{
+    CallPosition, Media, MediaSource, MessageId, Part, Reasoning, Role, ToolCall, ToolResult,
+};
+
+use super::*;
+use crate::{replay::end_marker, run::partial_message};
+
+fn r1() -> RunId {
+    RunId::from_bytes([1; 16])
+}
+
+fn r2() -> RunId {
+    RunId::from_bytes([2; 16])
+}
+
+fn user(text: &str) -> Message {
+    Message::user(text)
+}
+
+fn says(text: &str) -> Message {
+    Message::assistant(text)
+}
+
+fn system(text: &str) -> Message {
+    Message::system(text)
+}
+
+/// A message that calls `look` under these ids.
+fn asks<const N: usize>(ids: [&str; N]) -> Message {
+    Message::tool_calls(ids.map(|id| ToolCall::new(id, "look", "{}")))
+}
+
+fn answers<const N: usize>(ids: [&str; N]) -> Message {
+    Message::tool_results(ids.map(|id| ToolResult::new(id, "seen")))
+}
+
+/// The stored messages of runs.
+fn stored(runs: &[(RunId, &[Message])]) -> Messages {
+    let mut messages = Messages::new();
+    for (run, of_run) in runs {
+        for (index, message) in (0..).zip(*of_run) {
+            let mut message = message.clone();
+            message.id = Some(MessageId { run: *run, index });
+            messages.push(message);
+        }
+    }
+    messages
+}
+
+fn compare(
+    stored: &Messages,
+    run: StoredRun,
+    sent: &[Message],
+) -> Result<Observed, TranscriptDifference> {
+    let transcript = StoredTranscript { before: stored.clone(), added: &[], is_pruned: false, run };
+    let sent: Vec<Arc<Message>> = sent.iter().cloned().map(Arc::new).collect();
+    observe(&transcript, &sent)
+}
+
+fn known(run: RunId) -> StoredRun {
+    StoredRun::Known { run, has_answered: false }
+}
+
+/// A message in short.
+fn short(message: &Message) -> String {
+    let calls: Vec<_> = message.asked_calls().filter_map(|call| call.id.clone()).collect();
+    let results: Vec<_> = message.results().filter_map(|it| it.call_id.clone()).collect();
+    format!("{}{}{}", message.text(), calls.join("+"), results.join("+"))
+}
+
+fn shorts(messages: &[Arc<Message>]) -> Vec<String> {
+    messages.iter().map(|message| short(message)).collect()
+}
+
+/// What is new, and which service call it is, whether the run is known or not.
+#[track_caller]
+fn adds(stored: &Messages, run: RunId, sent: &[Message], step: Step, new: &[&str]) {
+    for run in [StoredRun::Unknown, known(run)] {
+        let observed = compare(stored, run, sent).unwrap();
+        assert_eq!((observed.step, &*shorts(&observed.new)), (step, &*owned(new)), "{run:?}");
+        assert_eq!(shorts(&observed.instructions), [""; 0]);
+    }
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn the_whole_transcript_of_a_run_is_repeated_and_the_rest_is_new() {
+    let stored = stored(&[(r1(), &[user("q"), asks(["c1"])])]);
+    adds(&stored, r1(), &[user("q"), asks(["c1"]), answers(["c1"])], Step::Continue, &["c1"]);
+    adds(&stored, r1(), &[answers(["c1"])], Step::Continue, &["c1"]);
+    let more = [user("q"), asks(["c1"]), answers(["c1"]), user("and?")];
+    adds(&stored, r1(), &more, Step::Continue, &["c1", "and?"]);
+}
+
+#[test]
+fn earlier_turns_may_be_repeated_or_trimmed() {
+    let stored = stored(&[
+        (r1(), &[user("q1"), asks(["c1"]), answers(["c1"]), says("a1")]),
+        (r2(), &[user("q2"), asks(["c2"])]),
+    ]);
+    let all = [
+        user("q1"),
+        asks(["c1"]),
+        answers(["c1"]),
+        says("a1"),
+        user("q2"),
+        asks(["c2"]),
+        answers(["c2"]),
+    ];
+    for first in [0, 3, 4, 5, 6] {
+        adds(&stored, r2(), &all[first..], Step::Continue, &["c2"]);
+    }
+}
+
+#[test]
+fn a_turn_begins_where_a_message_of_the_user_comes_after_an_answer() {
+    let stored = stored(&[(r1(), &[user("yes"), says("ok")])]);
+    for sent in [&[user("yes"), says("ok"), user("yes")][..], &[user("yes")]] {
+        let observed = compare(&stored, StoredRun::Unknown, sent).unwrap();
+        assert_eq!((observed.step, shorts(&observed.new)), (Step::Begin, owned(&["yes"])));
+    }
+}
+
+#[test]
+fn equal_texts_are_told_apart_by_what_is_between_them() {
+    let twice = stored(&[(r1(), &[user("yes"), says("ok")]), (r2(), &[user("yes"), says("ok")])]);
+    let round = [user("yes"), says("ok"), user("yes"), says("ok"), user("yes")];
+    let observed = compare(&twice, StoredRun::Unknown, &round).unwrap();
+    assert_eq!((observed.step, shorts(&observed.new)), (Step::Begin, owned(&["yes"])));
+    // The request of the second run is sent again, under its id.
+    let observed = compare(&twice, known(r2()), &round[..3]).unwrap();
+    assert_eq!((observed.step, observed.new), (Step::Repeat, Vec::new()));
+}
+
+#[test]
+fn equal_ids_of_calls_are_told_apart_by_their_rounds() {
+    let stored = stored(&[(r1(), &[user("q"), asks(["c"]), answers(["c"]), asks(["c"])])]);
+    let all = [user("q"), asks(["c"]), answers(["c"]), asks(["c"]), answers(["c"])];
+    for first in [0, 1, 3, 4] {
+        adds(&stored, r1(), &all[first..], Step::Continue, &["c"]);
+    }
+}
+
+#[test]
+fn calls_without_ids_are_known_by_their_names_and_places() {
+    let call = || Message::tool_calls([ToolCall::without_id("look", "{}")]);
+    let stored = stored(&[(r1(), &[user("q"), call()])]);
+    for id in ["", "made-up"] {
+        let all = [user("q"), asks([id]), answers([id])];
+        adds(&stored, r1(), &all, Step::Continue, &[id]);
+        adds(&stored, r1(), &all[2..], Step::Continue, &[id]);
+    }
+    let other = Message::tool_calls([ToolCall::without_id("other", "{}")]);
+    let error = compare(&stored, known(r1()), &[user("q"), other, answers([""])]).unwrap_err();
+    assert_eq!((error.position, error.kind), (1, DifferenceKind::Calls));
+}
+
+#[test]
+fn what_types_of_a_loop_lose_or_join_is_not_missed() {
+    let mut thinking = asks(["c1", "c2"]);
+    thinking.parts.insert(0, Part::Reasoning(Reasoning::new("hm")));
+    let mut parts = user("one");
+    parts.parts.push(Part::text("two"));
+    let only_reasoning = Message::new(Role::Assistant, vec![Reasoning::new("hm").into()]);
+    let stored = stored(&[(
+        r1(),
+        &[
+            parts,
+            only_reasoning,
+            says("Let me look."),
+            thinking,
+            answers(["c1"]),
+            answers(["c2"]),
+            asks(["c3"]),
+        ],
+    )]);
+    for (join, results) in
+        [("", vec![answers(["c1", "c2"])]), ("\n\n", vec![answers(["c1"]), answers(["c2"])])]
+    {
+        let mut joined = asks(["c1", "c2"]);
+        joined.parts.insert(0, Part::text(" Let me look.\n"));
+        let mut sent = vec![user(&format!("one{join}two")), says(""), joined];
+        sent.extend(results);
+        sent.extend([asks(["c3"]), answers(["c3"])]);
+        adds(&stored, r1(), &sent, Step::Continue, &["c3"]);
+    }
+}
+
+#[test]
+fn results_that_are_stored_in_part_are_taken_in_part() {
+    let stored = stored(&[(r1(), &[user("q"), asks(["c1", "c2"]), answers(["c1"])])]);
+    let sent = [user("q"), asks(["c1", "c2"]), answers(["c1", "c2"])];
+    adds(&stored, r1(), &sent, Step::Continue, &["c2"]);
+}
+
+#[test]
+fn arguments_and_results_that_were_changed_are_not_compared() {
+    let asking = Message::tool_calls([ToolCall::new("c1", "look", r#"{"at":"*"}"#)]);
+    let result = Message::tool_results([ToolResult::new("c1", "cut...")]);
+    let stored = stored(&[(r1(), &[user("q"), asking, result, asks(["c2"])])]);
+    let sent = [user("q"), asks(["c1"]), answers(["c1"]), asks(["c2"]), answers(["c2"])];
+    adds(&stored, r1(), &sent, Step::Continue, &["c2"]);
+}
+
+#[test]
+fn calls_that_a_hook_left_out_are_not_missed() {
+    let mut hooked = asks(["c2"]);
+    hooked.metadata.insert("hooked_calls".to_owned(), serde_json::json!([]));
+    let stored = stored(&[(r1(), &[user("q"), hooked, answers(["c2"]), asks(["c3"])])]);
+    let sent =
+        [user("q"), asks(["c1", "c2"]), answers(["c1", "c2"]), asks(["c3"]), answers(["c3"])];
+    adds(&stored, r1(), &sent, Step::Continue, &["c3"]);
+}
+
+#[test]
+fn system_messages_in_force_are_no_news_and_others_go_first() {
+    let stored = stored(&[(r1(), &[system("Be brief."), user("q"), asks(["c1"])])]);
+    let sent = |text: &str| [system(text), user("q"), asks(["c1"]), answers(["c1"])];
+    adds(&stored, r1(), &sent("Be brief."), Step::Continue, &["c1"]);
+    let observed = compare(&stored, known(r1()), &sent("It is noon.")).unwrap();
+    assert_eq!(shorts(&observed.instructions), ["It is noon."]);
+    assert_eq!(shorts(&observed.new), ["c1"]);
+    let only_new = [system("Be brief."), answers(["c1"])];
+    adds(&stored, r1(), &only_new, Step::Continue, &["c1"]);
+}
+
+#[test]
+fn a_request_that_is_sent_again_adds_nothing() {
+    let open = stored(&[(r1(), &[user("q"), asks(["c1"])])]);
+    adds(&open, r1(), &[user("q")], Step::Repeat, &[]);
+    let complete = stored(&[(r1(), &[user("q"), asks(["c1"]), answers(["c1"]), says("a")])]);
+    let sent = [user("q"), asks(["c1"]), answers(["c1"])];
+    adds(&complete, r1(), &sent, Step::Repeat, &[]);
+    adds(&complete, r1(), &sent[2..], Step::Repeat, &[]);
+    let observed = compare(&complete, known(r1()), &sent[..1]).unwrap();
+    assert_eq!(observed.step, Step::Repeat);
+    let unanswered = stored(&[(r1(), &[user("q")])]);
+    adds(&unanswered, r1(), &[user("q")], Step::Continue, &[]);
+}
+
+#[test]
+fn a_repeated_request_of_equal_rounds_is_no_new_turn() {
+    let turn = [user("yes"), asks(["c"]), answers(["c"]), says("ok")];
+    let stored = stored(&[(r1(), &turn), (r2(), &turn)]);
+    let sent = [&turn[..], &turn[..3]].concat();
+    adds(&stored, r2(), &sent, Step::Repeat, &[]);
+}
+
+#[test]
+fn the_input_of_a_call_that_was_answered_may_be_said_again_by_its_loop() {
+    let stored = stored(&[(r1(), &[user("go on"), says("one")])]);
+    let run = StoredRun::Known { run: r1(), has_answered: true };
+    let observed = compare(&stored, run, &[user("go on")]).unwrap();
+    assert_eq!((observed.step, shorts(&observed.new)), (Step::Continue, owned(&["go on"])));
+    let mut with_id = user("go on");
+    with_id.id = Some(MessageId { run: r1(), index: 0 });
+    assert_eq!(compare(&stored, run, &[with_id]).unwrap().step, Step::Repeat);
+}
+
+#[test]
+fn what_was_cut_off_may_be_left_out() {
+    let stored = stored(&[(
+        r1(),
+        &[
+            user("q0"),
+            partial_message("Half an"),
+            user("q1"),
+            asks(["c1"]),
+            user("q2"),
+            says("a2"),
+            end_marker(),
+        ],
+    )]);
+    let mut sent = vec![user("q2"), says("a2"), user("q3")];
+    for before in [None, Some(user("q1")), Some(user("q0"))] {
+        sent.splice(..0, before);
+        let observed = compare(&stored, StoredRun::Unknown, &sent).unwrap();
+        assert_eq!(shorts(&observed.new), ["q3"], "{sent:?}");
+    }
+}
+
+#[test]
+fn an_answer_after_an_interrupted_one_is_repeated_alone() {
+    let stored = stored(&[(r1(), &[user("q"), asks(["c1"]), says("a")])]);
+    let observed = compare(&stored, StoredRun::Unknown, &[user("q"), says("a"), user("q2")]);
+    assert_eq!(shorts(&observed.unwrap().new), ["q2"]);
+}
+
+#[test]
+fn media_are_compared() {
+    let image = |url: &str| {
+        let media = Media::new("image/png", MediaSource::Url(url.into()));
+        Message::new(Role::User, vec![Part::text("see"), Part::Media(media)])
+    };
+    let stored = stored(&[(r1(), &[image("https://a"), asks(["c1"])])]);
+    adds(
+        &stored,
+        r1(),
+        &[image("https://a"), asks(["c1"]), answers(["c1"])],
+        Step::Continue,
+        &["c1"],
+    );
+    let sent = [image("https://b"), asks(["c1"]), answers(["c1"])];
+    let error = compare(&stored, known(r1()), &sent).unwrap_err();
+    assert_eq!((error.position, error.kind), (0, DifferenceKind::Text));
+}
+
+#[test]
+fn a_difference_names_its_message_and_what_differs() {
+    let stored = stored(&[
+        (r1(), &[user("q1"), says("a1")]),
+        (r2(), &[user("q2"), asks(["c1"]), answers(["c1"]), asks(["c2"])]),
+    ]);
+    let sent = || {
+        [
+            user("q1"),
+            says("a1"),
+            user("q2"),
+            asks(["c1"]),
+            answers(["c1"]),
+            asks(["c2"]),
+            answers(["c2"]),
+        ]
+    };
+    let changes = [
+        (0, user("edited"), DifferenceKind::Text),
+        (1, says("edited"), DifferenceKind::Text),
+        (2, user("edited"), DifferenceKind::Text),
+        (2, says("another role"), DifferenceKind::Text),
+        (3, asks(["c9"]), DifferenceKind::Calls),
+        (3, asks(["c1", "c9"]), DifferenceKind::Calls),
+        (4, answers(["c9"]), DifferenceKind::Result),
+        (4, user("another role"), DifferenceKind::Role),
+        (5, says("another answer"), DifferenceKind::Text),
+    ];
+    for (position, message, kind) in changes {
+        let mut sent = sent();
+        sent[position] = message;
+        for run in [StoredRun::Unknown, known(r2())] {
+            let error = compare(&stored, run, &sent).unwrap_err();
+            let expected = match sent[position].role {
+                // It joins the answer before it.
+                Role::Assistant if position == 2 => 1,
+                _ => position,
+            };
+            assert_eq!((error.position, error.kind), (expected, kind), "{position} {run:?}");
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("message {expected} of the request ")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_no_service_call_has_given_is_refused_in_a_run() {
+    let stored = stored(&[(r1(), &[user("q"), asks(["c1"])])]);
+    let sent = [user("q"), asks(["c1"]), answers(["c1"]), says("made up"), user("go on")];
+    let error = compare(&stored, known(r1()), &sent).unwrap_err();
+    assert_eq!((error.position, error.kind), (3, DifferenceKind::NotStored));
+}
+
+#[test]
+fn a_transcript_that_has_nothing_in_common_begins_a_turn() {
+    let stored = stored(&[(r1(), &[user("q"), says("a")])]);
+    let sent = [user("an example"), says("its answer"), user("q2")];
+    let observed = compare(&stored, StoredRun::Unknown, &sent).unwrap();
+    assert_eq!((observed.step, observed.new.len()), (Step::Begin, 3));
+}
+
+#[test]
+fn results_for_a_run_that_ended_on_purpose_begin_another() {
+    let mut waiting = asks(["c1"]);
+    waiting.metadata.insert("run_ended".to_owned(), true.into());
+    let stored = stored(&[(r1(), &[user("q"), waiting])]);
+    let observed = compare(&stored, StoredRun::Unknown, &[answers(["c1"])]).unwrap();
+    assert_eq!((observed.step, shorts(&observed.new)), (Step::Begin, owned(&["c1"])));
+}
+
+#[test]
+fn what_was_pruned_may_be_repeated_before_the_rest() {
+    let left = stored(&[(r2(), &[user("q2"), says("a2")])]);
+    let sent = [user("q1"), says("a1"), user("q2"), says("a2"), user("q3")];
+    let sent: Vec<Arc<Message>> = sent.into_iter().map(Arc::new).collect();
+    for is_pruned in [false, true] {
+        let run = StoredRun::Unknown;
+        let stored = StoredTranscript { before: left.clone(), added: &[], is_pruned, run };
+        match observe(&stored, &sent) {
+            Ok(observed) => {
+                assert!(is_pruned);
+                assert_eq!(shorts(&observed.new), ["q3"]);
+            }
+            Err(error) => assert_eq!((is_pruned, error.position), (false, 1)),
+        }
+    }
+}
+
+#[test]
+fn a_long_history_is_compared_from_its_end_and_a_long_difference_is_found() {
+    let mut messages = Vec::new();
+    for turn in 0..300 {
+        messages.extend([user(&format!("q{turn}")), says(&format!("a{turn}"))]);
+    }
+    let stored = stored(&[(r1(), &messages)]);
+    let transcript = StoredTranscript {
+        before: stored.clone(),
+        added: &[],
+        is_pruned: false,
+        run: StoredRun::Unknown,
+    };
+    assert!(transcript.tail(&[user("q300").into()]).len() < 10);
+    messages.push(user("q300"));
+    let observed = compare(&stored, StoredRun::Unknown, &messages[200..]).unwrap();
+    assert_eq!(shorts(&observed.new), ["q300"]);
+    messages[401] = says("edited");
+    let error = compare(&stored, StoredRun::Unknown, &messages).unwrap_err();
+    assert_eq!((error.position, error.kind), (401, DifferenceKind::Text));
+    // The old answer is far away from the end.
+    let error = compare(&stored, StoredRun::Unknown, &[user("q0"), says("a0"), user("q")]);
+    assert_eq!(error.unwrap_err().position, 2);
+}
+
+#[test]
+fn a_result_may_name_the_stored_call() {
+    let position = CallPosition { message: MessageId { run: r1(), index: 1 }, index: 0 };
+    let named = Message::tool_results([ToolResult::new("c1", "seen").answering(position)]);
+    let stored = stored(&[(r1(), &[user("q"), asks(["c1"]), named, asks(["c2"])])]);
+    let sent = [user("q"), asks(["c1"]), answers(["c1"]), asks(["c2"]), answers(["c2"])];
+    adds(&stored, r1(), &sent, Step::Continue, &["c2"]);
+}

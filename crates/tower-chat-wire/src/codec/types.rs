@@ -1,0 +1,185 @@
+//! Clients and stacks of types whose JSON is that of a wire.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use futures_core::future::BoxFuture;
+use serde::{Serialize, de::DeserializeOwned};
+use tower_chat_layers::{
+    BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RunId,
+    adapt::{ClientCodec, ServerCodec, as_one_message},
+};
+
+use crate::body::BodyWire;
+
+/// A codec of types of your own: a request and an answer that serde reads and writes as the JSON
+/// bodies of a wire. Both directions, so that layers of this crate go into the middle of a stack of
+/// these types.
+///
+/// Fields of the wire that the types do not have are lost without an error, in both directions. A
+/// tool loop over these types may lose ids, reasoning and provider items: see
+/// [`PerServiceCallPersistence`](tower_chat_layers::PerServiceCallPersistence).
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use serde::{Deserialize, Serialize};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+/// use tower_chat::{adapt::{AdaptLayer, ExposeLayer}, *};
+/// use tower_chat_wire::{body::BodyWire, codec::JsonTypes};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Ask { #[serde(default)] user: String, messages: Vec<Said> }
+/// #[derive(Serialize, Deserialize)]
+/// struct Said { role: String, content: String }
+/// #[derive(Serialize, Deserialize)]
+/// struct Answer { choices: Vec<Choice> }
+/// #[derive(Serialize, Deserialize)]
+/// struct Choice { message: Said }
+///
+/// let theirs = service_fn(|ask: Ask| async move {
+///     let content = format!("{} messages", ask.messages.len());
+///     let message = Said { role: "assistant".into(), content };
+///     Ok::<_, BoxError>(Answer { choices: vec![Choice { message }] })
+/// });
+/// let types = JsonTypes::new(BodyWire::OpenAiChat)
+///     .keyed_by(|ask: &Ask| Some(ConversationKey::new(ask.user.as_str(), "chat")));
+/// let mut chat = ServiceBuilder::new()
+///     .layer(ExposeLayer::new(types.clone()))
+///     .layer(PerServiceCallPersistence::new(MemoryStore::new()))
+///     .layer(AdaptLayer::new(types))
+///     .service(theirs);
+/// for said in ["1 messages", "3 messages"] {
+///     let messages = vec![Said { role: "user".into(), content: said.into() }];
+///     let answer = chat.ready().await?.call(Ask { user: "alice".into(), messages }).await?;
+///     assert_eq!(answer.choices[0].message.content, said);
+/// }
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap();
+/// ```
+pub struct JsonTypes<Q, A> {
+    wire: BodyWire,
+    conversation: Arc<ConversationRule<Q>>,
+    extensions: Option<fn(&mut Q) -> &mut http::Extensions>,
+    types: PhantomData<fn(Q) -> A>,
+}
+
+type ConversationRule<Q> = dyn Fn(&Q) -> Option<Conversation> + Send + Sync;
+
+impl<Q, A> JsonTypes<Q, A> {
+    /// A codec of a wire.
+    pub fn new(wire: BodyWire) -> Self {
+        Self { wire, conversation: Arc::new(|_| None), extensions: None, types: PhantomData }
+    }
+
+    /// Says which conversation a request belongs to. Each request then has a run of its own, and
+    /// the persister below a tool loop recognises the run by its messages.
+    #[must_use]
+    pub fn keyed_by(
+        self,
+        rule: impl Fn(&Q) -> Option<ConversationKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.in_run_by(move |request| {
+            rule(request).map(|key| Conversation { key, run: RunId::new() })
+        })
+    }
+
+    /// Says which conversation and run a request belongs to, where the types carry both.
+    #[must_use]
+    pub fn in_run_by(
+        mut self,
+        rule: impl Fn(&Q) -> Option<Conversation> + Send + Sync + 'static,
+    ) -> Self {
+        self.conversation = Arc::new(rule);
+        self
+    }
+
+    /// Says where a request has extensions, which serde skips. They carry what layers say to each
+    /// other through a tool loop of these types, if that loop copies them into each request that it
+    /// sends: a layer above the loop then shares its run with the one below.
+    #[must_use]
+    pub fn carrying(mut self, extensions: fn(&mut Q) -> &mut http::Extensions) -> Self {
+        self.extensions = Some(extensions);
+        self
+    }
+}
+
+impl<Q, A> ClientCodec for JsonTypes<Q, A>
+where
+    Q: DeserializeOwned + 'static,
+    A: Serialize + 'static,
+{
+    type Request = Q;
+    type Response = A;
+
+    fn encode(&self, mut request: ChatRequest) -> Result<Q, BoxError> {
+        if request.options.stream {
+            // The types have whole answers.
+            Arc::make_mut(&mut request.options).stream = false;
+        }
+        let body = self.wire.render_request_json(&request)?;
+        let mut encoded: Q = serde_json::from_str(body.get())?;
+        if let Some(extensions) = self.extensions {
+            *extensions(&mut encoded) = request.extensions;
+        }
+        Ok(encoded)
+    }
+
+    fn decode(&self, answer: A) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+        let decoded = serde_json::to_string(&answer).map_err(BoxError::from);
+        let decoded = decoded.and_then(|body| Ok(self.wire.parse_answer(&body)?));
+        Box::pin(std::future::ready(decoded.map(ChatResponse::from)))
+    }
+}
+
+impl<Q, A> ServerCodec for JsonTypes<Q, A>
+where
+    Q: Serialize + 'static,
+    A: DeserializeOwned + Send + 'static,
+{
+    type Request = Q;
+    type Response = A;
+
+    fn decode(&self, mut request: Q) -> Result<ChatRequest, BoxError> {
+        let conversation = (self.conversation)(&request);
+        let body = serde_json::to_string(&request)?;
+        let mut decoded = self.wire.parse_request_json(&body)?;
+        if decoded.options.stream {
+            Arc::make_mut(&mut decoded.options).stream = false;
+        }
+        if let Some(extensions) = self.extensions {
+            decoded.extensions = std::mem::take(extensions(&mut request));
+        }
+        let is_named = decoded.conversation().is_some();
+        Ok(match conversation.filter(|_| !is_named) {
+            Some(conversation) => decoded.in_run(conversation),
+            None => decoded,
+        })
+    }
+
+    fn encode(&self, response: ChatResponse) -> BoxFuture<'static, Result<A, BoxError>> {
+        let wire = self.wire;
+        Box::pin(async move {
+            let answer = response.collect().await?;
+            let mut body = wire.render_answer(&as_one_message(&answer), &answer.finish);
+            super::server::identify(wire, &mut body);
+            Ok(serde_json::from_value(body)?)
+        })
+    }
+}
+
+impl<Q, A> Clone for JsonTypes<Q, A> {
+    fn clone(&self) -> Self {
+        let Self { wire, conversation, extensions, types } = self;
+        Self {
+            wire: *wire,
+            conversation: conversation.clone(),
+            extensions: *extensions,
+            types: *types,
+        }
+    }
+}
+
+impl<Q, A> fmt::Debug for JsonTypes<Q, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JsonTypes").field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
