@@ -1,13 +1,17 @@
 //! The answer of a server as the output of a tool.
 
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role};
 use serde_json::Value;
 use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 
-/// What the model is shown of an answer; never nothing, which some providers refuse.
+/// What the model is sent of an answer; never nothing, which some providers refuse.
+///
+/// Content for the user alone is not sent to the model (MCP specification 2025-11-25, `Annotations`:
+/// `audience` says who the intended customer of the content is).
 pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     let is_error = answer.is_error == Some(true);
-    let mut content: Vec<Part> = answer.content.into_iter().map(part).collect();
+    let (for_user, for_model): (Vec<_>, Vec<_>) = answer.content.into_iter().partition(is_for_user);
+    let mut content: Vec<Part> = for_model.into_iter().map(part).collect();
     if let Some(structured) = &answer.structured_content
         && !content.iter().filter_map(Part::as_text).any(|text| says(text, structured))
     {
@@ -15,11 +19,29 @@ pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     }
     let mut output = match (content.is_empty(), is_error) {
         (true, true) => ToolOutput::error("The tool failed, and did not say why."),
+        (true, false) if !for_user.is_empty() => {
+            let text = "The tool succeeded. Its output is for the user alone.";
+            ToolOutput::new(vec![Part::text(text)])
+        }
         (true, false) => ToolOutput::from(()),
         (false, _) => ToolOutput::new(content),
     };
     output.is_error = is_error;
     output
+}
+
+/// Whether a block has an audience, and the model is not part of it.
+fn is_for_user(block: &ContentBlock) -> bool {
+    let annotations: Option<&Annotations> = match block {
+        ContentBlock::Text(text) => text.annotations.as_ref(),
+        ContentBlock::Image(image) => image.annotations.as_ref(),
+        ContentBlock::Audio(audio) => audio.annotations.as_ref(),
+        ContentBlock::Resource(resource) => resource.annotations.as_ref(),
+        ContentBlock::ResourceLink(link) => link.annotations.as_ref(),
+        _ => None,
+    };
+    let audience = annotations.and_then(|annotations| annotations.audience.as_deref());
+    audience.is_some_and(|roles| !roles.is_empty() && !roles.contains(&Role::Assistant))
 }
 
 fn part(block: ContentBlock) -> Part {
@@ -28,6 +50,10 @@ fn part(block: ContentBlock) -> Part {
         ContentBlock::Image(image) => media(image.mime_type, image.data),
         ContentBlock::Audio(audio) => media(audio.mime_type, audio.data),
         ContentBlock::Resource(resource) => match resource.resource {
+            // The model may name the resource in another call.
+            ResourceContents::TextResourceContents { uri, text, .. } if !uri.is_empty() => {
+                Part::text(format!("{uri}:\n{text}"))
+            }
             ResourceContents::TextResourceContents { text, .. } => Part::text(text),
             ResourceContents::BlobResourceContents { mime_type: Some(kind), blob, .. } => {
                 media(kind, blob)
@@ -79,10 +105,39 @@ mod tests {
             Part::text("two"),
             media("image/png"),
             media("audio/wav"),
-            Part::text("inside"),
+            Part::text("file:///a:\ninside"),
             media("application/pdf"),
         ];
         assert_eq!((output.content.as_slice(), output.is_error), (&expected[..], false));
+    }
+
+    #[test]
+    fn content_for_the_user_alone_is_not_sent_to_the_model() {
+        let block = |kind: &str, audience: Value| {
+            let mut block = match kind {
+                "text" => json!({"type": "text", "text": "secret"}),
+                "resource" => {
+                    json!({"type": "resource", "resource": {"uri": "file:///a", "text": "secret"}})
+                }
+                "resource_link" => {
+                    json!({"type": "resource_link", "uri": "file:///a", "name": "secret"})
+                }
+                kind => json!({"type": kind, "data": "aGk=", "mimeType": "x/y"}),
+            };
+            block["annotations"] = json!({"audience": audience});
+            block
+        };
+        for kind in ["text", "image", "audio", "resource", "resource_link"] {
+            let both = [json!({"type": "text", "text": "seen"}), block(kind, json!(["user"]))];
+            assert_eq!(answered(json!({"content": both})).content, [Part::text("seen")], "{kind}");
+            let alone = answered(json!({"content": [block(kind, json!(["user"]))]}));
+            assert!(alone.text().contains("for the user alone") && !alone.is_error, "{kind}");
+            for audience in [json!(["assistant"]), json!(["user", "assistant"]), json!([])] {
+                let shown = answered(json!({"content": [block(kind, audience.clone())]}));
+                assert!(!shown.text().contains("for the user"), "{kind} {audience}");
+                assert_eq!(shown.content.len(), 1, "{kind} {audience}");
+            }
+        }
     }
 
     #[test]

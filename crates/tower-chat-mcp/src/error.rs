@@ -40,7 +40,10 @@ pub enum McpError {
         limit: Duration,
     },
     /// Two tools have the same name.
-    #[error("the tools of the MCP server do not fit into the set: give them a prefix")]
+    #[error(
+        "the tools of the MCP server do not fit into the set, which has another tool of the same name: \
+         give the tools of one of the servers a prefix"
+    )]
     Duplicate(#[from] DuplicateTool),
     /// The server did not take the call, or broke while it worked on it.
     #[error("the MCP server refused the call of tool {tool:?}")]

@@ -36,7 +36,8 @@
 //! | the run is cancelled | - | as for every tool; the server is sent `notifications/cancelled` |
 //!
 //! Of the answer, texts and the texts of embedded resources become [`Text`], images, sounds and
-//! embedded files of a known media type [`Media`], everything else is shown as its JSON. The
+//! embedded files of a known media type [`Media`], everything else is shown as its JSON. The text of an
+//! embedded resource begins with its address. Content whose audience is the user alone is left out. The
 //! structured content is added as JSON, unless one of the texts says the same.
 //!
 //! # When the server changes its tools

@@ -3,9 +3,9 @@
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use rmcp::{Peer, RoleClient, model::PaginatedRequestParams};
-use tower_chat_layers::Tools;
+use tower_chat_layers::{Tool, Tools};
 
-use crate::{McpError, McpLimits, McpTool, limits::Counted};
+use crate::{McpError, McpLimits, McpTool, limits::Counted, name};
 
 type Chooser = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
 
@@ -110,7 +110,7 @@ impl McpTools {
             count.add(page.tools.len())?;
             page.tools.iter().try_for_each(|tool| bytes.add_json(tool))?;
             tools.extend(page.tools.into_iter().map(|tool| self.take(tool)));
-            let Some(next) = page.next_cursor else { return Ok(tools) };
+            let Some(next) = page.next_cursor else { return Ok(self.told_apart(tools)) };
             bytes.add(next.len())?;
             if !seen.insert(next.clone()) {
                 return Err(McpError::EndlessList { cursor: next });
@@ -126,8 +126,26 @@ impl McpTools {
     /// As for [`list`](Self::list), or [`McpError::Duplicate`], if the set has one of a tool's name
     /// already.
     pub async fn add_to(&self, tools: Tools) -> Result<Tools, McpError> {
-        let listed = self.list().await?;
+        let mut listed = self.list().await?;
+        for tool in &mut listed {
+            // A tool of another server, whose name began in the same way and was cut off or changed too.
+            if tools.get(&tool.definition().name).is_some() {
+                let name = name::with_digest(&self.prefix, &tool.listed().name);
+                tool.rename(name);
+            }
+        }
         Ok(listed.into_iter().try_fold(tools, Tools::try_with)?)
+    }
+
+    /// The tools under names that differ, as far as their names at the server do.
+    fn told_apart(&self, mut tools: Vec<McpTool>) -> Vec<McpTool> {
+        let listed: Vec<_> = tools.iter().map(|tool| tool.listed().name.clone()).collect();
+        let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();
+        let names = name::told_apart(&self.prefix, &listed);
+        for (tool, name) in tools.iter_mut().zip(names) {
+            tool.rename(name);
+        }
+        tools
     }
 
     fn take(&self, tool: rmcp::model::Tool) -> McpTool {

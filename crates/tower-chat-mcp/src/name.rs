@@ -1,5 +1,7 @@
 //! Names that models can call.
 
+use std::collections::HashMap;
+
 /// The longest name that every provider takes.
 const LONGEST: usize = 64;
 
@@ -17,9 +19,68 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     lead.chars().chain(allowed).take(LONGEST).collect()
 }
 
+/// The names by which the model knows the tools of one server, in their order.
+///
+/// A name that only one tool has is that of [`for_model`]: stored approvals wait for it. Of several tools
+/// with equal names, those whose names were changed get a digest of the whole name at the end. Tools with
+/// equal whole names keep equal names.
+pub(crate) fn told_apart(prefix: &str, names: &[&str]) -> Vec<String> {
+    let given: Vec<String> = names.iter().map(|name| for_model(prefix, name)).collect();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    given.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    let names = names.iter().zip(&given).map(|(name, given)| match counts.get(given.as_str()) {
+        Some(2..) => with_digest(prefix, name),
+        _ => given.clone(),
+    });
+    names.collect()
+}
+
+/// The name that the model is sent where another tool has the usual one: its beginning, and a digest of
+/// the whole of it. A name that every provider accepts unchanged stays.
+pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
+    let usual = for_model(prefix, name);
+    let whole = format!("{prefix}{name}");
+    if usual == whole {
+        return usual;
+    }
+    let digest = format!("_{:016x}", fnv_1a(&whole));
+    let mut name: String = usual.chars().take(LONGEST - digest.len()).collect();
+    name.push_str(&digest);
+    name
+}
+
+/// The 64-bit FNV-1a hash of a text: it is the same in every release and on every machine, since stored
+/// calls have names that were made with it.
+fn fnv_1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_are_equal_are_told_apart_and_the_others_stay() {
+        let (one, two) = ("x".repeat(70) + "1", "x".repeat(70) + "2");
+        let long = "y".repeat(100);
+        let names = told_apart("s_", &[&one, "look", &two, &long, "a.b", "a_b"]);
+        assert_eq!((&*names[1], &*names[5]), ("s_look", "s_a_b"));
+        assert_eq!(names[3], for_model("s_", &long), "only one tool has it");
+        assert_ne!(names[0], names[2]);
+        assert!(names[4].starts_with("s_a_b_") && names[4] != names[5], "{names:?}");
+        assert!(names.iter().all(|name| name.len() <= LONGEST), "{names:?}");
+        // Whatever else there is, and in every release.
+        assert_eq!(told_apart("s_", &[&two, &one])[1], names[0]);
+        assert_eq!(
+            with_digest("", &"x".repeat(65)),
+            format!("{}_{}", "x".repeat(47), "7d70a52549704607")
+        );
+        // The same tool twice.
+        let twice = told_apart("", &[&one, &one]);
+        assert_eq!(twice[0], twice[1]);
+    }
 
     #[test]
     fn a_name_that_every_provider_takes_stays() {

@@ -35,6 +35,11 @@ impl McpTool {
         Self { definition, listed: Arc::new(listed), server, time_limit, limits }
     }
 
+    /// Gives the model another name of the tool.
+    pub(crate) fn rename(&mut self, name: String) {
+        self.definition.name = name;
+    }
+
     pub(crate) fn bound(&mut self, time_limit: Option<Duration>, limits: McpLimits) {
         self.time_limit = time_limit;
         self.limits = limits;
