@@ -37,7 +37,7 @@ impl<'s> Service<'s> {
     /// Whether an id must not occur in two answers.
     pub(super) fn wants_unique_ids(&self) -> bool {
         match self.wire {
-            "openai-chat" => !matches!(self.name, "vllm" | "llama.cpp" | "ollama"),
+            "openai-chat" => !matches!(self.name, "vllm" | "llama.cpp" | "ollama" | "unknown"),
             "openai-responses" => true,
             _ => false,
         }

@@ -203,7 +203,7 @@ impl<'r> Fitting<'r> {
         self.finish(message, Some(fitted_parts));
     }
 
-    /// Adds a message, as it is or as its fitted_parts, unless nothing is left of it.
+    /// Adds a message, with its own parts or the fitted ones, unless nothing is left of it.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()
