@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use rmcp::{ErrorData, ServiceError};
+use rmcp::{ErrorData, ServiceError, transport::DynamicTransportError};
 use tower_chat_layers::tool::DuplicateTool;
+
+use crate::without_secrets;
 
 /// A server's tools could not be listed, or one of them gave no answer.
 ///
@@ -125,14 +127,64 @@ impl McpError {
         }
     }
 
+    pub(crate) fn of_list(error: ServiceError) -> Self {
+        Self::NotListed { source: with_safe_addresses(error) }
+    }
+
     pub(crate) fn of_call(tool: String, error: ServiceError) -> Self {
-        match error {
+        match with_safe_addresses(error) {
             ServiceError::McpError(source) => Self::Refused { tool, source },
             source if is_closed(&source) => Self::Closed { tool, source },
             source => Self::NotCalled { tool, source },
         }
     }
 }
+
+/// The error without what may be secret in the address of the server: a tool's error is shown to the model,
+/// stored and logged.
+fn with_safe_addresses(error: ServiceError) -> ServiceError {
+    match error {
+        ServiceError::TransportSend(DynamicTransportError {
+            transport_name,
+            transport_type_id,
+            error,
+            ..
+        }) => {
+            let cause = Box::new(TransportFailure(without_secrets(&chain(&*error))));
+            let error = DynamicTransportError::from_parts(transport_name, transport_type_id, cause);
+            ServiceError::TransportSend(error)
+        }
+        ServiceError::Cancelled { reason } => {
+            ServiceError::Cancelled { reason: reason.as_deref().map(without_secrets) }
+        }
+        ServiceError::McpError(mut error) => {
+            error.message = without_secrets(&error.message).into();
+            ServiceError::McpError(error)
+        }
+        other => other,
+    }
+}
+
+/// The texts of an error and its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // Many errors repeat their cause.
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// What a transport reports.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct TransportFailure(String);
 
 fn is_closed(error: &ServiceError) -> bool {
     matches!(

@@ -52,6 +52,7 @@
 //! [`Media`]: tower_chat_layers::Media
 //! [`SharedTools`]: tower_chat_layers::tool::SharedTools
 
+mod address;
 mod content;
 mod error;
 mod hints;
@@ -61,6 +62,7 @@ mod name;
 mod tool;
 
 pub use self::{
+    address::without_secrets,
     error::{McpError, OverLimit},
     hints::ToolHints,
     limits::McpLimits,

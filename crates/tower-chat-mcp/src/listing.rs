@@ -105,7 +105,7 @@ impl McpTools {
         loop {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = self.server.list_tools(Some(params)).await;
-            let page = page.map_err(|source| McpError::NotListed { source })?;
+            let page = page.map_err(McpError::of_list)?;
             pages.add(1)?;
             count.add(page.tools.len())?;
             page.tools.iter().try_for_each(|tool| bytes.add_json(tool))?;
