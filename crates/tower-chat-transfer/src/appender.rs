@@ -307,10 +307,28 @@ impl<'a> Appender<'a> {
                     self.refusal = Some(Refusal::Conflict);
                     Ok(())
                 }
+                // What the store cannot hold is in this conversation; the others are written.
+                error @ (StoreError::Backend { retryable: false, .. }
+                | StoreError::Corrupt { .. }
+                | StoreError::Undecodable { .. }) => {
+                    self.refusal = Some(Refusal::NotTaken { reason: chain(&error) });
+                    Ok(())
+                }
                 other => Err(other.into()),
             },
         }
     }
+}
+
+/// The texts of an error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 impl Segment {

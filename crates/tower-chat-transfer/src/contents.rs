@@ -1,7 +1,10 @@
 //! What a file has, and how it is read.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
-use tower_chat_core::ConversationKey;
+use tower_chat_core::{
+    ConversationKey,
+    store::author::{RecordedResult, ToolRecord},
+};
 
 use crate::{
     Counts, FileError, Outcome, Step, TransferError,
@@ -152,6 +155,11 @@ struct Section {
     /// The number of the next message.
     next: u64,
     visible: u64,
+    pruned: u64,
+    /// How many runs the conversation says it had.
+    runs: u64,
+    /// How many messages, runs and rows of the record it has.
+    records: u64,
     is_staged: bool,
 }
 
@@ -244,6 +252,9 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             counts: Counts::one(),
             next: beginning.pruned.saturating_add(1),
             visible: beginning.visible,
+            pruned: beginning.pruned,
+            runs: beginning.runs,
+            records: 0,
             is_staged: false,
         });
         Ok(Entry::Begins(key, Box::new(beginning)))
@@ -251,9 +262,13 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 
     fn end(&mut self, line: &EndLine) -> Result<Entry, String> {
         let Some(section) = self.section.take() else { return Err("nothing ends here".to_owned()) };
-        let Section { first_line, sum, counts, next, visible, .. } = section;
+        let Section { first_line, sum, counts, next, visible, pruned, runs, records, .. } = section;
         if next <= visible {
             return Err(format!("message {next} of the conversation is missing before it"));
+        }
+        // Every run has at least one of the messages, pruned or not, or a line of its own.
+        if runs > pruned.saturating_add(records) {
+            return Err(format!("the conversation cannot have had {runs} runs"));
         }
         if *line != EndLine::new(&counts, sum.hex()) {
             let last_line = self.line - 1;
@@ -276,7 +291,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 impl Section {
     fn take(&mut self, record: Record) -> Result<Entry, String> {
         match &record {
-            Record::Run(_) | Record::Tool { .. } => {}
+            Record::Run(_) => {}
+            Record::Tool { row, .. } => self.check_row(row)?,
             Record::Message { number, is_staged, .. } => {
                 if *number != self.next {
                     return Err(format!("message {} is missing before it", self.next));
@@ -294,6 +310,19 @@ impl Section {
             }
         }
         record.count(&mut self.counts);
+        self.records = self.records.saturating_add(1);
         Ok(Entry::Record(record))
+    }
+
+    /// A row is complete with the messages before it.
+    fn check_row(&self, row: &ToolRecord) -> Result<(), String> {
+        let result = match &row.result {
+            RecordedResult::InMessage(at) => at.sequence,
+            RecordedResult::None | RecordedResult::Apart(_) => row.call.sequence,
+        };
+        match [row.call.sequence, result].into_iter().find(|number| *number >= self.next) {
+            None => Ok(()),
+            Some(number) => Err(format!("message {number} of the tool call is missing before it")),
+        }
     }
 }

@@ -8,6 +8,7 @@ use tower_chat_core::{
     ConversationKey, MessageId, PersistenceMode, RunId, ToolResult, format,
     store::{
         Description, Lease, ModelUsage, OpenRun, RunSummary, SequencePosition, ServiceIdChange,
+        UsageSum,
         author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
@@ -19,6 +20,15 @@ use crate::{
 
 /// The version of the format that this release writes.
 pub(crate) const VERSION: u64 = 1;
+
+/// How many attempts a run has at most. Each of them was a process that resumed the run.
+const MOST_ATTEMPTS: u32 = 1_000_000;
+
+/// How many messages a conversation has at most.
+const MOST_MESSAGES: u64 = u32::MAX as u64;
+
+/// The end of the year 9999, in milliseconds since 1970.
+const LAST_TIME: i64 = 253_402_300_799_999;
 
 /// What the first line calls the format.
 pub(crate) const FORMAT: &str = "tower-chat";
@@ -198,6 +208,9 @@ impl ConversationLine {
                 self.pruned, self.last_message
             ));
         }
+        if self.last_message > MOST_MESSAGES {
+            return Err(format!("no conversation has {} messages", self.last_message));
+        }
         Ok(Beginning {
             created_at: time(self.created_at)?,
             last_active_at: time(self.last_active_at)?,
@@ -255,7 +268,7 @@ impl RunLine {
         let mut run = RunSummary::new(self.run, time(self.began_at)?);
         run.mode = self.mode;
         run.last_written_at = time(self.last_written_at)?;
-        run.usage = self.usage;
+        run.usage = self.usage.into_iter().map(within_count).collect();
         run.is_open = self.is_open;
         Ok(Record::Run(run))
     }
@@ -331,6 +344,9 @@ impl OpenRunLine {
 
     /// The open run, whose lease has ended.
     pub(crate) fn read(self, visible: u64) -> Result<Record, String> {
+        if self.attempt > MOST_ATTEMPTS {
+            return Err(format!("no run has {} attempts", self.attempt));
+        }
         let opened_at = time(self.opened_at)?;
         let lease = Lease { attempt: self.attempt, holder: 0, renewed_at: opened_at, until: None };
         let mut open = OpenRun::new(self.run, lease, visible);
@@ -343,6 +359,15 @@ impl OpenRunLine {
     }
 }
 
+/// Numbers that were not counted by this process may be larger than a store can add up.
+fn within_count(usage: ModelUsage) -> ModelUsage {
+    let UsageSum { service_calls, tool_calls, tokens, cost_nanos, .. } = usage.sum;
+    let sum = UsageSum::of_calls(service_calls, tool_calls);
+    ModelUsage::new(usage.model, sum.with_tokens(tokens).with_cost_nanos(cost_nanos))
+}
+
 fn time(at: i64) -> Result<SystemTime, String> {
-    milliseconds::time(at).ok_or_else(|| format!("this machine cannot hold the time {at}"))
+    let is_known = (-LAST_TIME..=LAST_TIME).contains(&at);
+    let time = is_known.then(|| milliseconds::time(at)).flatten();
+    time.ok_or_else(|| format!("this machine cannot hold the time {at}"))
 }

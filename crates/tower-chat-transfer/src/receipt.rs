@@ -283,6 +283,14 @@ pub enum Refusal {
         /// How often it was read.
         attempts: u32,
     },
+    /// The target does not take what is in it. Messages before what is refused may be stored.
+    #[error(
+        "the target does not take it ({reason}): nothing can be done unless it is changed in the source"
+    )]
+    NotTaken {
+        /// What the target says.
+        reason: String,
+    },
     /// What is stored of it cannot be read.
     #[error("it cannot be read ({reason}): see `tower-chat verify` and `tower-chat repair`")]
     Unreadable {

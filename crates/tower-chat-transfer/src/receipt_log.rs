@@ -90,6 +90,9 @@ pub enum ReceiptLogError {
     /// The file is of another transfer.
     #[error("the receipt is one of another transfer: name another file, or delete this one")]
     OtherTransfer,
+    /// The file is there, and does not begin as a receipt does. It is left as it is.
+    #[error("the file is no receipt, and is left as it is: name another file")]
+    NotAReceipt,
     /// A line of it cannot be read.
     #[error("line {line} of the receipt cannot be read: name another file")]
     Damaged {
@@ -152,9 +155,19 @@ impl ReceiptLog {
             }
             line += 1;
             whole += length as u64;
-            let entry = serde_json::from_slice(&text)
-                .map_err(|source| ReceiptLogError::Damaged { line, source })?;
+            let entry = match serde_json::from_slice(&text) {
+                Ok(entry) => entry,
+                Err(_) if line == 1 => return Err(ReceiptLogError::NotAReceipt),
+                Err(source) => return Err(ReceiptLogError::Damaged { line, source }),
+            };
+            if line == 1 && !matches!(entry, Entry::Transfer { .. }) {
+                return Err(ReceiptLogError::NotAReceipt);
+            }
             self.take(entry, transfer)?;
+        }
+        // What is cut off is a line of ours, not the contents of another file.
+        if !text.is_empty() && !is_beginning(&text, line == 0) {
+            return Err(ReceiptLogError::NotAReceipt);
         }
         self.file.set_len(whole)?;
         self.file.seek(SeekFrom::End(0))?;
@@ -258,4 +271,15 @@ impl ReceiptLog {
         line.push(b'\n');
         self.file.write_all(&line)
     }
+}
+
+/// Whether a line that was cut off is one of a receipt, which may be its first.
+fn is_beginning(text: &[u8], is_first: bool) -> bool {
+    const FIRST: &[&[u8]] = &[b"{\"transfer\":{"];
+    const OTHERS: &[&[u8]] = &[b"{\"begins\":{", b"{\"done\":{", b"{\"receipt\":{"];
+    let others = if is_first { &[] } else { OTHERS };
+    FIRST.iter().chain(others).any(|beginning| {
+        let length = text.len().min(beginning.len());
+        text.get(..length) == beginning.get(..length)
+    })
 }

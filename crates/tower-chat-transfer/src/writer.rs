@@ -275,7 +275,11 @@ impl<'a> Writer<'a> {
             None => 0,
         };
         if self.appender.owner().is_none() && counted < self.source_runs() {
-            self.appender.count_runs(self.source_runs() - counted).await?;
+            // A file says how many there are; what it contains bounds that.
+            let Counts { messages, tool_calls, runs, .. } = self.counts;
+            let contained = messages.saturating_add(tool_calls).saturating_add(runs);
+            let missing = self.source_runs() - counted;
+            self.appender.count_runs(missing.min(contained)).await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod damaged;
 mod deleting;
 mod interrupted;
 mod large;
+mod numbers;
 mod open_runs;
 mod receipts;
 mod refused;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Opens a run after what readers see, and stages two writes of it.
-async fn open_run(store: &dyn HistoryStore, conversation: &str) -> tower_chat::RunId {
+pub(crate) async fn open_run(store: &dyn HistoryStore, conversation: &str) -> tower_chat::RunId {
     let (key, run) = (key(conversation), run_at(60));
     let expected = revision(store, &key).await;
     let asks = Message::tool_calls([ToolCall::new("call_7", "book", r#"{"seat": 7}"#)]);

@@ -126,7 +126,36 @@ async fn a_receipt_of_another_transfer_is_refused() {
     ReceiptLog::open(&path, deletion()).unwrap().complete().unwrap();
     let other = Transfer::new(Operation::Delete, Selection::scope("bob")).from("a store");
     assert!(matches!(ReceiptLog::open(&path, other), Err(ReceiptLogError::OtherTransfer)));
-    fs::write(&path, "no receipt\n").unwrap();
-    let damaged = ReceiptLog::open(&path, deletion());
-    assert!(matches!(damaged, Err(ReceiptLogError::Damaged { line: 1, .. })));
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_receipt_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("receipt.jsonl");
+    ReceiptLog::open(&path, deletion()).unwrap().complete().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let no_receipts = [
+        b"no receipt\n".to_vec(),
+        b"no line".to_vec(),
+        b"{".repeat(2),
+        b"{\"transfer\":7".to_vec(),
+        b"{\"begins\":{".to_vec(),
+        b"\n".to_vec(),
+        b"{\"receipt\":{}}\n".to_vec(),
+        b"SQLite format 3\0\0\0".to_vec(),
+        [&whole[..], b"something else"].concat(),
+        [&whole[..], b"\xff"].concat(),
+    ];
+    for contents in no_receipts {
+        fs::write(&path, &contents).unwrap();
+        let shown = String::from_utf8_lossy(&contents).into_owned();
+        let opened = ReceiptLog::open(&path, deletion());
+        assert!(matches!(opened, Err(ReceiptLogError::NotAReceipt)), "{shown}");
+        assert_eq!(fs::read(&path).unwrap(), contents, "{shown}");
+    }
+    // A first line that a killed process has not written to its end is one of ours.
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        ReceiptLog::open(&path, deletion()).unwrap().complete().unwrap();
+    }
 }
