@@ -24,8 +24,7 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 ///
 /// The file appears under its name when it is complete and on the disk. Until then it is one beside
 /// it whose name begins with a dot and ends with `.part`; a process that is killed leaves that. On
-/// Unix its owner alone may read and write it (mode 0600); where it replaces a file, it has the
-/// permissions of that.
+/// Unix it gets the permissions of the store's file; where it replaces a file, those that both have.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -103,9 +102,10 @@ impl Backup {
             Source::File(path) => StoreFile::of_any_version(&path).map_err(BackupError::Open)?,
         };
         let target = Target::new(to, self.replacing)?;
+        target.check_is_not_of(&file)?;
         let part = Part::create(&target)?;
         copy(&file, &target, &part, is_given_up)?;
-        let bytes = part.sync(&target).map_err(|error| target.failed(error))?;
+        let bytes = part.sync(&target, &file).map_err(|error| target.failed(error))?;
         if is_given_up.load(Ordering::Relaxed) {
             return Err(target.failed(io::ErrorKind::Interrupted.into()));
         }
@@ -197,6 +197,21 @@ impl Target {
         self.check_log("-journal")?;
         self.remove_empty_log();
         self.check_log("-wal")
+    }
+
+    /// The copy must not take the place of the store, nor of a file that SQLite has beside a database.
+    fn check_is_not_of(&self, file: &StoreFile) -> Result<(), BackupError> {
+        let refused =
+            |database: PathBuf| Err(BackupError::OfADatabase { path: self.path.clone(), database });
+        if file.is_at(&self.path) {
+            return refused(self.path.clone());
+        }
+        let name = self.name.to_str().unwrap_or_default();
+        let database = ["-wal", "-shm", "-journal"].iter().find_map(|end| name.strip_suffix(end));
+        match database.map(|database| self.folder.join(database)) {
+            Some(database) if fs::symlink_metadata(&database).is_ok() => refused(database),
+            _ => Ok(()),
+        }
     }
 
     /// What is in a log is taken for newer than the file beside it, whichever that is.
@@ -296,12 +311,17 @@ impl Part {
     }
 
     /// Waits until all of it is on the disk; says how large it is.
-    fn sync(&self, target: &Target) -> io::Result<u64> {
+    fn sync(&self, target: &Target, store: &StoreFile) -> io::Result<u64> {
         let file = fs::OpenOptions::new().write(true).open(&self.path)?;
-        // What is replaced keeps its permissions.
-        if let Ok(replaced) = fs::metadata(&target.path) {
-            file.set_permissions(replaced.permissions())?;
+        // The copy is for nobody who may not read the store.
+        #[cfg(unix)]
+        if let Some(permissions) = store.permissions() {
+            use std::os::unix::fs::PermissionsExt;
+            let replaced = fs::metadata(&target.path).map(|found| found.permissions().mode());
+            let mode = permissions.mode() & replaced.unwrap_or(0o666) & 0o666;
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
+        let _ = (target, store);
         file.sync_all()?;
         Ok(file.metadata()?.len())
     }

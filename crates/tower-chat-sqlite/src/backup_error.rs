@@ -30,6 +30,18 @@ pub enum BackupError {
         /// The log beside it.
         log: PathBuf,
     },
+    /// The copy would take the place of the store, or of a file that SQLite has beside a database.
+    #[error(
+        "`{}` belongs to the database `{}`: give another path",
+        path.display(),
+        database.display()
+    )]
+    OfADatabase {
+        /// Where the copy was to be.
+        path: PathBuf,
+        /// The database.
+        database: PathBuf,
+    },
     /// The folder in which the copy is to be does not exist.
     #[error("the folder of `{}` does not exist: make it first, or check the path", path.display())]
     NoFolder {
@@ -80,6 +92,7 @@ impl BackupError {
             Self::Store(error) => error.is_retryable(),
             Self::Exists { .. }
             | Self::InUse { .. }
+            | Self::OfADatabase { .. }
             | Self::NoFolder { .. }
             | Self::ReadOnly { .. }
             | Self::Io { .. } => false,

@@ -14,7 +14,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use self::{private_file::PrivateFile, unwritable::Unwritten};
+use self::{opening::without_trust, private_file::PrivateFile, unwritable::Unwritten};
 use crate::{
     Durability, FileChange, OpenError, SqliteOptions, WritePanicked, failure::Failure,
     identity::Identity,
@@ -214,6 +214,19 @@ impl StoreFile {
         }
     }
 
+    /// The permissions of the file, if they can be read.
+    pub(crate) fn permissions(&self) -> Option<fs::Permissions> {
+        fs::metadata(&self.path).ok().map(|found| found.permissions())
+    }
+
+    /// Whether a path is that of the file, also if one of them is a link.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        match (fs::canonicalize(&self.path), fs::canonicalize(path)) {
+            (Ok(own), Ok(other)) => own == other,
+            _ => false,
+        }
+    }
+
     pub(crate) fn failure(&self, error: rusqlite::Error) -> Failure {
         Failure::new(&self.path, error)
     }
@@ -252,6 +265,7 @@ impl StoreFile {
     fn connect(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
         // No mutex inside SQLite: a connection is only ever used by one thread at a time.
         Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .and_then(without_trust)
     }
 
     /// A connection that creates a missing database file with the permissions of the `model` file.
@@ -260,7 +274,7 @@ impl StoreFile {
         address.push_str("?modeof=");
         push_escaped(&mut address, &model.0);
         let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        Connection::open_with_flags(address, flags)
+        Connection::open_with_flags(address, flags).and_then(without_trust)
     }
 
     /// A temporary file of mode 0600 next to the database, as the model for a new database file. `None`

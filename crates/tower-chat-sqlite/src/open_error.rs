@@ -41,6 +41,19 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
     },
+    /// It says that it is a store, and its schema has something that no release makes: a view, a trigger, an
+    /// index, a table, or a table with other columns. Nothing of it is run.
+    #[error(
+        "`{}` has in its schema {object}, which no release makes so: if you have added that, remove it; \
+         otherwise restore the file from a copy that you trust",
+        path.display()
+    )]
+    Altered {
+        /// The store's path.
+        path: PathBuf,
+        /// What no release makes.
+        object: String,
+    },
     /// A newer release wrote it.
     #[error(
         "`{}` has schema version {version}, and this release knows versions up to {supported}: \
@@ -150,6 +163,7 @@ impl OpenError {
             | Self::NoFolder { .. }
             | Self::NotADatabase { .. }
             | Self::NotOurs { .. }
+            | Self::Altered { .. }
             | Self::Newer { .. }
             | Self::Older { .. }
             | Self::ReadOnly { .. }

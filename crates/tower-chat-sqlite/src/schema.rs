@@ -1,6 +1,8 @@
 //! The tables, and how older files are brought up to date.
 
-use rusqlite::{Connection, Result, TransactionBehavior};
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use rusqlite::{Connection, Result, TransactionBehavior, types::ValueRef};
 
 use tower_chat_core::{format, store::author::is_sealed_message};
 
@@ -166,13 +168,25 @@ const DIRECTORY_VERSION: usize = 5;
 /// The version from which on a file says whether it holds sealed data.
 const MARKS_VERSION: usize = 7;
 
+/// After how many steps of SQLite's virtual machine the look at a file is given up, in thousands. The schema
+/// of a store takes a few hundred steps.
+const MOST_STEPS: u32 = 1_000;
+
+/// The statements of the tables in which `ANALYZE` stores its statistics.
+const STATISTICS: [(&str, &str); 2] = [
+    ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
+    ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
+];
+
 /// What a file is, as its header and schema say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A database with nothing in it.
     Empty,
     /// A store with this schema version.
     Store { version: i64 },
+    /// It says that it is a store of a known version, and has not the schema of one.
+    Altered(Difference),
     /// Some other program's database.
     Foreign,
 }
@@ -199,9 +213,30 @@ fn has_sealed_data(connection: &Connection) -> Result<bool> {
     Ok(false)
 }
 
+/// How the schema of a file differs from that of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Difference {
+    /// This is missing.
+    Missing(String),
+    /// This is none of a store's, or was made by another statement than a store's.
+    Unknown(String),
+}
+
 /// Looks at what a file is, without changing it, as it is at one moment: another process may just
-/// be making it.
-pub(crate) fn content(connection: &Connection) -> Result<Content> {
+/// be making it. The look ends after a number of steps, whatever the file has in its schema.
+pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
+    let mut steps = 0;
+    let counts = move || {
+        steps += 1;
+        steps > MOST_STEPS
+    };
+    connection.progress_handler(1_000, Some(counts))?;
+    let content = look(connection);
+    connection.progress_handler(0, None::<fn() -> bool>)?;
+    content
+}
+
+fn look(connection: &Connection) -> Result<Content> {
     content_at_this_moment(&*connection.unchecked_transaction()?)
 }
 
@@ -210,7 +245,10 @@ fn content_at_this_moment(connection: &Connection) -> Result<Content> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = pragma("user_version")?;
     match pragma("application_id")? {
-        APPLICATION_ID => Ok(Content::Store { version }),
+        APPLICATION_ID => Ok(match difference(connection, version)? {
+            None => Content::Store { version },
+            Some(difference) => Content::Altered(difference),
+        }),
         0 if version == 0 => {
             let tables: i64 =
                 connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -231,7 +269,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
             0
         }
         Content::Store { version } => version,
-        Content::Foreign => return Ok(content),
+        Content::Altered(_) | Content::Foreign => return Ok(content),
     };
     let done = usize::try_from(version).unwrap_or(usize::MAX);
     let Some(missing) = MIGRATIONS.get(done..).filter(|missing| !missing.is_empty()) else {
@@ -249,4 +287,75 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     Ok(Content::Store { version: VERSION })
+}
+
+/// The type and the name of what a schema has, with its table and its statement.
+type Objects = BTreeMap<(String, String), (String, String)>;
+
+/// How the schema of a file differs from the one that the migrations make. The schema of a newer version is
+/// not known.
+fn difference(connection: &Connection, version: i64) -> Result<Option<Difference>> {
+    let known = usize::try_from(version).ok().and_then(|version| known()?.get(version));
+    let Some(mut missing) = known.cloned() else { return Ok(None) };
+    for (object, made) in objects(connection)? {
+        let (kind, name) = &object;
+        let is_statistics =
+            STATISTICS.iter().any(|known| kind == "table" && (&**name, &*made.1) == *known);
+        if missing.remove(&object).as_ref() != Some(&made) && !is_statistics {
+            return Ok(Some(Difference::Unknown(format!("the {kind} `{name}`"))));
+        }
+    }
+    let missing = missing.into_keys().next();
+    Ok(missing.map(|(kind, name)| Difference::Missing(format!("the {kind} `{name}`"))))
+}
+
+/// The schema of each version, from 0 on. `None` if this process cannot make a database in memory.
+fn known() -> Option<&'static Vec<Objects>> {
+    static KNOWN: OnceLock<Option<Vec<Objects>>> = OnceLock::new();
+    KNOWN.get_or_init(|| made_by_migrations().ok()).as_ref()
+}
+
+fn made_by_migrations() -> Result<Vec<Objects>> {
+    let connection = Connection::open_in_memory()?;
+    let mut versions = vec![objects(&connection)?];
+    for step in MIGRATIONS {
+        connection.execute_batch(step)?;
+        versions.push(objects(&connection)?);
+    }
+    Ok(versions)
+}
+
+/// What the schema of a database has. A value that is no text stands as one that no statement makes.
+fn objects(connection: &Connection) -> Result<Objects> {
+    let text = |value: ValueRef<'_>| match value {
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        ValueRef::Null => String::new(),
+        ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => "\0".to_owned(),
+    };
+    let mut statement =
+        connection.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
+    let objects = statement.query_map([], |row| {
+        let value = |index| row.get_ref(index).map(text);
+        Ok(((value(0)?, value(1)?), (value(2)?, without_layout(&value(3)?))))
+    })?;
+    objects.collect()
+}
+
+/// A statement with a single space wherever it has white space.
+fn without_layout(statement: &str) -> String {
+    statement.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_has_a_schema_of_its_own() {
+        let known = known().unwrap();
+        assert_eq!(known.len(), MIGRATIONS.len() + 1);
+        for (before, after) in known.iter().zip(known.iter().skip(1)) {
+            assert_ne!(before, after);
+        }
+    }
 }

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{PATIENCE, StoreFile, address_of};
 use crate::{
     OpenError, SqliteOptions,
-    schema::{self, Content},
+    schema::{self, Content, Difference},
 };
 
 impl StoreFile {
@@ -37,10 +37,11 @@ impl StoreFile {
     /// Refuses a file that is not ours before anything is done to it.
     pub(super) fn check_before_use(&self, options: &SqliteOptions) -> Result<(), OpenError> {
         let failed = |error| self.failure(error).open_error();
-        let look = || self.reader().and_then(|reader| schema::content(&reader)).map_err(failed);
-        let content = match self.glance().and_then(|glance| schema::content(&glance)) {
+        let look =
+            || self.reader().and_then(|mut reader| schema::content(&mut reader)).map_err(failed);
+        let content = match self.glance().and_then(|mut glance| schema::content(&mut glance)) {
             // As far as the file itself says; its write-ahead log may say more.
-            Ok(Content::Empty) => look()?,
+            Ok(Content::Empty | Content::Altered(_)) => look()?,
             Ok(content) => content,
             // The power went while the file was made. SQLite restores it from the journal when it is
             // opened for writing.
@@ -56,7 +57,18 @@ impl StoreFile {
                 Err(OpenError::Missing { path: self.path_buf() })
             }
             Content::Empty | Content::Store { .. } => Ok(()),
+            Content::Altered(difference) => Err(self.altered(difference)),
             Content::Foreign => Err(OpenError::NotOurs { path: self.path_buf() }),
+        }
+    }
+
+    fn altered(&self, difference: Difference) -> OpenError {
+        let path = self.path_buf();
+        match difference {
+            Difference::Missing(object) => {
+                OpenError::Corrupt { path, source: format!("{object} is missing").into() }
+            }
+            Difference::Unknown(object) => OpenError::Altered { path, object },
         }
     }
 
@@ -80,13 +92,13 @@ impl StoreFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        Connection::open_with_flags(address, flags)
+        Connection::open_with_flags(address, flags).and_then(without_trust)
     }
 
     pub(super) fn open_checked_reader(&self) -> Result<Connection, OpenError> {
         let failed = |error| self.failure(error).open_error();
-        let connection = self.reader().map_err(failed)?;
-        self.check_content(schema::content(&connection).map_err(failed)?)?;
+        let mut connection = self.reader().map_err(failed)?;
+        self.check_content(schema::content(&mut connection).map_err(failed)?)?;
         self.check_tables(&connection)?;
         Ok(connection)
     }
@@ -116,11 +128,11 @@ impl StoreFile {
         if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
             return Err(OpenError::ReadOnly { path: self.path_buf() });
         }
-        let mut content = schema::content(&connection).map_err(failed_to_write)?;
+        let mut content = schema::content(&mut connection).map_err(failed_to_write)?;
         let is_behind = match content {
             Content::Empty => true,
             Content::Store { version } => version < schema::VERSION,
-            Content::Foreign => false,
+            Content::Altered(_) | Content::Foreign => false,
         };
         if is_behind {
             // The tables are made before the change to WAL mode, so that a file is ours by its
@@ -150,6 +162,7 @@ impl StoreFile {
                 Err(OpenError::Older { path, version, supported })
             }
             Content::Store { .. } => Ok(()),
+            Content::Altered(difference) => Err(self.altered(difference)),
             Content::Empty => Err(OpenError::Missing { path }),
             Content::Foreign => Err(OpenError::NotOurs { path }),
         }
@@ -169,6 +182,14 @@ impl StoreFile {
             }
         })
     }
+}
+
+/// The connection, with which what a file has in its schema runs nothing but what SQLite itself holds to be
+/// harmless, and views cannot be read: a store has none.
+pub(super) fn without_trust(connection: Connection) -> rusqlite::Result<Connection> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    Ok(connection)
 }
 
 fn is_half_written(error: &rusqlite::Error) -> bool {

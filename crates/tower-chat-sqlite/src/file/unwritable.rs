@@ -34,7 +34,7 @@ impl StoreFile {
     /// Looks whether the file can be read with its log, and is read alone if it has none and none can
     /// be made.
     pub(super) fn choose_how_to_read(&mut self) -> Result<(), OpenError> {
-        let Err(error) = self.reader().and_then(|reader| schema::content(&reader)) else {
+        let Err(error) = self.reader().and_then(|mut reader| schema::content(&mut reader)) else {
             return Ok(());
         };
         match error.sqlite_error_code() {
@@ -94,7 +94,7 @@ mod tests {
             file
         };
         let file = opened();
-        file.reader().and_then(|reader| schema::content(&reader)).unwrap();
+        file.reader().and_then(|mut reader| schema::content(&mut reader)).unwrap();
         file.check_unwritten().unwrap();
 
         let store = SqliteStore::open(&path).await.unwrap();

@@ -320,7 +320,7 @@ async fn a_damaged_store_is_said_to_be_damaged() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_copy_is_its_owner_s_alone_and_what_is_replaced_keeps_its_permissions() {
+async fn a_copy_has_the_permissions_of_the_store_and_no_more_than_what_it_replaces() {
     use std::os::unix::fs::PermissionsExt;
 
     let fixture = Fixture::new().await;
@@ -328,13 +328,48 @@ async fn a_copy_is_its_owner_s_alone_and_what_is_replaced_keeps_its_permissions(
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    allow(&fixture.path("chat.db"), 0o644);
     let path = fixture.path("copy.db");
-    Backup::of(&fixture.store).replacing(true).write(&path).await.unwrap();
-    assert_eq!(mode(&path), 0o600);
-    for kept in [0o640, 0o604] {
-        allow(&path, kept);
+    for (store, replaced, expected) in [
+        (0o600, None, 0o600),
+        (0o640, None, 0o640),
+        (0o644, None, 0o644),
+        (0o644, Some(0o640), 0o640),
+        (0o644, Some(0o604), 0o604),
+        (0o600, Some(0o644), 0o600),
+    ] {
+        allow(&fixture.path("chat.db"), store);
+        let _ = fs::remove_file(&path);
+        if let Some(replaced) = replaced {
+            fs::write(&path, "replaced").unwrap();
+            allow(&path, replaced);
+        }
         Backup::of(&fixture.store).replacing(true).write(&path).await.unwrap();
-        assert_eq!(mode(&path), kept);
+        assert_eq!(mode(&path), expected, "{store:o} {replaced:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_takes_the_place_of_no_part_of_a_database() {
+    let fixture = Fixture::new().await;
+    fs::write(fixture.path("other.db"), "").unwrap();
+    let mut paths = vec![fixture.path("chat.db")];
+    for name in ["chat.db", "other.db"] {
+        paths.extend(["-wal", "-shm", "-journal"].map(|end| fixture.path(&format!("{name}{end}"))));
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(fixture.path("chat.db"), fixture.path("link.db")).unwrap();
+        paths.extend(["link.db", "link.db-wal"].map(|name| fixture.path(name)));
+    }
+    fixture.store.close().await.unwrap();
+    for path in paths {
+        let before = fs::read(fixture.path("chat.db")).unwrap();
+        let there = fs::read(&path).ok();
+        let backup = Backup::of_file(fixture.path("chat.db")).replacing(true);
+        let error = backup.write(&path).await.unwrap_err();
+        assert!(matches!(error, BackupError::OfADatabase { .. }), "{}: {error:?}", path.display());
+        assert!(!error.is_retryable());
+        assert_eq!(fs::read(&path).ok(), there);
+        assert_eq!(fs::read(fixture.path("chat.db")).unwrap(), before);
     }
 }

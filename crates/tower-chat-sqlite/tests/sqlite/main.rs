@@ -7,6 +7,7 @@ mod checksums;
 mod common;
 mod contract;
 mod deletion;
+mod hostile;
 mod migrations;
 #[cfg(unix)]
 mod moved;
