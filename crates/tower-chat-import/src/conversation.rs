@@ -3,7 +3,7 @@
 use std::{fmt, time::SystemTime};
 
 use tower_chat_core::{Message, Messages};
-use tower_chat_layers::replay::repair::mismatches;
+use tower_chat_layers::replay::repair::{Mismatch, mismatches};
 
 /// A conversation that was read, to be stored with [`store`](crate::store).
 #[derive(Debug, Clone, PartialEq)]
@@ -47,15 +47,21 @@ impl ImportedConversation {
         });
     }
 
-    /// Also says which calls and results a replay will leave out, as it pairs them.
+    /// Also says which calls models will be told of as interrupted, and which results a replay will leave out.
     pub(crate) fn checked(mut self) -> Self {
         let messages: Messages = self.messages.iter().cloned().collect();
         for mismatch in mismatches(&messages, 1) {
+            let (effect, reason) = match mismatch {
+                Mismatch::DanglingCall { .. } => {
+                    (Effect::SentAsInterrupted, "nobody knows whether the tool has run")
+                }
+                _ => (Effect::NotSent, "no model accepts a result without its call"),
+            };
             self.losses.push(Loss {
                 position: format!("stored message {}", mismatch.sequence()),
                 what: mismatch.to_string(),
-                reason: "no model accepts one without the other".to_owned(),
-                effect: Effect::NotSent,
+                reason: reason.to_owned(),
+                effect,
             });
         }
         self
@@ -63,11 +69,11 @@ impl ImportedConversation {
 
     /// Whether everything that the other system had will be stored.
     pub fn is_whole(&self) -> bool {
-        self.losses.iter().all(|loss| loss.effect == Effect::NotSent)
+        self.losses.iter().all(|loss| loss.effect != Effect::NotStored)
     }
 }
 
-/// Something of a conversation that does not reach the store, or is stored and not sent to models.
+/// Something of a conversation that does not reach the store, or that models are not sent as it is stored.
 ///
 /// As a text it is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +97,9 @@ pub enum Effect {
     NotStored,
     /// It is stored, and replay leaves it out of what models are sent.
     NotSent,
+    /// It is a call that is stored without a result; models are sent the call, with a result that says that it
+    /// was interrupted.
+    SentAsInterrupted,
 }
 
 impl fmt::Display for Loss {
@@ -100,6 +109,12 @@ impl fmt::Display for Loss {
             Effect::NotStored => write!(f, "{position}: {what} is not stored: {reason}"),
             Effect::NotSent => {
                 write!(f, "{position}: {what}; it is stored and not sent to models: {reason}")
+            }
+            Effect::SentAsInterrupted => {
+                write!(
+                    f,
+                    "{position}: {what}; it is stored, and sent to models as interrupted: {reason}"
+                )
             }
         }
     }

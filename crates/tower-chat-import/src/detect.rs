@@ -14,6 +14,10 @@ pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String
                     let position = document.position(index);
                     return Err(format!("{position} is of {found}, as {shown_by} shows"));
                 }
+                None if !may_be_of(format, &object) => {
+                    let position = document.position(index);
+                    return Err(format!("{position} is of no format that is known"));
+                }
                 Some(_) | None => {}
             }
         }
@@ -39,7 +43,7 @@ fn mark(message: &Object) -> Option<(Format, String)> {
     if message.has("tool_calls") || message.has("tool_call_id") {
         return Some((Format::OpenAiChat, "a tool call".to_owned()));
     }
-    let item = text("type").filter(|kind| kind != "message");
+    let item = text("type").filter(|kind| kind != "message" && is_type_of_item(kind));
     if let Some(kind) = item {
         return Some((Format::OpenAiResponses, format!("the type {kind:?}")));
     }
@@ -54,6 +58,36 @@ fn mark(message: &Object) -> Option<(Format, String)> {
         };
         Some((format, format!("a content of type {kind:?}")))
     })
+}
+
+/// Whether an object may be a message of the format. Responses and Gemini have items and parts of types that are
+/// not known yet, and are kept as they are: without this, each object of an unknown file would be one of them.
+fn may_be_of(format: Format, object: &Object) -> bool {
+    let text = |name: &str| object.text(name).ok().flatten();
+    let has_role = text("role").is_some();
+    match format {
+        Format::OpenAiResponses => {
+            has_role || text("type").is_some_and(|kind| is_type_of_item(&kind))
+        }
+        Format::Gemini => has_role || object.has("parts"),
+        _ => true,
+    }
+}
+
+/// A new tool of OpenAI's has items whose types end as those of the others do.
+fn is_type_of_item(kind: &str) -> bool {
+    const OTHERS: [&str; 9] = [
+        "message",
+        "reasoning",
+        "item_reference",
+        "compaction",
+        "compaction_summary",
+        "mcp_list_tools",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "program",
+    ];
+    OTHERS.contains(&kind) || ["_call", "_output"].iter().any(|ending| kind.ends_with(ending))
 }
 
 fn parts_have_types(message: &Object) -> bool {

@@ -21,7 +21,7 @@ struct Item {
 
 /// Reads every session of a file, in the order in which they were begun.
 pub(crate) fn read(path: &Path) -> Result<Vec<ImportedConversation>, ReadError> {
-    let file = Snapshot::open(FORMAT, path, "agent_messages")?;
+    let file = Snapshot::open(FORMAT, path, &["agent_messages"])?;
     let sessions: Vec<String> = file.rows(
         "SELECT session_id FROM agent_messages GROUP BY session_id ORDER BY min(id)",
         &[],

@@ -1,40 +1,94 @@
 //! SQLite files of other systems, which are read and never changed.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, Row,
+    config::DbConfig,
+    types::{Type, ValueRef},
+};
 
 use crate::{Format, ReadError};
 
+/// How many steps of SQLite's virtual machine are counted at once.
+const STEPS: u32 = 1_000;
+
+/// What a file of any size may take: steps, and bytes that are read of it.
+const LEAST_STEPS: u64 = 20_000_000;
+const LEAST_BYTES: u64 = 1 << 24;
+
+/// How many steps each byte of a file may take. A row of ten bytes or more takes some twenty steps each time
+/// that it is read.
+const STEPS_OF_A_BYTE: u64 = 1_000;
+
+/// How often each byte of a file may be read.
+const READS_OF_A_BYTE: u64 = 16;
+
 /// A file as it is at one moment: writers may go on meanwhile.
+///
+/// A file may be hostile. Nothing of its schema is run: no view, no trigger, no generated column, and no
+/// function that SQLite does not hold to be harmless. What reading may take is bounded by the size of the
+/// file, since pages that refer to each other can have endless rows.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'a> {
     connection: Connection,
     path: &'a Path,
     format: Format,
+    /// How many more bytes may be read.
+    bytes: AtomicU64,
 }
 
 impl<'a> Snapshot<'a> {
-    /// Opens the file, which must have the table.
-    pub(crate) fn open(format: Format, path: &'a Path, table: &str) -> Result<Self, ReadError> {
+    /// Opens the file, which must have the tables.
+    pub(crate) fn open(format: Format, path: &'a Path, tables: &[&str]) -> Result<Self, ReadError> {
         // SQLite names a missing file no better than one that it must not open.
-        std::fs::metadata(path)
+        let file = std::fs::metadata(path)
             .map_err(|source| ReadError::File { path: path.to_owned(), source })?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)
-            .map_err(|error| failed(format, path, error))?;
-        let snapshot = Self { connection, path, format };
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        let size = file.len().saturating_add(std::fs::metadata(log).map_or(0, |log| log.len()));
+        let connection = connect(path, size).map_err(|error| failed(format, path, error))?;
+        let bytes = LEAST_BYTES.saturating_add(size.saturating_mul(READS_OF_A_BYTE)).into();
+        let snapshot = Self { connection, path, format, bytes };
         snapshot.connection.execute_batch("BEGIN").map_err(|error| snapshot.failed(error))?;
-        let found: Vec<String> = snapshot.rows(
-            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?1",
+        tables.iter().try_for_each(|table| snapshot.check_table(table))?;
+        Ok(snapshot)
+    }
+
+    /// Makes sure that a table is one, of which every column is stored.
+    fn check_table(&self, table: &str) -> Result<(), ReadError> {
+        let found: Vec<(String, String)> = self.rows(
+            "SELECT CAST(type AS TEXT), ifnull(CAST(sql AS TEXT), '') FROM sqlite_schema \
+             WHERE name = ?1 COLLATE NOCASE",
+            &[table],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let refused = |reason: String| {
+            let (path, format) = (self.path.to_owned(), self.format);
+            Err(ReadError::OtherFormat { path, format, reason })
+        };
+        match found.as_slice() {
+            [] => return refused(format!("it has no table {table}")),
+            [(kind, sql)] if kind == "table" && !is_virtual(sql) => {}
+            _ => return refused(format!("its {table} is not a table that is stored")),
+        }
+        let generated: Vec<String> = self.rows(
+            "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden <> 0",
             &[table],
             |row| row.get(0),
         )?;
-        if found.is_empty() {
-            let reason = format!("it has no table {table}");
-            return Err(ReadError::OtherFormat { path: path.to_owned(), format, reason });
+        match generated.first() {
+            None => Ok(()),
+            Some(column) => {
+                refused(format!("the column {column} of its table {table} is computed, not stored"))
+            }
         }
-        Ok(snapshot)
     }
 
     /// All rows of a query.
@@ -42,14 +96,38 @@ impl<'a> Snapshot<'a> {
         &self,
         query: &str,
         parameters: &[&str],
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, ReadError> {
-        let rows = || -> rusqlite::Result<Vec<T>> {
+        let mut rows = || -> rusqlite::Result<Vec<T>> {
             let mut statement = self.connection.prepare(query)?;
-            let rows = statement.query_map(rusqlite::params_from_iter(parameters), read)?;
-            rows.collect()
+            let columns = statement.column_count();
+            let rows = statement.query_map(rusqlite::params_from_iter(parameters), |row| {
+                self.count(row, columns)?;
+                read(row)
+            })?;
+            rows.collect::<rusqlite::Result<Vec<T>>>()
         };
         rows().map_err(|error| self.failed(error))
+    }
+
+    /// Counts the bytes of a row.
+    fn count(&self, row: &Row<'_>, columns: usize) -> rusqlite::Result<()> {
+        let mut bytes = 0_u64;
+        for column in 0..columns {
+            let length = match row.get_ref(column)? {
+                ValueRef::Text(value) | ValueRef::Blob(value) => value.len() as u64,
+                ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+            };
+            bytes = bytes.saturating_add(length);
+        }
+        let take = |left: u64| left.checked_sub(bytes);
+        match self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let reason = "the file contains more than its size allows".into();
+                Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, reason))
+            }
+        }
     }
 
     fn failed(&self, error: rusqlite::Error) -> ReadError {
@@ -57,6 +135,37 @@ impl<'a> Snapshot<'a> {
     }
 }
 
+/// A connection that reads a file and trusts nothing in it.
+fn connect(path: &Path, size: u64) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    for (setting, value) in [
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+    ] {
+        connection.set_db_config(setting, value)?;
+    }
+    let steps = LEAST_STEPS.saturating_add(size.saturating_mul(STEPS_OF_A_BYTE));
+    let left = Arc::new(AtomicU64::new(steps / u64::from(STEPS)));
+    let is_over = move || {
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+    };
+    connection.progress_handler(i32::try_from(STEPS).unwrap_or(i32::MAX), Some(is_over))?;
+    Ok(connection)
+}
+
+fn is_virtual(sql: &str) -> bool {
+    let mut words = sql.split_whitespace().map(str::to_ascii_uppercase);
+    words.next().as_deref() != Some("CREATE") || words.next().as_deref() != Some("TABLE")
+}
+
 fn failed(format: Format, path: &Path, error: rusqlite::Error) -> ReadError {
-    ReadError::Database { path: path.to_owned(), format, source: error.into() }
+    let path = path.to_owned();
+    if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
+        let reason = "reading it takes more steps than its size allows".to_owned();
+        return ReadError::OtherFormat { path, format, reason };
+    }
+    ReadError::Database { path, format, source: error.into() }
 }

@@ -1,5 +1,7 @@
 //! Messages of LangChain.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 use tower_chat_core::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult};
 
@@ -19,12 +21,15 @@ const ARTIFACT: &str = "langgraph.artifact";
 /// its position.
 pub(super) struct Messages {
     pub(super) conversation: ImportedConversation,
-    entries: Vec<(Option<String>, Message)>,
+    /// `None` for one that was removed.
+    entries: Vec<Option<Message>>,
+    /// The messages with an id.
+    by_id: HashMap<String, usize>,
 }
 
 impl Messages {
     pub(super) fn new(conversation: ImportedConversation) -> Self {
-        Self { conversation, entries: Vec::new() }
+        Self { conversation, entries: Vec::new(), by_id: HashMap::new() }
     }
 
     /// Applies a value of the channel: messages, or one.
@@ -32,7 +37,7 @@ impl Messages {
         if value.is_object()
             && let Some(replacement) = value.object()?.get(OVERWRITE)
         {
-            self.entries.clear();
+            self.clear();
             return self.apply(&replacement, position);
         }
         let items = if value.is_list() { value.list()? } else { vec![value.clone()] };
@@ -45,7 +50,7 @@ impl Messages {
 
     pub(super) fn into_conversation(self) -> ImportedConversation {
         let mut conversation = self.conversation;
-        conversation.messages = self.entries.into_iter().map(|(_, message)| message).collect();
+        conversation.messages = self.entries.into_iter().flatten().collect();
         conversation
     }
 
@@ -53,20 +58,32 @@ impl Messages {
         let object = unwrapped(node.object()?)?;
         let kind = kind(&object)?;
         let id = object.text("id")?;
-        let same = |entry: &(Option<String>, Message)| id.is_some() && entry.0 == id;
         if kind == "remove" {
             match id.as_deref() {
-                Some("__remove_all__") => self.entries.clear(),
-                _ => self.entries.retain(|entry| !same(entry)),
+                Some("__remove_all__") => self.clear(),
+                Some(id) => {
+                    let removed = self.by_id.remove(id);
+                    let removed = removed.and_then(|index| self.entries.get_mut(index));
+                    removed.map(Option::take);
+                }
+                None => {}
             }
             return Ok(());
         }
         let message = self.message(&kind, &object, position)?;
-        match self.entries.iter_mut().find(|entry| same(entry)) {
-            Some(entry) => entry.1 = message,
-            None => self.entries.push((id, message)),
+        let index = id.as_ref().and_then(|id| self.by_id.get(id).copied());
+        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
+            *entry = Some(message);
+        } else {
+            self.by_id.extend(id.map(|id| (id, self.entries.len())));
+            self.entries.push(Some(message));
         }
         Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.by_id.clear();
     }
 
     fn message(
@@ -159,6 +176,7 @@ impl Messages {
             let is_absent = text.is_empty() && !calls.is_empty();
             return Ok(if is_absent { Vec::new() } else { vec![Part::text(text)] });
         }
+        let ids: HashSet<&str> = calls.iter().filter_map(|call| call.id.as_deref()).collect();
         let mut parts = Vec::new();
         for block in content.list()? {
             if block.is_text() {
@@ -167,7 +185,7 @@ impl Messages {
             }
             let block = block.object()?;
             let kind = block.need_text("type")?;
-            if is_call(&kind) && has_call(&block, calls)? {
+            if is_call(&kind) && has_call(&block, &ids)? {
                 continue;
             }
             if !push_block(&mut parts, &kind, &block)? {
@@ -222,9 +240,9 @@ fn is_call(kind: &str) -> bool {
 }
 
 /// Whether the call of a content block is one of the message's calls.
-fn has_call(block: &Object, calls: &[ToolCall]) -> Result<bool, WrongValue> {
+fn has_call(block: &Object, calls: &HashSet<&str>) -> Result<bool, WrongValue> {
     let ids = [block.text("call_id")?, block.text("id")?];
-    Ok(calls.iter().any(|call| call.id.is_some() && ids.contains(&call.id)))
+    Ok(ids.iter().flatten().any(|id| calls.contains(id.as_str())))
 }
 
 /// Adds what a content block is; says whether it is something.

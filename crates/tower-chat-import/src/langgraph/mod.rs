@@ -29,7 +29,7 @@ const OVERWRITE: &str = "__overwrite__";
 
 /// Reads every thread of a file, in the order of their ids: the state at its newest checkpoint.
 pub(crate) fn read(path: &Path) -> Result<Vec<ImportedConversation>, ReadError> {
-    let file = Snapshot::open(FORMAT, path, "checkpoints")?;
+    let file = Snapshot::open(FORMAT, path, &["checkpoints", "writes"])?;
     let threads: Vec<(String, String, String)> = file.rows(
         "SELECT thread_id, min(checkpoint_id), max(checkpoint_id) FROM checkpoints \
          WHERE checkpoint_ns = '' GROUP BY thread_id ORDER BY thread_id",

@@ -77,7 +77,7 @@ fn bob() -> Expected {
         ],
         losses: vec![
             "stored message 2: the call of tool \"berth\" (id \"call_3\") has no result; it is \
-             stored and not sent to models: no model accepts one without the other",
+             stored, and sent to models as interrupted: nobody knows whether the tool has run",
         ],
         calls: vec![("call_3", ToolStatus::Pending)],
     }

@@ -3,6 +3,7 @@
 
 mod agent_framework;
 mod damaged;
+mod hostile;
 mod install;
 mod langgraph;
 mod openai_agents;

@@ -111,7 +111,7 @@ pub(crate) async fn check(format: Format, files: &Files<'_>, expected: &[Expecte
         assert_eq!(sketches(&conversation.messages), expected.messages, "{}", expected.id);
         let losses: Vec<String> = conversation.losses.iter().map(ToString::to_string).collect();
         assert_eq!(losses, expected.losses, "{}", expected.id);
-        let is_whole = conversation.losses.iter().all(|loss| loss.effect == Effect::NotSent);
+        let is_whole = conversation.losses.iter().all(|loss| loss.effect != Effect::NotStored);
         assert_eq!(conversation.is_whole(), is_whole);
         check_stored(&history, conversation, expected).await;
     }
