@@ -17,6 +17,7 @@ pub mod scale_out;
 pub mod server_crashes;
 mod shared_store;
 pub mod soak;
+pub mod transfers;
 
 pub use failure::Failure;
 pub use figures::Figures;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tower_chat_campaigns::{
-    Failure, Figures, corruption, histories, power_cuts, scale_out, server_crashes, soak,
+    Failure, Figures, corruption, histories, power_cuts, scale_out, server_crashes, soak, transfers,
 };
 
 /// Searches for lost, duplicated or damaged messages
@@ -31,6 +31,9 @@ enum Campaign {
     #[command(hide = true)]
     SoakWorker(soak::WorkerArguments),
     ScaleOut(scale_out::Arguments),
+    Transfers(transfers::Arguments),
+    #[command(hide = true)]
+    TransfersWorker(transfers::WorkerArguments),
 }
 
 fn main() -> ExitCode {
@@ -67,5 +70,9 @@ fn run(campaign: Campaign) -> Result<Figures, Failure> {
         Campaign::Soak(arguments) => soak::run(arguments),
         Campaign::SoakWorker(arguments) => soak::work(arguments),
         Campaign::ScaleOut(arguments) => scale_out::run(arguments),
+        Campaign::Transfers(arguments) => transfers::run(&arguments),
+        Campaign::TransfersWorker(arguments) => {
+            transfers::work(&arguments).map(|()| Figures::default())
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::power_cuts::stack;
 
 /// A store of any kind.
 #[derive(Clone)]
-pub(super) struct Shared(pub(super) Arc<dyn HistoryStore>);
+pub(crate) struct Shared(pub(crate) Arc<dyn HistoryStore>);
 
 impl tower_chat::store::StoreWrapper for Shared {
     type Inner = dyn HistoryStore;
@@ -28,12 +28,12 @@ impl tower_chat::store::StoreWrapper for Shared {
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-pub(super) fn keys() -> Vec<ConversationKey> {
+pub(crate) fn keys() -> Vec<ConversationKey> {
     (0..7).map(|number| ConversationKey::new("alice", format!("conversation {number}"))).collect()
 }
 
 /// Stores conversations with tool calls, their record, descriptions, usage, and one open run.
-pub(super) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> {
+pub(crate) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> {
     let mut texts = Texts::default();
     for (number, key) in keys().into_iter().enumerate() {
         for run in 0..4 {

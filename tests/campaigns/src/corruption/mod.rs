@@ -9,7 +9,7 @@
 
 mod contents;
 mod counts;
-mod fill;
+pub(crate) mod fill;
 
 use std::{
     fs,

@@ -6,3 +6,4 @@ mod power_cuts;
 mod scale_out;
 mod server_crashes;
 mod soak;
+mod transfers;

@@ -1,0 +1,36 @@
+//! `transfers`, and its planted faults.
+
+use std::path::PathBuf;
+
+use tower_chat_campaigns::{
+    Failure, Figures,
+    transfers::{self, Arguments, Plant},
+};
+
+fn run(cases: u64, plant: Option<Plant>) -> Result<Figures, Failure> {
+    let program = Some(PathBuf::from(env!("CARGO_BIN_EXE_tower-chat-campaigns")));
+    transfers::run(&Arguments { cases, seed: 1, plant, program })
+}
+
+#[test]
+fn transfers_that_are_killed_leave_what_others_leave() {
+    let figures = run(2, None).unwrap();
+    for operation in ["export", "import", "copy", "delete", "migrate"] {
+        let transfers = format!("{operation}: transfers");
+        assert_eq!(figures.get(&transfers), Some("2"), "{figures}");
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for (plant, expected) in [
+        (Plant::SkippedConversation, "import"),
+        (Plant::UnsettledReceipt, "delete"),
+        (Plant::RepeatedConversation, "export"),
+    ] {
+        match run(20, Some(plant)) {
+            Err(Failure::Found { what, .. }) => assert!(what.starts_with(expected), "{what}"),
+            other => panic!("{plant:?}: {other:?}"),
+        }
+    }
+}
