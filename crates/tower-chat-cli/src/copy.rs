@@ -8,6 +8,7 @@ use tower_chat_transfer::{Event, Operation, Transfer, copy as copy_conversations
 use crate::{
     arguments::STORE_VARIABLE,
     error::CliError,
+    files::{FileMode, check_written},
     interruption::until_interrupted,
     store::StoreLocation,
     transfer::{Report, ReportOptions, SelectionOptions},
@@ -31,12 +32,14 @@ pub(crate) struct CopyArguments {
 /// Copies conversations from a store to another.
 pub(crate) async fn copy(arguments: CopyArguments) -> Result<ExitCode, CliError> {
     let CopyArguments { store, to, selection, report } = arguments;
+    check_written(report.written().as_slice(), &[], &[&store, &to])?;
+    let mode = FileMode::of(&store);
     let from = store.open_to_read("copy").await?;
     let selection = selection.selection();
     let transfer =
         Transfer::new(Operation::Copy, selection.clone()).from(store.name()).to(to.name());
     let to = to.open_as_target().await?;
-    let mut report = Report::new(&report, transfer)?;
+    let mut report = Report::new(&report, transfer, mode)?;
     let rest = match report.last() {
         Some(last) => selection.after(last),
         None => selection,

@@ -17,6 +17,7 @@ use crate::{
     arguments::STORE_VARIABLE,
     error::CliError,
     figures::json_line,
+    files::{FileMode, check_written},
     interruption::until_interrupted,
     output::Lines,
     store::{self, OpenedStore, StoreLocation},
@@ -64,6 +65,8 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         let store = location.open_to_read("delete").await?;
         return preview(&store, one, &scope, report.json).await;
     }
+    check_written(report.written().as_slice(), &[], &[&location])?;
+    let mode = FileMode::of(&location);
     let store = location.open_to_change("delete").await?;
     if is_checked {
         refuse_sealed(&store, one.as_ref(), &scope).await?;
@@ -73,7 +76,7 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         None => Selection::scope(scope.as_str()),
     };
     let transfer = Transfer::new(Operation::Delete, selection).from(location.name());
-    let mut report = Report::new(&report, transfer)?;
+    let mut report = Report::new(&report, transfer, mode)?;
     settle(&store, &mut report).await?;
     let done = {
         let mut tell = |event: &Event| report.tell(event);

@@ -31,6 +31,8 @@ pub(crate) enum CliError {
     Served(#[source] ServeError),
     #[error("the runtime could not be started")]
     Runtime(#[source] io::Error),
+    #[error("{option} `{}` is {what}: name another file; nothing was written", path.display())]
+    WritesOver { option: &'static str, path: PathBuf, what: String },
     #[error("`{}` cannot be read", file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error("`{}` is not a text: line {line} is not UTF-8", file.display())]

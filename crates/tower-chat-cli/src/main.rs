@@ -16,6 +16,7 @@ mod doctor;
 mod error;
 mod export;
 mod figures;
+mod files;
 mod fork;
 mod import;
 mod interruption;
@@ -49,7 +50,15 @@ use self::{
 };
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => {
+            // What cannot be understood may be an address with a password.
+            output::refuse_arguments(&error.to_string());
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     // Tools that fail and calls without results are what is played.
     let level = match arguments.command {
         Command::Play(_) => tracing::Level::ERROR,

@@ -5,6 +5,7 @@ use std::{
     io::{self, ErrorKind, Write},
 };
 
+use tower_chat::mcp::without_secrets;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::chain;
@@ -177,12 +178,18 @@ fn aligned(row: &[String], columns: &[(usize, bool)]) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// Reports an error with its causes on standard error.
+/// Reports an error with its causes on standard error. Addresses in it are shown without a user and a query.
 pub(crate) fn complain(error: &dyn Error) {
-    let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&chain(error)));
+    let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&without_secrets(&chain(error))));
 }
 
-/// Standard error for log events, each of which is written at once and becomes one [escaped] line.
+/// Reports arguments that cannot be understood on standard error.
+pub(crate) fn refuse_arguments(error: &str) {
+    let _ = write!(io::stderr().lock(), "{}", escaped_text(&without_secrets(error)));
+}
+
+/// Standard error for log events, each of which is written at once and becomes one [escaped] line, with
+/// addresses as [`complain`] shows them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EscapedStderr;
 
@@ -196,7 +203,8 @@ impl EscapedStderr {
 impl Write for EscapedStderr {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        let line = escaped(text.strip_suffix('\n').unwrap_or(&text));
+        let line = without_secrets(text.strip_suffix('\n').unwrap_or(&text));
+        let line = escaped(&line);
         writeln!(io::stderr().lock(), "{line}")?;
         Ok(event.len())
     }

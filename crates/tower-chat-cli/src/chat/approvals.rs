@@ -53,7 +53,7 @@ impl Approver<'_> {
                 _ if !request.required => Some(request.approve()),
                 Approve::Always => Some(request.approve()),
                 Approve::Never => Some(self.refuse(request)),
-                Approve::Ask => match self.ask(request).await? {
+                Approve::Ask | Approve::AskAll => match self.ask(request).await? {
                     Ok(decision) => Some(decision),
                     Err(other) => return Ok(other),
                 },
@@ -83,26 +83,61 @@ impl Approver<'_> {
             ));
             return Ok(Err(Decision::Postponed));
         }
-        // What was typed while the model answered is no answer to this.
-        self.input.discard_typed();
         loop {
-            self.screen.note(&call);
-            self.screen.ask("may it run? [y/n] ");
-            let line = tokio::select! {
+            let answer = tokio::select! {
                 biased;
-                () = self.interrupts.next() => {
+                () = self.interrupts.next() => None,
+                answer = answer(self.input, self.screen, &call) => Some(answer),
+            };
+            match answer {
+                None => {
                     self.screen.note("");
                     self.screen.note("the call waits; you are asked again after the next message");
                     return Ok(Err(Decision::Postponed));
                 }
-                line = self.input.next() => line,
-            };
-            let Some(line) = line else { return Ok(Err(Decision::InputEnded)) };
-            match line?.trim().to_lowercase().as_str() {
-                "y" | "yes" => return Ok(Ok(request.approve())),
-                "n" | "no" => return Ok(Ok(request.reject(REFUSED))),
-                _ => {}
+                Some(None) => return Ok(Err(Decision::InputEnded)),
+                Some(Some(answer)) => match answer? {
+                    Answer::Yes => return Ok(Ok(request.approve())),
+                    Answer::No => return Ok(Ok(request.reject(REFUSED))),
+                    Answer::Pasted => self.screen.note("pasted text is no answer: type y or n"),
+                    Answer::Unclear => {}
+                },
             }
         }
     }
+}
+
+/// What the user has answered to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    /// Text that was pasted, or that other lines followed at once.
+    Pasted,
+    Unclear,
+}
+
+/// Asks whether a call may run. `None` if the input has ended.
+///
+/// Nothing that arrived before the question is an answer: what was typed while the model answered was
+/// meant for something else, and a line of a paste is not the user's decision.
+async fn answer(
+    input: &mut Input,
+    screen: &mut Screen,
+    call: &str,
+) -> Option<std::io::Result<Answer>> {
+    screen.note(call);
+    input.drop_waiting().await;
+    screen.ask("may it run? [y/n] ");
+    let line = match input.next().await? {
+        Ok(line) => line,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(Ok(match line.text.trim().to_lowercase().as_str() {
+        _ if line.is_pasted => Answer::Pasted,
+        "y" | "yes" if input.has_more_at_once().await => Answer::Pasted,
+        "y" | "yes" => Answer::Yes,
+        "n" | "no" => Answer::No,
+        _ => Answer::Unclear,
+    }))
 }

@@ -5,7 +5,7 @@ use std::io;
 use rmcp::service::ClientInitializeError;
 use tower_chat::{
     BoxError, BuildError, ConversationKey,
-    mcp::McpError,
+    mcp::{McpError, without_secrets},
     providers::{ProviderError, ProviderErrorKind},
     store::StoreError,
     tool::DuplicateTool,
@@ -25,6 +25,11 @@ pub(crate) enum ChatError {
     Input(#[source] io::Error),
     #[error("`{command}` of --mcp cannot be split into words: close its quotes")]
     ServerCommand { command: String },
+    #[error(
+        "the environment has no variable `{name}` of --mcp-env: give the name of a variable that is set, \
+         without a value"
+    )]
+    ServerVariable { name: String },
     #[error("the MCP server `{command}` cannot be started: check the command of --mcp")]
     ServerNotStarted { command: String, source: io::Error },
     #[error("the MCP server `{server}` did not begin a session{}", with_output(output))]
@@ -53,7 +58,7 @@ pub(crate) enum ChatError {
 impl ChatError {
     /// The error of a run, or of a client that cannot be made, with what can be done about it.
     pub(super) fn run(error: &BoxError, provider: ProviderName) -> Self {
-        Self::Run { cause: chain(&**error), advice: advice(error, provider) }
+        Self::Run { cause: without_secrets(&chain(&**error)), advice: advice(error, provider) }
     }
 }
 

@@ -4,15 +4,29 @@
 //! do. An editor in the program would add recalled lines and arrow keys, and put the terminal into
 //! raw mode, in which Ctrl-C is a byte and no signal while an answer is streamed.
 
+#[cfg(unix)]
+mod terminal;
+mod typed;
+
 use std::{
     io::{self, BufRead, IsTerminal},
     thread,
+    time::Duration,
 };
 
 use tokio::sync::mpsc;
 
+pub(crate) use self::typed::TypedLine;
+
 /// How many lines may wait to be answered; a program that writes more waits.
 const MOST_WAITING: usize = 64;
+
+/// How long a terminal must be silent before a question is asked on it: a terminal passes a large paste
+/// on in pieces, and each piece follows the one before it at once.
+const SILENCE_BEFORE: Duration = Duration::from_millis(250);
+
+/// How long a terminal must be silent after an answer: a `y` that other lines follow at once was pasted.
+const SILENCE_AFTER: Duration = Duration::from_millis(100);
 
 /// Standard input, line by line.
 ///
@@ -20,22 +34,38 @@ const MOST_WAITING: usize = 64;
 /// for it at the end.
 #[derive(Debug)]
 pub(crate) struct Input {
-    lines: mpsc::Receiver<io::Result<String>>,
+    lines: mpsc::Receiver<io::Result<TypedLine>>,
     is_terminal: bool,
+    #[cfg(unix)]
+    terminal: Option<terminal::Control>,
 }
 
 impl Input {
-    pub(crate) fn open() -> Self {
+    /// Begins to read.
+    ///
+    /// # Errors
+    ///
+    /// If the thread that reads a terminal cannot be reached.
+    pub(crate) fn open() -> io::Result<Self> {
         let (sender, lines) = mpsc::channel(MOST_WAITING);
+        let is_terminal = io::stdin().is_terminal();
+        #[cfg(unix)]
+        if is_terminal {
+            let terminal = Some(terminal::Control::start(sender)?);
+            return Ok(Self { lines, is_terminal, terminal });
+        }
         thread::spawn(move || {
             for line in io::stdin().lock().lines() {
                 let is_last = line.is_err();
-                if sender.blocking_send(line).is_err() || is_last {
+                if sender.blocking_send(line.map(TypedLine::typed)).is_err() || is_last {
                     break;
                 }
             }
         });
-        Self { lines, is_terminal: io::stdin().is_terminal() }
+        #[cfg(unix)]
+        return Ok(Self { lines, is_terminal, terminal: None });
+        #[cfg(not(unix))]
+        return Ok(Self { lines, is_terminal });
     }
 
     /// Whether a person writes the lines.
@@ -44,13 +74,63 @@ impl Input {
     }
 
     /// The next line; `None` after the last one. A future that is dropped takes none.
-    pub(crate) async fn next(&mut self) -> Option<io::Result<String>> {
+    pub(crate) async fn next(&mut self) -> Option<io::Result<TypedLine>> {
         self.lines.recv().await
     }
 
-    /// Forgets lines that were typed before they were asked for: none of them answers a question that
-    /// is only now put.
-    pub(crate) fn discard_typed(&mut self) {
-        while let Ok(Ok(_)) = self.lines.try_recv() {}
+    /// Drops everything that has arrived, so that none of it answers the question that is asked next: the
+    /// lines that were read, those that the terminal still has, and the beginning of a line. Returns once
+    /// the terminal is silent.
+    pub(crate) async fn drop_waiting(&mut self) {
+        self.settle(SILENCE_BEFORE).await;
+    }
+
+    /// Returns whether more lines follow the one that was read last at once. Drops these lines.
+    pub(crate) async fn has_more_at_once(&mut self) -> bool {
+        self.settle(SILENCE_AFTER).await
+    }
+
+    /// Drops lines until none has arrived for a time. Returns whether there were any.
+    #[cfg(unix)]
+    async fn settle(&mut self, silence: Duration) -> bool {
+        let mut had_lines = false;
+        if let Some(mut settled) =
+            self.terminal.as_mut().and_then(|terminal| terminal.settle(silence))
+        {
+            loop {
+                tokio::select! {
+                    biased;
+                    line = self.lines.recv() => match line {
+                        // The thread has ended, and `next` returns that.
+                        None | Some(Err(_)) => return had_lines,
+                        Some(Ok(_)) => had_lines = true,
+                    },
+                    dropped = &mut settled => {
+                        had_lines |= dropped.unwrap_or(false);
+                        break;
+                    }
+                }
+            }
+        }
+        // The thread has sent them before it answered.
+        self.drop_read() || had_lines
+    }
+
+    #[cfg(not(unix))]
+    async fn settle(&mut self, silence: Duration) -> bool {
+        let mut had_lines = false;
+        while let Ok(Some(Ok(_))) = tokio::time::timeout(silence, self.lines.recv()).await {
+            had_lines = true;
+        }
+        had_lines
+    }
+
+    #[cfg(unix)]
+    fn drop_read(&mut self) -> bool {
+        let mut had_lines = false;
+        while let Ok(Ok(_)) = self.lines.try_recv() {
+            had_lines = true;
+        }
+        had_lines
     }
 }

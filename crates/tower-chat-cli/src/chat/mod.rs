@@ -81,6 +81,10 @@ pub(crate) struct ChatArguments {
     /// An MCP server to start, whose tools the model may use: a command with its arguments, in quotes
     #[arg(long, value_name = "COMMAND")]
     pub(crate) mcp: Vec<String>,
+    /// A variable of the environment that MCP servers get, by its name; besides it they get PATH, HOME and
+    /// the locale alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mcp_env: Vec<String>,
     /// An MCP server to connect to, by HTTP
     #[arg(long, value_name = "URL")]
     pub(crate) mcp_url: Vec<String>,
@@ -114,6 +118,7 @@ pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError>
     let (sender, events) = mpsc::unbounded_channel();
     let servers = ServerArguments {
         commands: &arguments.mcp,
+        variables: &arguments.mcp_env,
         urls: &arguments.mcp_url,
         approve: arguments.approve,
         verbose: arguments.verbose,
@@ -127,7 +132,7 @@ pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError>
     let key = conversation_key(&arguments, &**store.history()).await?;
     let tools = servers.tools().clone();
     let agent = pipeline(&arguments, client, tools.clone(), store.history().clone())?;
-    let input = Input::open();
+    let input = Input::open().map_err(ChatError::Input)?;
     let options = ScreenOptions { reasoning: arguments.reasoning, has_prompt: input.is_terminal() };
     let settings = SessionSettings {
         key,

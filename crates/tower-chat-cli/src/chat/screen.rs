@@ -7,6 +7,10 @@ use crate::output::{escaped, escaped_text};
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
+/// Has a terminal put marks around pasted text, and has it stop that.
+const MARK_PASTES: &str = "\u{1b}[?2004h";
+const MARK_NO_PASTES: &str = "\u{1b}[?2004l";
+
 /// Where a line was begun and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenLine {
@@ -30,13 +34,22 @@ pub(crate) struct Screen {
     has_colours: bool,
     open: Option<OpenLine>,
     failed: Option<io::Error>,
+    marks_pastes: bool,
 }
 
 impl Screen {
     pub(crate) fn new(options: ScreenOptions) -> Self {
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let has_colours = is_wanted && io::stderr().is_terminal();
-        Self { options, has_colours, open: None, failed: None }
+        Self { options, has_colours, open: None, failed: None, marks_pastes: false }
+    }
+
+    /// Has the terminal mark pasted text until this is dropped.
+    pub(crate) fn mark_pastes(&mut self) {
+        if self.options.has_prompt && io::stderr().is_terminal() {
+            self.marks_pastes = true;
+            self.write_note(MARK_PASTES);
+        }
     }
 
     /// A piece of an answer, with its lines; other control characters are escaped.
@@ -103,7 +116,7 @@ impl Screen {
     /// Says whether everything was written. A reader of the answers who hung up has seen enough.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.end_line();
-        match self.failed {
+        match self.failed.take() {
             Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
             _ => Ok(()),
         }
@@ -120,5 +133,13 @@ impl Screen {
     /// Standard error has no buffer. What cannot be written to it is lost, as for every error.
     fn write_note(&mut self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if self.marks_pastes {
+            self.write_note(MARK_NO_PASTES);
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The MCP servers of a chat.
 
+mod environment;
+
 use std::{
+    ffi::OsString,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -18,7 +21,10 @@ use tokio::{
     sync::mpsc,
     task::JoinHandle,
 };
-use tower_chat::{Tools, mcp::McpTools};
+use tower_chat::{
+    Tools,
+    mcp::{McpTools, without_secrets},
+};
 
 use super::{
     error::ChatError,
@@ -37,16 +43,39 @@ const OUTPUT_LIMIT: usize = 4096;
 pub(crate) enum Approve {
     /// Those of tools of which their server says that they only read; of others you are asked
     Ask,
+    /// None: you are asked about each call, whatever the server says of its tools
+    AskAll,
     /// All
     Always,
     /// Those of tools that only read; others are refused, and the model is told so
     Never,
 }
 
+impl Approve {
+    /// Whether the user may be asked.
+    pub(super) fn asks(self) -> bool {
+        match self {
+            Self::Ask | Self::AskAll => true,
+            Self::Always | Self::Never => false,
+        }
+    }
+
+    /// Whether a call waits for a decision.
+    fn holds(self, is_read_only: bool) -> bool {
+        match self {
+            Self::Ask | Self::Never => !is_read_only,
+            Self::AskAll => true,
+            Self::Always => false,
+        }
+    }
+}
+
 /// Which servers there are.
 #[derive(Debug)]
 pub(crate) struct ServerArguments<'a> {
     pub(crate) commands: &'a [String],
+    /// The names of the variables that the servers get besides those that each server gets.
+    pub(crate) variables: &'a [String],
     pub(crate) urls: &'a [String],
     pub(crate) approve: Approve,
     /// Whether what servers write to standard error is printed.
@@ -67,13 +96,18 @@ impl Servers {
         events: &mpsc::UnboundedSender<ToolEvent>,
     ) -> Result<Self, ChatError> {
         let mut servers = Self::default();
+        let environment = environment::of_servers(arguments.variables)?;
         for command in arguments.commands {
-            let (transport, output) = start(command, arguments.verbose)?;
+            let (transport, output) = start(command, &environment, arguments.verbose)?;
             servers.add(command, transport, output, arguments.approve, events).await?;
         }
         for url in arguments.urls {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
-            servers.add(url, transport, ServerOutput::default(), arguments.approve, events).await?;
+            // As it is named in errors. A space would end the address there.
+            let server = without_secrets(&url.replace(char::is_whitespace, "%20"));
+            servers
+                .add(&server, transport, ServerOutput::default(), arguments.approve, events)
+                .await?;
         }
         Ok(servers)
     }
@@ -117,7 +151,7 @@ impl Servers {
             }
         };
         let tools = McpTools::new(&connection)
-            .needs_approval(move |tool| approve != Approve::Always && !tool.hints().read_only)
+            .needs_approval(move |tool| approve.holds(tool.hints().read_only))
             .safe_to_retry(|tool| tool.hints().idempotent);
         let listed = tools.list().await;
         let listed = listed.map_err(|source| ChatError::ServerTools { server, source })?;
@@ -132,13 +166,18 @@ impl Servers {
 }
 
 /// Starts a server as a child process.
-fn start(command: &str, verbose: bool) -> Result<(TokioChildProcess, ServerOutput), ChatError> {
+fn start(
+    command: &str,
+    environment: &[(OsString, OsString)],
+    verbose: bool,
+) -> Result<(TokioChildProcess, ServerOutput), ChatError> {
     let words = shlex::split(command).filter(|words| !words.is_empty());
     let Some(words) = words else {
         return Err(ChatError::ServerCommand { command: command.to_owned() });
     };
     let mut process = Command::new(words.first().map_or("", String::as_str));
     process.args(words.iter().skip(1));
+    process.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
     // A Ctrl-C of the terminal is sent to its whole process group; it is for the chat alone.
     #[cfg(unix)]
     process.process_group(0);

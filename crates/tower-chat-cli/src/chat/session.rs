@@ -115,6 +115,9 @@ impl Session {
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;
         self.introduce(&history);
+        if self.settings.approve.asks() && !self.tools.is_empty() {
+            self.printer.screen.mark_pastes();
+        }
         self.set_title().await?;
         let open = open_run(&*self.store, &self.settings.key).await;
         match open.map_err(|source| self.not_read(source))? {
@@ -181,7 +184,7 @@ impl Session {
             self.end_prompt();
             return Ok(Step::End(self.exit_code()));
         };
-        let line = line.map_err(ChatError::Input)?;
+        let line = line.map_err(ChatError::Input)?.text;
         match (line.trim(), self.input.is_terminal()) {
             ("", _) => Ok(Step::Line),
             ("/exit", true) => Ok(Step::End(self.exit_code())),

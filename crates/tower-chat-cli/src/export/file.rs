@@ -14,18 +14,23 @@ use tower_chat_transfer::{
 use super::{ExportArguments, create};
 use crate::{
     error::CliError,
+    files::{FileMode, NamedFile, check_written},
     interruption::until_interrupted,
     store::OpenedStore,
     transfer::{Report, file_name},
 };
 
 pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliError> {
+    let to = arguments.to.as_deref().map(|path| NamedFile::new("--to", path));
+    let written: Vec<_> = to.into_iter().chain(arguments.report.written()).collect();
+    check_written(&written, &[], &[&arguments.store])?;
+    let mode = FileMode::of(&arguments.store);
     let store = arguments.store.open_to_read("export").await?;
     let selection = arguments.selection.selection();
     let mut transfer =
         Transfer::new(Operation::Export, selection.clone()).from(arguments.store.name());
     let Some(path) = arguments.to else {
-        let mut report = Report::new(&arguments.report, transfer)?.aside();
+        let mut report = Report::new(&arguments.report, transfer, mode)?.aside();
         let file = ExportFile::new(tokio::io::stdout());
         let done = write(&store, &selection, file, &mut report).await;
         return match done {
@@ -39,8 +44,8 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
         };
     };
     transfer = transfer.to(file_name(&path));
-    let (mut file, contents) = open(&path, arguments.resume).await?;
-    let mut report = Report::new(&arguments.report, transfer)?;
+    let (mut file, contents) = open(&path, arguments.resume, mode).await?;
+    let mut report = Report::new(&arguments.report, transfer, mode)?;
     let mut rest = selection;
     if let Some(step) = contents.as_ref().and_then(ExportContents::last_step) {
         // The file has a conversation that an earlier attempt has not written down any more.
@@ -75,15 +80,19 @@ async fn write<W: AsyncWrite + Unpin + Send>(
 }
 
 /// A new file, or one that is gone on with: what it has, and the file at the end of that.
-async fn open(path: &Path, resume: bool) -> Result<(File, Option<ExportContents>), CliError> {
+async fn open(
+    path: &Path,
+    resume: bool,
+    mode: FileMode,
+) -> Result<(File, Option<ExportContents>), CliError> {
     if !resume {
-        return Ok((File::from_std(create(path)?), None));
+        return Ok((File::from_std(create(path, mode)?), None));
     }
     let written = |source| CliError::Write { file: path.to_owned(), source };
     let found = OpenOptions::new().read(true).write(true).open(path);
     let found = match found {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Ok((File::from_std(create(path)?), None));
+            return Ok((File::from_std(create(path, mode)?), None));
         }
         found => found.map_err(written)?,
     };

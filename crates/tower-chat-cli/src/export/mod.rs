@@ -5,7 +5,7 @@ mod record;
 mod wires;
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{BufWriter, ErrorKind, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -19,6 +19,7 @@ use crate::{
     arguments::STORE_VARIABLE,
     error::CliError,
     figures::json_line,
+    files::{FileMode, NamedFile, check_written},
     output::Lines,
     store::{self, StoreLocation},
     transfer::{ReportOptions, SelectionOptions},
@@ -80,9 +81,12 @@ pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     if arguments.resume || receipt.is_some() || *json {
         return Err(CliError::NoReceipt);
     }
+    let to = arguments.to.as_deref().map(|path| NamedFile::new("--to", path));
+    check_written(to.as_slice(), &[], &[&arguments.store])?;
+    let mode = FileMode::of(&arguments.store);
     let opened = arguments.store.open_to_read("export").await?;
     let SelectionOptions { scope, conversation } = arguments.selection;
-    let mut output = Output::new(arguments.to)?;
+    let mut output = Output::new(arguments.to, mode)?;
     for key in store::keys(&opened, scope, conversation.as_deref()).await? {
         let history = opened.history().load(&key).await;
         let history = history.map_err(|source| CliError::Export { key: key.clone(), source })?;
@@ -102,9 +106,9 @@ enum Output {
 }
 
 impl Output {
-    fn new(path: Option<PathBuf>) -> Result<Self, CliError> {
+    fn new(path: Option<PathBuf>, mode: FileMode) -> Result<Self, CliError> {
         let Some(path) = path else { return Ok(Self::Printed(Lines::default())) };
-        let writer = BufWriter::new(create(&path)?);
+        let writer = BufWriter::new(create(&path, mode)?);
         Ok(Self::File { path, writer })
     }
 
@@ -136,9 +140,8 @@ impl Output {
 }
 
 /// Makes a file that is not there yet.
-fn create(path: &Path) -> Result<File, CliError> {
-    let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-    made.map_err(|source| match source.kind() {
+fn create(path: &Path, mode: FileMode) -> Result<File, CliError> {
+    mode.create_new(path).map_err(|source| match source.kind() {
         ErrorKind::AlreadyExists => CliError::ExportExists { path: path.to_owned() },
         _ => CliError::Write { file: path.to_owned(), source },
     })

@@ -10,7 +10,10 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tower_chat::{ConversationKey, MemoryStore, store::HistoryStore};
+use tower_chat::{
+    ConversationKey, MemoryStore,
+    store::{HistoryStore, StoreError},
+};
 use tower_chat_import::{Effect, Format, ImportError, ImportedConversation, Loss, Outcome};
 
 use crate::{
@@ -151,6 +154,10 @@ async fn import_foreign(arguments: ImportArguments, format: Format) -> Result<Ex
             Err(ImportError::Differs { message, .. }) => {
                 report.add(file, &key, conversation, Done::Differs { first_different: message });
             }
+            Err(ImportError::Store { source, .. }) if is_of_conversation(&source) => {
+                let done = Done::Refused { reason: crate::error::chain(&source) };
+                report.add(file, &key, conversation, done);
+            }
             Err(error) => {
                 failed = Some(CliError::Import(error));
                 break;
@@ -191,14 +198,28 @@ async fn open(
     Ok((opened.history().clone(), Some(opened)))
 }
 
+/// Whether a store refuses what is in a conversation, so that it may take others.
+fn is_of_conversation(error: &StoreError) -> bool {
+    match error {
+        StoreError::Backend { retryable, .. } => !retryable,
+        StoreError::Corrupt { .. }
+        | StoreError::Undecodable { .. }
+        | StoreError::UnderWay { .. }
+        | StoreError::Conflict(_)
+        | StoreError::DescriptionTooLarge(_) => true,
+        _ => false,
+    }
+}
+
 /// What became of a conversation.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 enum Done {
     Written,
     Extended { first_new: u64 },
     Unchanged,
     Differs { first_different: u64 },
+    Refused { reason: String },
 }
 
 impl From<Outcome> for Done {
@@ -234,7 +255,7 @@ struct LossLine<'a> {
 impl<'a> From<&'a Loss> for LossLine<'a> {
     fn from(loss: &'a Loss) -> Self {
         let Loss { position, what, reason, effect, .. } = loss;
-        Self { position, what, reason, stored: *effect == Effect::NotSent }
+        Self { position, what, reason, stored: *effect != Effect::NotStored }
     }
 }
 
@@ -243,13 +264,13 @@ struct Report {
     lines: Lines,
     is_json: bool,
     is_dry: bool,
-    counts: [usize; 4],
+    counts: [usize; 5],
     is_whole: bool,
 }
 
 impl Report {
     fn new(is_json: bool, is_dry: bool) -> Self {
-        Self { lines: Lines::default(), is_json, is_dry, counts: [0; 4], is_whole: true }
+        Self { lines: Lines::default(), is_json, is_dry, counts: [0; 5], is_whole: true }
     }
 
     fn add(
@@ -259,12 +280,13 @@ impl Report {
         conversation: &ImportedConversation,
         done: Done,
     ) {
-        let [written, extended, unchanged, different] = &mut self.counts;
-        let count = match done {
+        let [written, extended, unchanged, different, refused] = &mut self.counts;
+        let count = match &done {
             Done::Written => written,
             Done::Extended { .. } => extended,
             Done::Unchanged => unchanged,
             Done::Differs { .. } => different,
+            Done::Refused { .. } => refused,
         };
         *count = count.saturating_add(1);
         self.is_whole &= conversation.is_whole();
@@ -283,6 +305,10 @@ impl Report {
             Done::Differs { first_different } => format!(
                 "{key}: left alone, another conversation is stored there, which differs from message \
                  {first_different} on: import this one into another --scope, or under another --id"
+            ),
+            Done::Refused { reason } => format!(
+                "{key}: the store does not take it: {reason}; what comes before is stored, and the others are \
+                 imported"
             ),
         });
         for loss in &conversation.losses {
@@ -309,15 +335,24 @@ impl Report {
     }
 
     fn finish(mut self) -> Result<ExitCode, CliError> {
-        let [written, extended, unchanged, different] = self.counts;
+        let [written, extended, unchanged, different, refused] = self.counts;
         if !self.is_json {
             let would = if self.is_dry { "would be " } else { "" };
             self.lines.write(&format!(
                 "{would}imported: {written} written, {extended} extended, {unchanged} unchanged, \
-                 {different} left alone"
+                 {different} left alone{}",
+                if refused > 0 {
+                    format!(", {refused} refused by the store")
+                } else {
+                    String::new()
+                }
             ));
         }
         self.lines.finish().map_err(CliError::Output)?;
-        Ok(if self.is_whole && different == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        Ok(if self.is_whole && different == 0 && refused == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        })
     }
 }

@@ -7,6 +7,7 @@ use tower_chat_transfer::{Event, Operation, Transfer, TransferError, import as i
 
 use crate::{
     error::CliError,
+    files::{FileMode, NamedFile, check_written},
     interruption::until_interrupted,
     store::StoreLocation,
     transfer::{Report, ReportOptions, SelectionOptions, file_name},
@@ -19,6 +20,8 @@ pub(super) async fn import(
     selection: SelectionOptions,
     report: ReportOptions,
 ) -> Result<ExitCode, CliError> {
+    let source = NamedFile::new("FILE", &file);
+    check_written(report.written().as_slice(), &[source], &[&location])?;
     let opened = File::open(&file).await;
     let opened = opened.map_err(|source| CliError::Read { file: file.clone(), source })?;
     let store = location.open().await?;
@@ -26,7 +29,7 @@ pub(super) async fn import(
     let transfer = Transfer::new(Operation::Import, selection.clone())
         .from(file_name(&file))
         .to(location.name());
-    let mut report = Report::new(&report, transfer)?;
+    let mut report = Report::new(&report, transfer, FileMode::of(&location))?;
     let rest = match report.last() {
         Some(last) => selection.after(last),
         None => selection,

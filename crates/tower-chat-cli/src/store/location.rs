@@ -1,10 +1,12 @@
 //! How the command line names a store.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
+use clap::builder::{TypedValueParser, ValueParserFactory};
 use percent_encoding::percent_decode_str;
 
 use crate::error::CliError;
@@ -38,6 +40,8 @@ pub(crate) enum StoreLocation {
 /// A text names no store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StoreLocationError {
+    #[error("it is not UTF-8: percent-encode other bytes of an address")]
+    NotUtf8,
     #[error("sqlite: needs the path of a file, as in sqlite:chat.db")]
     NoPath,
     #[error("the {parameter} in it is not UTF-8: percent-encode it as UTF-8")]
@@ -103,6 +107,37 @@ fn without_parameter(
         false => format!("{base}?{}", others.join("&")),
     };
     Ok((address, value))
+}
+
+impl ValueParserFactory for StoreLocation {
+    type Parser = StoreLocationParser;
+
+    fn value_parser() -> StoreLocationParser {
+        StoreLocationParser
+    }
+}
+
+/// Reads a store from the command line or the environment. An error does not repeat what cannot be read,
+/// since it may have a password anywhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreLocationParser;
+
+impl TypedValueParser for StoreLocationParser {
+    type Value = StoreLocation;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<StoreLocation, clap::Error> {
+        let parsed = value.to_str().ok_or(StoreLocationError::NotUtf8).and_then(str::parse);
+        parsed.map_err(|error: StoreLocationError| {
+            let argument = argument.map(ToString::to_string).unwrap_or_default();
+            let message = format!("the store of {argument} cannot be understood: {error}\n");
+            clap::Error::raw(clap::error::ErrorKind::ValueValidation, message).with_cmd(command)
+        })
+    }
 }
 
 impl StoreLocation {

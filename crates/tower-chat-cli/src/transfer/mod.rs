@@ -12,12 +12,15 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tower_chat::{BoxError, ConversationKey};
-use tower_chat_transfer::{Event, Outcome, OutcomeKind, Receipt, ReceiptLog, Step, Transfer};
+use tower_chat_transfer::{
+    Event, Outcome, OutcomeKind, Receipt, ReceiptLog, ReceiptLogError, Step, Transfer,
+};
 
 pub(crate) use self::options::{ReportOptions, SelectionOptions};
 use crate::{
     error::CliError,
     figures::json_line,
+    files::{FileMode, NamedFile},
     output::{Lines, escaped},
 };
 
@@ -40,12 +43,17 @@ enum Line<'a> {
 }
 
 impl Report {
-    /// Of a transfer, whose receipt may have been begun by an earlier attempt.
-    pub(crate) fn new(options: &ReportOptions, transfer: Transfer) -> Result<Self, CliError> {
+    /// Of a transfer, whose receipt may have been begun by an earlier attempt. A new receipt gets the mode.
+    pub(crate) fn new(
+        options: &ReportOptions,
+        transfer: Transfer,
+        mode: FileMode,
+    ) -> Result<Self, CliError> {
         let log = match &options.receipt {
             None => None,
             Some(file) => {
-                let log = ReceiptLog::open(file, transfer);
+                let made = mode.create_missing(file).map_err(ReceiptLogError::Io);
+                let log = made.and_then(|()| ReceiptLog::open(file, transfer));
                 let failed = |source| CliError::Receipt { file: file.clone(), source };
                 Some((file.clone(), log.map_err(failed)?))
             }
@@ -180,6 +188,13 @@ fn sums(receipt: &Receipt) -> Vec<String> {
         lines.push(format!("SHA-256 of the file: {sha256}"));
     }
     lines
+}
+
+impl ReportOptions {
+    /// The receipt, if there is to be one.
+    pub(crate) fn written(&self) -> Option<NamedFile<'_>> {
+        self.receipt.as_deref().map(|path| NamedFile::new("--receipt", path))
+    }
 }
 
 /// A file as a receipt names it.

@@ -9,6 +9,8 @@ mod directory;
 mod doctor;
 mod environment;
 mod export;
+#[cfg(unix)]
+mod files;
 mod import;
 mod maintenance;
 mod migrate;

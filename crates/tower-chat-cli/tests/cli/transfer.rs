@@ -15,7 +15,7 @@ use tower_chat::{
 use crate::support::*;
 
 /// A path as an argument.
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -30,7 +30,7 @@ fn assert_code(output: &Output, code: i32) {
 }
 
 /// Adds a run of one message.
-fn add(store: &TestStore, scope: &str, id: &str, text: &str) {
+pub(crate) fn add(store: &TestStore, scope: &str, id: &str, text: &str) {
     let key = ConversationKey::new(scope, id);
     store.with(async |history| {
         let expected = history.head(&key).await.unwrap().revision;

@@ -154,3 +154,94 @@ fn arguments_are_shown_whole_before_they_are_approved() {
     assert!(ended.stderr.contains(&arguments), "{}", ended.stderr);
     assert_eq!(ended.code, Some(1));
 }
+
+#[test]
+fn a_paste_that_goes_on_while_the_model_answers_approves_nothing() {
+    // More than the lines that are read ahead, and more than the terminal holds.
+    let long = "y".repeat(60);
+    let lines =
+        (0..200).map(|line| if line % 3 == 0 { "y\n".to_owned() } else { format!("{long}\n") });
+    let paste: String = lines.collect();
+    for paste in [paste.clone(), format!("Book one.\n{paste}"), "y\n".repeat(1_000)] {
+        let store = TestStore::new(Kind::Sqlite);
+        let server = booking_server();
+        let options = ["pasted", "--mcp", &harbour(&store)];
+        let mut terminal = OnTerminal::start(chat(&store, &server, &options));
+        terminal.shows("> ");
+        terminal.types(&paste);
+        terminal.shows("may it run? [y/n] ");
+        terminal.types("n\n");
+        terminal.shows("That is settled.");
+        terminal.shows("> ");
+        terminal.types("\u{4}");
+        let (code, printed) = terminal.finish();
+        assert_eq!(code, Some(0), "{printed}");
+        assert_eq!(log(&store), ["fog Skye"]);
+        assert_intact(&store);
+    }
+}
+
+#[test]
+fn text_that_is_pasted_at_the_question_is_no_answer() {
+    // With the marks of a terminal that has them, without, and typed and pasted in one line.
+    for paste in [
+        "\u{1b}[200~y\u{1b}[201~\n",
+        "\u{1b}[200~one\ny\ny\u{1b}[201~\n",
+        "y\ny\nmore\n",
+        "y\u{1b}[201~\n",
+    ] {
+        let store = TestStore::new(Kind::Sqlite);
+        let server = booking_server();
+        let options = ["late", "--mcp", &harbour(&store)];
+        let mut terminal = OnTerminal::start(chat(&store, &server, &options));
+        terminal.shows("> ");
+        terminal.types("Book one.\n");
+        terminal.shows("may it run? [y/n] ");
+        terminal.types(paste);
+        terminal.shows("pasted text is no answer: type y or n");
+        terminal.shows("may it run? [y/n] ");
+        terminal.types("n\n");
+        terminal.shows("That is settled.");
+        terminal.types("\u{4}");
+        let (_, printed) = terminal.finish();
+        assert_eq!(log(&store), ["fog Skye"], "{paste:?}: {printed}");
+        assert!(printed.contains("\u{1b}[?2004h"), "{printed:?}");
+        assert!(printed.contains("\u{1b}[?2004l"), "{printed:?}");
+    }
+}
+
+#[test]
+fn a_pasted_message_of_several_lines_is_one_message() {
+    let store = TestStore::new(Kind::Sqlite);
+    let server = ModelServer::start([Reply::text(&["A poem."])]);
+    let options = ["poem", "--mcp", &harbour(&store)];
+    let mut terminal = OnTerminal::start(chat(&store, &server, &options));
+    terminal.shows("> ");
+    terminal.types("What is this? \u{1b}[200~The sea,\nthe sea\u{1b}[201~\n");
+    terminal.shows("A poem.");
+    terminal.types("\u{4}");
+    terminal.finish();
+    assert_eq!(server.messages(), [["user: What is this? The sea,\nthe sea"]]);
+}
+
+#[test]
+fn a_server_that_calls_a_tool_read_only_can_be_distrusted() {
+    for (answer, done) in [("y", &["fog Skye"][..]), ("n", &[])] {
+        let store = TestStore::new(Kind::Sqlite);
+        let server = ModelServer::start([
+            Reply::calls(&[("c1", "fog", r#"{"port":"Skye"}"#)]),
+            Reply::text(&["I see."]),
+        ]);
+        let options = ["distrust", "--mcp", &harbour(&store), "--approve", "ask-all"];
+        let mut terminal = OnTerminal::start(chat(&store, &server, &options));
+        terminal.shows("> ");
+        terminal.types("Is there fog?\n");
+        terminal.shows(r#"* fog {"port":"Skye"}"#);
+        terminal.shows("may it run? [y/n] ");
+        terminal.types(&format!("{answer}\n"));
+        terminal.shows("I see.");
+        terminal.types("\u{4}");
+        terminal.finish();
+        assert_eq!(log(&store), done);
+    }
+}

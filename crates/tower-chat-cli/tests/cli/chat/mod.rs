@@ -6,6 +6,7 @@ mod failures;
 mod guide;
 mod interrupts;
 mod providers;
+mod secrets;
 mod streams;
 mod terminal;
 mod tools;

@@ -1,0 +1,156 @@
+//! Reading a terminal.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+    sync::mpsc::{self as channel, TryRecvError},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{read, retry_on_intr},
+    termios::{QueueSelector, tcflush},
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::typed::{TypedLine, TypedLines};
+
+/// The thread that reads the terminal, as the chat reaches it.
+#[derive(Debug)]
+pub(super) struct Control {
+    requests: channel::Sender<Settle>,
+    /// A byte in it wakes the thread.
+    wakes: UnixStream,
+}
+
+/// Asks the thread to drop what arrives until the terminal has been silent for a time.
+#[derive(Debug)]
+struct Settle {
+    silence: Duration,
+    /// Whether lines were dropped.
+    dropped: oneshot::Sender<bool>,
+}
+
+impl Control {
+    pub(super) fn start(lines: mpsc::Sender<io::Result<TypedLine>>) -> io::Result<Self> {
+        let (wakes, woken) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        let (requests, received) = channel::channel();
+        let reader = Reader { lines, requests: received, woken, typed: TypedLines::default() };
+        thread::spawn(move || reader.run());
+        Ok(Self { requests, wakes })
+    }
+
+    /// Drops what arrives until the terminal has been silent for a time. `None` if the thread has ended.
+    pub(super) fn settle(&mut self, silence: Duration) -> Option<oneshot::Receiver<bool>> {
+        let (dropped, settled) = oneshot::channel();
+        self.requests.send(Settle { silence, dropped }).ok()?;
+        self.wakes.write_all(&[0]).ok()?;
+        Some(settled)
+    }
+}
+
+struct Reader {
+    lines: mpsc::Sender<io::Result<TypedLine>>,
+    requests: channel::Receiver<Settle>,
+    woken: UnixStream,
+    typed: TypedLines,
+}
+
+/// What a read has found.
+enum Found {
+    Lines(Vec<io::Result<TypedLine>>),
+    End,
+}
+
+impl Reader {
+    /// Reads until the terminal is closed, or nobody takes the lines.
+    fn run(mut self) {
+        loop {
+            match self.wait(None) {
+                // Before a read: what was there when a question is asked does not answer it.
+                Ok((_, true)) => {
+                    if self.settle().is_none() {
+                        return;
+                    }
+                }
+                Ok((true, false)) => match self.read() {
+                    Found::Lines(lines) => {
+                        for line in lines {
+                            let is_last = line.is_err();
+                            if self.lines.blocking_send(line).is_err() || is_last {
+                                return;
+                            }
+                        }
+                    }
+                    Found::End => {
+                        if let Some(line) = self.typed.end() {
+                            let _ = self.lines.blocking_send(line);
+                        }
+                        return;
+                    }
+                },
+                Ok((false, false)) => {}
+                Err(error) => {
+                    let _ = self.lines.blocking_send(Err(error));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Drops what has arrived, and what arrives until the terminal is silent. `None` at its end, and at the
+    /// end of the chat.
+    fn settle(&mut self) -> Option<()> {
+        let mut wakes = [0; 16];
+        while matches!(self.woken.read(&mut wakes), Ok(1..)) {}
+        loop {
+            let Settle { silence, dropped } = match self.requests.try_recv() {
+                Ok(request) => request,
+                Err(TryRecvError::Empty) => return Some(()),
+                Err(TryRecvError::Disconnected) => return None,
+            };
+            let mut had_lines = false;
+            while matches!(self.wait(Some(silence)), Ok((true, _))) {
+                match self.read() {
+                    Found::Lines(lines) => had_lines |= !lines.is_empty(),
+                    Found::End => return None,
+                }
+            }
+            // The end of a paste that has begun is still to be read: without it, what follows would not
+            // be known as a part of the paste.
+            if !self.typed.is_in_paste() {
+                let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+                self.typed.drop_beginning();
+            }
+            let _ = dropped.send(had_lines);
+        }
+    }
+
+    /// Waits until the terminal has something, or the chat asks for something. With a time, only for the
+    /// terminal, and not longer.
+    fn wait(&self, time: Option<Duration>) -> io::Result<(bool, bool)> {
+        let stdin = io::stdin();
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let mut watched =
+            [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+        let [terminal, _] = &mut watched;
+        match &time {
+            Some(time) => retry_on_intr(|| poll(std::slice::from_mut(terminal), Some(time)))?,
+            None => retry_on_intr(|| poll(&mut watched, None))?,
+        };
+        let [terminal, wake] = &watched;
+        Ok((!terminal.revents().is_empty(), !wake.revents().is_empty()))
+    }
+
+    /// Reads what the terminal has. An error is the end: the terminal was closed.
+    fn read(&mut self) -> Found {
+        let mut buffer = [0; 4096];
+        match retry_on_intr(|| read(io::stdin(), &mut buffer)) {
+            Ok(0) | Err(_) => Found::End,
+            Ok(count) => Found::Lines(self.typed.take(buffer.get(..count).unwrap_or_default())),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The environment of the servers that a chat starts.
+//!
+//! The chat's own has keys of providers, the address of the store with its password, and the keys of an
+//! encrypted store. A server gets none of them, unless the user names the variable.
+
+use std::{env, ffi::OsString};
+
+use crate::chat::ChatError;
+
+/// What a program needs to be found, to find its files and to write text.
+#[cfg(not(windows))]
+const PASSED: &[&str] = &["PATH", "HOME", "LANG", "LANGUAGE"];
+
+/// The same, with what no program on Windows starts without.
+#[cfg(windows)]
+const PASSED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "PATHEXT",
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "COMSPEC",
+    "TEMP",
+    "TMP",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PROGRAMFILES",
+    "PROGRAMDATA",
+];
+
+/// The parts of the locale begin with this.
+const LOCALE: &str = "LC_";
+
+/// The variables that servers get: the list above, the locale, and those that the user has named.
+///
+/// # Errors
+///
+/// [`ChatError::ServerVariable`], if a name is not that of a variable that is set.
+pub(super) fn of_servers(named: &[String]) -> Result<Vec<(OsString, OsString)>, ChatError> {
+    let is_set = |name: &String| !name.contains('=') && env::var_os(name).is_some();
+    if let Some(name) = named.iter().find(|name| !is_set(name)) {
+        // What follows the name may be a secret.
+        let name = name.split('=').next().unwrap_or_default().to_owned();
+        return Err(ChatError::ServerVariable { name });
+    }
+    Ok(env::vars_os().filter(|(name, _)| is_passed(name, named)).collect())
+}
+
+fn is_passed(name: &OsString, named: &[String]) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let is_same = |other: &str| match cfg!(windows) {
+        true => name.eq_ignore_ascii_case(other),
+        false => name == other,
+    };
+    PASSED.iter().any(|passed| is_same(passed))
+        || name.starts_with(LOCALE)
+        || named.iter().any(|named| is_same(named))
+}
