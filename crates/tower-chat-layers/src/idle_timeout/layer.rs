@@ -11,7 +11,9 @@ use super::IdleTimeoutService;
 /// It bounds the time from the call to the head of the response, and in a streamed answer the time
 /// between two updates; the error is an [`IdleTimeoutExceeded`](super::IdleTimeoutExceeded), in the
 /// stream as its last item. The time runs only while the caller waits for the next update, so that a
-/// caller who reads slowly is not mistaken for a model that stalls. Only updates count: a service that
+/// caller who reads slowly is not mistaken for a model that stalls. A caller who never reads is bounded
+/// by [`ChatPipelineBuilder::deadline`](crate::ChatPipelineBuilder::deadline), whose time runs without
+/// being polled. Only updates count: a service that
 /// keeps a connection open with pings, and sends no text, is silent. Limits by the byte are those of
 /// the transport (tower-http's `ResponseBodyTimeoutLayer`). The call is dropped at the limit, which
 /// hangs up.

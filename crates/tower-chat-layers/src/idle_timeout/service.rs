@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::stream;
 use tokio::time::timeout;
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate};
 use tower_service::Service;
 
 use super::{IdleTimeout, IdleTimeoutExceeded};
@@ -56,12 +56,19 @@ where
     }
 }
 
-/// The response, dropped when an update takes too long.
+/// The response, dropped when an update takes too long. A complete answer whose stream does not end in
+/// time ends without an error.
 fn bounded(response: ChatResponse, limit: Duration) -> ChatResponse {
-    ChatResponse::forward(stream::unfold(Some(response), move |response| async move {
-        let mut response = response?;
+    let unread = Some((response, false));
+    ChatResponse::forward(stream::unfold(unread, move |unread| async move {
+        let (mut response, is_complete) = unread?;
         match timeout(limit, response.next()).await {
-            Ok(update) => update.map(|update| (update, Some(response))),
+            Ok(update) => {
+                let update = update?;
+                let is_complete = is_complete || matches!(update, Ok(ChatUpdate::Finish(_)));
+                Some((update, Some((response, is_complete))))
+            }
+            Err(_) if is_complete => None,
             Err(_) => Some((Err(IdleTimeoutExceeded::new(limit, true).into()), None)),
         }
     }))

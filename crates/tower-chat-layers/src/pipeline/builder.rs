@@ -197,7 +197,8 @@ impl<S> ChatPipelineBuilder<S> {
     }
 
     /// Bounds the whole answer, streamed ones to their end. At the deadline the run is dropped,
-    /// and stored as for a caller who goes away. A service call that stalls is found sooner by an
+    /// and stored as for a caller who goes away, even if the caller does not read the response. The
+    /// time runs in a task of its own, from the first poll of the call on. A service call that stalls is found sooner by an
     /// [`IdleTimeout`](crate::idle_timeout::IdleTimeout) over the client.
     pub fn deadline(mut self, after: Duration) -> Self {
         self.deadline = Some(after);

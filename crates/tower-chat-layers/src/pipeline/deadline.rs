@@ -1,14 +1,23 @@
 //! A deadline for the whole answer, to the end of its stream.
 
 use std::{
-    task::{Context, Poll},
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
+use futures_core::Stream;
 use futures_util::stream;
-use tokio::time::{Instant, timeout_at};
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, sleep_until},
+};
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate};
 use tower_service::Service;
+use tracing::Instrument;
 
 use crate::ResponseFuture;
 
@@ -25,6 +34,9 @@ pub struct DeadlineExceeded {
 
 /// Bounds a whole answer. tower's own timeout bounds a streamed one only up to its head, and
 /// `IdleTimeout` one service call.
+///
+/// The time runs from the first poll of the call, whether or not the caller polls again: a task drops
+/// the call, or the response, at the deadline.
 #[derive(Debug, Clone)]
 pub(super) struct Deadline<S> {
     inner: S,
@@ -40,7 +52,7 @@ impl<S> Deadline<S> {
 impl<S> Service<ChatRequest> for Deadline<S>
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = BoxError>,
-    S::Future: Send + 'static,
+    S::Future: Send + Unpin + 'static,
 {
     type Response = ChatResponse;
     type Error = BoxError;
@@ -55,23 +67,106 @@ where
         let head = self.inner.call(request);
         ResponseFuture::new(async move {
             let deadline = Instant::now() + after;
-            let exceeded = || BoxError::from(DeadlineExceeded { after });
-            let response = timeout_at(deadline, head).await.map_err(|_| exceeded())??;
+            let head = UntilDeadline::new(head, deadline);
+            let response = poll_fn(|cx| head.poll(cx, |head, cx| Pin::new(head).poll(cx))).await;
+            let response = response.ok_or(DeadlineExceeded { after })??;
             match response.try_into_answer() {
                 Ok(answer) => Ok(answer.into()),
-                Err(response) => Ok(bounded(response, deadline, after)),
+                Err(response) => Ok(bounded(UntilDeadline::new(response, deadline), after)),
             }
         })
     }
 }
 
-/// The response, dropped at the deadline.
-fn bounded(response: ChatResponse, deadline: Instant, after: Duration) -> ChatResponse {
-    ChatResponse::forward(stream::unfold(Some(response), move |response| async move {
-        let mut response = response?;
-        match timeout_at(deadline, response.next()).await {
-            Ok(update) => update.map(|update| (update, Some(response))),
-            Err(_) => Some((Err(DeadlineExceeded { after }.into()), None)),
+/// The response, with an error at its end if the deadline came before [`ChatUpdate::Finish`].
+fn bounded(response: UntilDeadline<ChatResponse>, after: Duration) -> ChatResponse {
+    let mut response = Some(response);
+    let mut is_complete = false;
+    ChatResponse::forward(stream::poll_fn(move |cx| {
+        let Some(unread) = &response else { return Poll::Ready(None) };
+        let next = ready!(unread.poll(cx, |response, cx| Pin::new(response).poll_next(cx)));
+        match next {
+            Some(Some(update)) => {
+                is_complete |= matches!(update, Ok(ChatUpdate::Finish(_)));
+                Poll::Ready(Some(update))
+            }
+            Some(None) => {
+                response = None;
+                Poll::Ready(None)
+            }
+            None => {
+                response = None;
+                Poll::Ready((!is_complete).then(|| Err(DeadlineExceeded { after }.into())))
+            }
         }
     }))
+}
+
+/// A future or a stream that a task drops at the deadline.
+struct UntilDeadline<T> {
+    polled: Arc<Mutex<Polled<T>>>,
+    timer: AbortHandle,
+}
+
+struct Polled<T> {
+    /// `None` once it was dropped.
+    value: Option<T>,
+    /// Of the last poll that was pending.
+    waker: Option<Waker>,
+}
+
+impl<T: Send + 'static> UntilDeadline<T> {
+    fn new(value: T, deadline: Instant) -> Self {
+        let polled = Arc::new(Mutex::new(Polled { value: Some(value), waker: None }));
+        let dropped_by_timer = Arc::clone(&polled);
+        let timer = async move {
+            sleep_until(deadline).await;
+            let Polled { value, waker } = take(&dropped_by_timer);
+            drop(value);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        };
+        // What is logged while the value is dropped belongs to the run.
+        let timer = tokio::spawn(timer.in_current_span()).abort_handle();
+        Self { polled, timer }
+    }
+
+    /// Polls the value; `None` after the deadline.
+    fn poll<R>(
+        &self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut T, &mut Context<'_>) -> Poll<R>,
+    ) -> Poll<Option<R>> {
+        let mut polled = lock(&self.polled);
+        let Some(value) = &mut polled.value else { return Poll::Ready(None) };
+        let result = poll(value, cx);
+        if result.is_pending() {
+            polled.waker = Some(cx.waker().clone());
+        }
+        result.map(Some)
+    }
+}
+
+impl<T> Drop for UntilDeadline<T> {
+    fn drop(&mut self) {
+        self.timer.abort();
+        drop(take(&self.polled));
+    }
+}
+
+/// Takes the value out, so that it is dropped while nothing is locked.
+fn take<T>(polled: &Mutex<Polled<T>>) -> Polled<T> {
+    let mut polled = lock(polled);
+    Polled { value: polled.value.take(), waker: polled.waker.take() }
+}
+
+fn lock<T>(polled: &Mutex<Polled<T>>) -> MutexGuard<'_, Polled<T>> {
+    polled.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> fmt::Debug for UntilDeadline<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UntilDeadline")
+    }
 }

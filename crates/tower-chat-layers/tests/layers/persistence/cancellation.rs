@@ -446,6 +446,72 @@ async fn a_deadline_does_not_cut_short_an_answer_that_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_run_whose_caller_does_not_poll() {
+    Cases::all()
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let mid_stream = || Step::text("never shown whole").hangs_after(1);
+            for hanging in [Step::hang as fn() -> Step, mid_stream] {
+                let store = case.store().await;
+                let first_call = case.calls([("look", "c1")]);
+                let model = ScriptedModel::new([first_call, hanging(), Step::text("there")]);
+                let builder = ChatPipeline::builder(model)
+                    .tools(tools(&Ran::default()))
+                    .history(store.clone())
+                    .persistence(case.mode)
+                    .deadline(SOON);
+                let client = boxed(builder.build().unwrap());
+
+                // The caller polls until nothing moves any more, keeps the call, and polls no further.
+                let call = head(&client, case.ask("where?"));
+                tokio::pin!(call);
+                let mut response = None;
+                if let Ok(head) = tokio::time::timeout(SOON / 5, &mut call).await {
+                    let response = response.insert(head.unwrap());
+                    while let Ok(update) = tokio::time::timeout(SOON / 5, response.next()).await {
+                        update.unwrap().unwrap();
+                    }
+                }
+                tokio::time::sleep(2 * SOON).await;
+                let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+                let kept = if case.mode == PerRun { 0 } else { 3 };
+                assert_eq!(durable(&store).await, all[..kept], "{case}");
+
+                send(&client, case.ask("well?")).await.expect("the conversation is not blocked");
+                let error = match &mut response {
+                    Some(response) => response.next().await.unwrap().unwrap_err(),
+                    None => call.await.unwrap_err(),
+                };
+                assert!(error.is::<DeadlineExceeded>(), "{error:?}");
+                if let Some(mut response) = response {
+                    assert!(response.next().await.is_none());
+                }
+            }
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_after_the_end_of_an_answer_is_no_error() {
+    Cases::all()
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let store = case.store().await;
+            let builder = ChatPipeline::builder(ScriptedModel::new([Step::text("hello")]))
+                .history(store.clone())
+                .persistence(case.mode)
+                .deadline(SOON);
+            let client = boxed(builder.build().unwrap());
+            let mut response = head(&client, case.ask("hi")).await.unwrap();
+            while !matches!(response.next().await.unwrap().unwrap(), ChatUpdate::Finish(_)) {}
+            tokio::time::sleep(2 * SOON).await;
+            assert!(response.next().await.is_none());
+            assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
     Cases::all()
         .with_a_stopped_clock()

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message,
     idle_timeout::{IdleTimeout, IdleTimeoutExceeded},
     is_retryable,
 };
@@ -23,7 +23,7 @@ fn paced(texts: &'static [(&'static str, u64)]) -> Client {
             sleep(Duration::from_secs(*seconds)).await;
             Ok::<_, BoxError>(ChatUpdate::TextDelta((*text).into()))
         });
-        let finish = stream::iter([Ok(ChatUpdate::Finish(Finish::stop().into()))]);
+        let finish = stream::iter([Ok(finish())]);
         Ok::<_, BoxError>(ChatResponse::stream(texts.chain(finish)))
     };
     boxed(IdleTimeout::new(LIMIT).layer(service_fn(answer)))
@@ -91,6 +91,24 @@ async fn a_caller_who_reads_slowly_is_not_a_model_that_stalls() {
         sleep(10 * LIMIT).await;
     }
     assert!(matches!(updates.last(), Some(ChatUpdate::Finish(_))), "{updates:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_complete_answer_whose_stream_does_not_end_is_no_stalled_one() {
+    let answer = |_: ChatRequest| async {
+        let updates = [ChatUpdate::Message(Message::assistant("done").into()), finish()];
+        let updates = stream::iter(updates.map(Ok::<_, BoxError>)).chain(stream::pending());
+        Ok::<_, BoxError>(ChatResponse::forward(updates))
+    };
+    let client = boxed(IdleTimeout::new(LIMIT).layer(service_fn(answer)));
+    let mut response = head(&client, ask("done?", true)).await.unwrap();
+    assert!(matches!(response.next().await, Some(Ok(ChatUpdate::Message(_)))));
+    assert!(matches!(response.next().await, Some(Ok(ChatUpdate::Finish(_)))));
+    assert!(response.next().await.is_none());
+}
+
+fn finish() -> ChatUpdate {
+    ChatUpdate::Finish(Finish::stop().into())
 }
 
 #[tokio::test(start_paused = true)]
