@@ -1,8 +1,11 @@
 //! A whole answer, and the fold that makes one from updates.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use crate::{ApprovalRequest, ChatUpdate, Finish, Message, Part, Role, ToolCall};
+use crate::{
+    ApprovalRequest, ChatUpdate, Finish, Message, Part, Role, ToolCall,
+    pairing::{CallLog, LoggedCall},
+};
 
 /// A whole answer: every message it added, in order, and its end.
 ///
@@ -19,7 +22,7 @@ use crate::{ApprovalRequest, ChatUpdate, Finish, Message, Part, Role, ToolCall};
 /// let answer = Answer::new(messages.map(Into::into).to_vec(), finish);
 ///
 /// assert_eq!(answer.text(), "Take a coat.");
-/// assert_eq!(answer.tool_calls().map(|call| &*call.name).collect::<Vec<_>>(), ["weather"]);
+/// assert_eq!(answer.tool_calls().count(), 0, "the loop has answered it");
 /// assert_eq!(answer.finish.usage.total_tokens(), 150);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -47,9 +50,18 @@ impl Answer {
             .unwrap_or_default()
     }
 
-    /// All tool calls of all messages that are owed a result, in order, answered or not.
+    /// The tool calls that wait for a result of the caller, in order: those of declared tools, and all
+    /// calls where no tool loop ran. A call that the run answered itself is not among them, nor one that
+    /// waits for [approval](Self::approval_requests).
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.messages.iter().flat_map(|message| message.calls())
+        let log = CallLog::of(self.messages.iter().map(|message| &**message));
+        let is_open = |call: &&LoggedCall| call.result.is_none() && !call.needs_approval;
+        let open = log.calls().iter().filter(is_open).map(|call| (call.message, call.index));
+        let open: HashSet<(u64, u32)> = open.collect();
+        let asked = (0..).zip(&self.messages).flat_map(|(number, message)| {
+            (0..).zip(message.asked_calls()).map(move |(index, call)| ((number, index), call))
+        });
+        asked.filter(move |(position, _)| open.contains(position)).map(|(_, call)| call)
     }
 
     /// The calls that wait for approval.

@@ -2,8 +2,8 @@
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
-    Answer, BoxError, ChatResponse, ChatUpdate, Finish, FinishReason, Message, Part, Reasoning,
-    Role, ToolCall, ToolCallDelta, TruncatedStream, Usage,
+    Answer, ApprovalRequest, BoxError, ChatResponse, ChatUpdate, Finish, FinishReason, Message,
+    Part, Reasoning, Role, ToolCall, ToolCallDelta, ToolResult, TruncatedStream, Usage,
 };
 
 type Update = Result<ChatUpdate, BoxError>;
@@ -116,6 +116,30 @@ async fn indexes_order_the_calls_and_gaps_between_them_are_no_calls() {
     .await;
     let names: Vec<_> = answer.tool_calls().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["first", "second", "last"]);
+}
+
+#[test]
+fn the_calls_of_an_answer_are_those_that_wait_for_the_caller() {
+    let call = |id: &str, name: &str| ToolCall::new(id, name, "{}");
+    let mut provider_call = call("p", "search");
+    provider_call.provider_executed = true;
+    let request = ApprovalRequest::new("r", call("c4", "pay"), true);
+    let messages = [
+        Message::tool_calls([call("c1", "look"), call("c1", "listen")]),
+        Message::tool_results([ToolResult::new("c1", "seen"), ToolResult::new("c1", "heard")]),
+        Message::new(
+            Role::Assistant,
+            vec![
+                Part::ToolCall(provider_call),
+                Part::ToolCall(call("c1", "location")),
+                Part::ApprovalRequest(request),
+                Part::ToolCall(call("", "camera")),
+            ],
+        ),
+    ];
+    let answer = Answer::new(messages.map(Into::into).to_vec(), Finish::stop());
+    let names: Vec<_> = answer.tool_calls().map(|call| &*call.name).collect();
+    assert_eq!(names, ["location", "camera"]);
 }
 
 #[tokio::test]
