@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{ApprovalRequest, ApprovalResponse, CallPosition, Native};
+use crate::{ApprovalRequest, ApprovalResponse, CallPosition, Native, check_unique_keys};
 
 /// One piece of a message.
 ///
@@ -193,10 +193,13 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, or does not have the shape of `T`.
+    /// If the text is not JSON, has a key twice in one object at any level, or does not have the shape
+    /// of `T`.
     pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         let text = self.arguments.as_str();
-        serde_json::from_str(if text.trim().is_empty() { "{}" } else { text })
+        let text = if text.trim().is_empty() { "{}" } else { text };
+        check_unique_keys(text)?;
+        serde_json::from_str(text)
     }
 }
 

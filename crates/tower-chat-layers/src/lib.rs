@@ -85,6 +85,11 @@ mod yielding;
 pub mod __macro {
     pub use schemars;
     pub use serde;
+
+    pub use crate::tool::returned::{
+        AsItIs, AsJson, JsonReturned, OfResult, OfValue, Returned, ToolFailure, ToolState,
+        ValueReturned, is_state,
+    };
 }
 
 pub use tower_chat_core::{

@@ -1,16 +1,13 @@
 //! The function under the attribute, and what becomes of it.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{
-    Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, Ident, ItemFn, Lit, Meta, Pat,
-    PathArguments, PathSegment, ReturnType, Type, TypePath, spanned::Spanned,
+    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat, PathSegment, Type,
+    TypePath, spanned::Spanned,
 };
 
-use crate::settings::Settings;
-
-/// Types that convert into a `ToolOutput` by themselves; others are written as JSON.
-const OUTPUTS: [&str; 6] = ["String", "ToolOutput", "Part", "Media", "Value", "Json"];
+use crate::settings::{Settings, check_name};
 
 /// An async function that can be a tool.
 pub(crate) struct ToolFunction {
@@ -20,6 +17,9 @@ pub(crate) struct ToolFunction {
 
 struct Parameter {
     name: Ident,
+    /// The variable of the value in the function that makes the tool, which hides no function that is
+    /// called there.
+    variable: Ident,
     kind: Kind,
 }
 
@@ -42,34 +42,45 @@ impl ToolFunction {
             let message = "a tool has no type, lifetime or const parameters";
             return Err(Error::new(signature.generics.span(), message));
         }
-        let parameters = item.sig.inputs.iter_mut().map(parameter).collect::<syn::Result<_>>()?;
+        let function = item.sig.ident.clone();
+        let parameters = item.sig.inputs.iter_mut();
+        let parameters =
+            parameters.map(|input| parameter(input, &function)).collect::<syn::Result<_>>()?;
         Ok(Self { item, parameters })
     }
 
     /// The function that makes the tool.
-    pub(crate) fn expand(&self, settings: &Settings) -> TokenStream {
+    pub(crate) fn expand(&self, settings: &Settings) -> syn::Result<TokenStream> {
         let tower_chat = settings.tower_chat();
         let ItemFn { attrs, vis, sig, block, .. } = &self.item;
         let function = &sig.ident;
-        let name = settings.name.as_ref().map_or_else(
-            || function.to_string().trim_start_matches("r#").to_owned(),
-            |name| name.value(),
-        );
+        let name = match &settings.name {
+            Some(name) => name.value(),
+            None => {
+                let name = function.to_string().trim_start_matches("r#").to_owned();
+                check_name(&name, function.span())?;
+                name
+            }
+        };
         let description =
             settings.description.as_ref().map_or_else(|| documentation(attrs), |text| text.value());
 
         let states = self.parameters.iter().filter_map(|parameter| match &parameter.kind {
-            Kind::State(of_type) => Some((&parameter.name, of_type)),
+            Kind::State(of_type) => Some((&parameter.variable, of_type)),
             _ => None,
         });
-        let (state_names, state_types): (Vec<_>, Vec<_>) = states.unzip();
+        let (states, state_types): (Vec<_>, Vec<_>) = states.unzip();
+        let checks = state_types.iter().map(|of_type| {
+            quote_spanned!(of_type.span() => #tower_chat::__macro::is_state::<#of_type>();)
+        });
         // The derives are of type parameters where they can be, so that what a type lacks is said once,
         // where the struct is used, and not by every line that the derives write.
-        let (mut argument_names, mut fields) = (Vec::new(), Vec::new());
+        let (mut names, mut arguments, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         let (mut parameters, mut types) = (Vec::new(), Vec::new());
-        for Parameter { name, kind } in &self.parameters {
+        for Parameter { name, variable, kind } in &self.parameters {
             let Kind::Argument { attributes, of_type } = kind else { continue };
-            argument_names.push(name);
+            names.push(name);
+            arguments.push(variable);
             if says_how(attributes) {
                 fields.push(quote!(#(#attributes)* #name: #of_type));
             } else {
@@ -79,23 +90,28 @@ impl ToolFunction {
                 types.push(of_type);
             }
         }
-        let passed = self.parameters.iter().map(|Parameter { name, kind }| match kind {
+        let passed = self.parameters.iter().map(|Parameter { variable, kind, .. }| match kind {
             Kind::Context => quote!(&__context),
-            Kind::State(_) => quote!(&*#name),
-            Kind::Argument { .. } => quote!(#name),
+            Kind::State(_) => quote!(&*#variable),
+            Kind::Argument { .. } => quote!(#variable),
         });
-        let returned = returned(&sig.output, quote!(#function(#(#passed),*).await), &tower_chat);
         let calls = settings.calls();
         let tool = quote! {
             #tower_chat::tool::TypedTool::new(
                 #name,
                 #description,
                 move |__arguments: __Arguments<#(#types),*>, __context: #tower_chat::tool::ToolContext| {
-                    #(let #state_names = ::std::sync::Arc::clone(&#state_names);)*
+                    #(let #states = ::std::sync::Arc::clone(&#states);)*
                     async move {
-                        let __Arguments { #(#argument_names),* } = __arguments;
+                        let __Arguments { #(#names: #arguments),* } = __arguments;
                         let _ = &__context;
-                        #returned
+                        // Which methods these are depends on the type that the function returns.
+                        use #tower_chat::__macro::{JsonReturned as _, ValueReturned as _};
+                        let __returned = #function(#(#passed),*).await;
+                        let __result = #tower_chat::__macro::Returned(&__returned).result();
+                        let __value = __result.of(__returned)?;
+                        let __output = #tower_chat::__macro::Returned(&__value).output();
+                        __output.of(__value)
                     }
                 },
             )
@@ -109,11 +125,12 @@ impl ToolFunction {
         let serde = format!("{}::__macro::serde", path_text(&tower_chat));
         let schemars = format!("{}::__macro::schemars", path_text(&tower_chat));
         // No parameter or type of a user's begins with two underscores.
-        quote! {
+        Ok(quote! {
             #(#attrs)*
             #vis fn #function(
-                #(#state_names: impl ::core::convert::Into<::std::sync::Arc<#state_types>>),*
+                #(#states: impl ::core::convert::Into<::std::sync::Arc<#state_types>>),*
             ) -> impl #tower_chat::Tool {
+                #(#checks)*
                 #[derive(#tower_chat::__macro::serde::Deserialize, #tower_chat::__macro::schemars::JsonSchema)]
                 #[serde(crate = #serde)]
                 #[schemars(crate = #schemars)]
@@ -122,16 +139,16 @@ impl ToolFunction {
 
                 #sig #block
 
-                #(let #state_names: ::std::sync::Arc<#state_types> =
-                    ::core::convert::Into::into(#state_names);)*
+                #(let #states: ::std::sync::Arc<#state_types> =
+                    ::core::convert::Into::into(#states);)*
                 #tool
             }
-        }
+        })
     }
 }
 
 /// Takes the attributes off a parameter, and says what it is.
-fn parameter(input: &mut FnArg) -> syn::Result<Parameter> {
+fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     let FnArg::Typed(typed) = input else {
         return Err(Error::new(
             input.span(),
@@ -143,6 +160,11 @@ fn parameter(input: &mut FnArg) -> syn::Result<Parameter> {
     };
     let name = pattern.ident.clone();
     let attributes = std::mem::take(&mut typed.attrs);
+    if has_token(&typed.ty, |token| matches!(token, TokenTree::Ident(word) if word == "impl")) {
+        let message = "a parameter of a tool has one type, of which the tool's schema is made: write \
+                       the type instead of `impl Trait`";
+        return Err(Error::new(typed.ty.span(), message));
+    }
     let kind = match &*typed.ty {
         Type::Reference(reference) if reference.mutability.is_some() => {
             let message = "calls run at the same time: take `&T`, and put what changes into a lock";
@@ -155,9 +177,20 @@ fn parameter(input: &mut FnArg) -> syn::Result<Parameter> {
             return Err(Error::new(reference.span(), message));
         }
         Type::Reference(reference) => Kind::State(reference.elem.clone()),
+        of_type if is_borrowed(of_type) => {
+            let message = "an argument is owned, and so is all that is in it: write `Option<String>` \
+                           instead of `Option<&str>`, and `String` instead of `Cow<'_, str>`";
+            return Err(Error::new(of_type.span(), message));
+        }
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
-    Ok(Parameter { name, kind })
+    // What is handed in where the tool is made shows its name in documentation, unless the function itself
+    // has this name.
+    let variable = match &kind {
+        Kind::State(_) if name != *function => name.clone(),
+        Kind::State(_) | Kind::Context | Kind::Argument { .. } => format_ident!("__{name}"),
+    };
+    Ok(Parameter { name, variable, kind })
 }
 
 /// Whether attributes of serde or schemars may say how the type is read or described, which by itself
@@ -169,52 +202,41 @@ fn says_how(attributes: &[Attribute]) -> bool {
     attributes.iter().any(is_of_derive)
 }
 
-/// The end of the closure: what the function returns, as the result of a tool.
-fn returned(output: &ReturnType, call: TokenStream, tower_chat: &TokenStream) -> TokenStream {
-    let (value, of_type) = match output {
-        ReturnType::Type(_, of_type) => match ok_type(of_type) {
-            Some(ok) => {
-                let error = quote!(::core::convert::Into::<#tower_chat::BoxError>::into);
-                (quote!(#call.map_err(#error)?), Some(ok))
-            }
-            None => (call, Some(&**of_type)),
-        },
-        ReturnType::Default => (call, None),
-    };
-    let is_output = match of_type {
-        None => true,
-        Some(Type::Tuple(tuple)) => tuple.elems.is_empty(),
-        Some(Type::Reference(reference)) => ends_with(&reference.elem, &["str"]),
-        Some(of_type) => ends_with(of_type, &OUTPUTS) || is_vec_of_parts(of_type),
-    };
-    let output = if is_output { quote!(output) } else { quote!(#tower_chat::tool::Json(output)) };
-    quote! {
-        let output = #value;
-        ::core::result::Result::Ok::<_, #tower_chat::BoxError>(#output)
-    }
-}
-
-/// `T` of a `Result<T, _>`, by whatever path.
-fn ok_type(of_type: &Type) -> Option<&Type> {
-    first_parameter(of_type, "Result")
-}
-
 /// `str` and slices, by which nobody means state.
 fn is_text_or_list(of_type: &Type) -> bool {
     matches!(of_type, Type::Slice(_)) || ends_with(of_type, &["str"])
 }
 
-fn is_vec_of_parts(of_type: &Type) -> bool {
-    first_parameter(of_type, "Vec").is_some_and(|of_type| ends_with(of_type, &["Part"]))
+/// Whether something in a type is borrowed for less than the whole program.
+fn is_borrowed(of_type: &Type) -> bool {
+    let is_reference =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '&');
+    let is_lifetime =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '\'');
+    let is_static = |token: &TokenTree| matches!(token, TokenTree::Ident(name) if name == "static");
+    // A lifetime is an apostrophe and its name.
+    let tokens = all_tokens(of_type.to_token_stream());
+    tokens.iter().any(is_reference)
+        || tokens.windows(2).any(|pair| match pair {
+            [first, name] => is_lifetime(first) && !is_static(name),
+            _ => false,
+        })
 }
 
-fn first_parameter<'t>(of_type: &'t Type, name: &str) -> Option<&'t Type> {
-    let segment = last_segment(of_type).filter(|segment| segment.ident == name)?;
-    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
-    match arguments.args.first() {
-        Some(GenericArgument::Type(of_type)) => Some(of_type),
-        _ => None,
+fn has_token(of_type: &Type, is_it: impl Fn(&TokenTree) -> bool) -> bool {
+    all_tokens(of_type.to_token_stream()).iter().any(is_it)
+}
+
+/// The tokens of a type, with those in brackets.
+fn all_tokens(stream: TokenStream) -> Vec<TokenTree> {
+    let mut all = Vec::new();
+    for token in stream {
+        match token {
+            TokenTree::Group(group) => all.extend(all_tokens(group.stream())),
+            token => all.push(token),
+        }
     }
+    all
 }
 
 fn ends_with(of_type: &Type, names: &[&str]) -> bool {

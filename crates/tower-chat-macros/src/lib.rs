@@ -19,7 +19,7 @@ pub fn tool(settings: TokenStream, item: TokenStream) -> TokenStream {
     let settings = parse_macro_input!(settings as Settings);
     let function = parse_macro_input!(item as ItemFn);
     ToolFunction::new(function)
-        .map(|function| function.expand(&settings))
+        .and_then(|function| function.expand(&settings))
         .unwrap_or_else(|error| error.to_compile_error())
         .into()
 }

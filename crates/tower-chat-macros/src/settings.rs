@@ -1,6 +1,6 @@
 //! What stands in the parentheses of `#[tool(...)]`.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::{
     Error, Ident, LitInt, LitStr, Path, Token,
@@ -50,7 +50,11 @@ impl Parse for Settings {
 impl Settings {
     fn set(&mut self, name: &str, setting: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
         match name {
-            "name" => self.name = Some(value(input)?),
+            "name" => {
+                let name: LitStr = value(input)?;
+                check_name(&name.value(), name.span())?;
+                self.name = Some(name);
+            }
             "description" => self.description = Some(value(input)?),
             "persist" => self.persist = Some(value(input)?),
             "crate" => self.tower_chat = Some(value(input)?),
@@ -92,6 +96,25 @@ impl Settings {
         quote!(#(.#flags())* #retries)
     }
 }
+
+/// Refuses a tool's name that no provider takes.
+///
+/// OpenAI and Anthropic take letters, digits, `_` and `-`, Gemini also `.` and `:`; a name that only some take
+/// is sent to the others under another one.
+pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+    if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_allowed) {
+        return Ok(());
+    }
+    let message = format!(
+        "no provider takes a tool of the name {name:?}: a name has 1 to {LONGEST_NAME} ASCII letters, \
+         digits, `_` and `-`; set another one with `#[tool(name = \"...\")]`"
+    );
+    Err(Error::new(span, message))
+}
+
+/// In characters, of all providers.
+const LONGEST_NAME: usize = 64;
 
 fn value<T: Parse>(input: ParseStream<'_>) -> syn::Result<T> {
     input.parse::<Token![=]>()?;

@@ -27,10 +27,14 @@
 //! them take: objects are closed, every property is required (one that may be missing in the type may
 //! be `null`), alternatives are `anyOf`, and limits of numbers, texts and lists are not constraints
 //! but words in descriptions. A type whose schema is no object, such as an enum or a list, is the
-//! field `value` of one.
+//! field `value` of one; `()` is an object without properties. A map is itself an object, with any keys.
+//!
+//! Reading is stricter than serde: a key that is there twice in one object, a list where the schema has an
+//! object, and a number that an `f32` cannot hold are errors.
 //!
 //! For `tower-chat-layers` (arguments of tools) and `tower-chat-providers` (answers of a type).
 
+mod leniency;
 mod nulls;
 mod portable;
 mod type_schema;

@@ -37,7 +37,7 @@ fn remove(value: &mut Value, schema: &Value, root: &Value) {
 }
 
 /// The schema, or that to which it refers.
-fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+pub(crate) fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str);
     let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
     pointer.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)

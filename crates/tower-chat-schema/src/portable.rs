@@ -32,20 +32,35 @@ pub(crate) const VALUE: &str = "value";
 #[derive(Debug, Clone)]
 pub(crate) struct PortableSchema {
     pub(crate) schema: Value,
-    /// The type is the field [`VALUE`] of the object that is sent.
-    pub(crate) is_wrapped: bool,
+    pub(crate) root: Root,
     /// No object in it has keys that the schema does not name.
     pub(crate) is_closed: bool,
 }
 
+/// What the object that is sent is of the type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// The type itself.
+    Itself,
+    /// An object without properties, since the type is `null`.
+    Nothing,
+    /// An object with the type in the field [`VALUE`].
+    Wrapped,
+}
+
 impl PortableSchema {
     pub(crate) fn of(schema: &Value) -> Self {
-        let mut schema = schema.clone();
-        if let Some(fields) = schema.as_object_mut() {
-            name_properties(fields);
+        let root = match schema.get("type") {
+            Some(kind) if kind == "object" => Root::Itself,
+            Some(kind) if kind == "null" => Root::Nothing,
+            Some(_) | None => Root::Wrapped,
+        };
+        let mut schema =
+            if root == Root::Nothing { json!({"type": "object"}) } else { schema.clone() };
+        if let Some(fields) = schema.as_object_mut().filter(|_| root == Root::Itself) {
+            // Some providers refuse an object without the keyword, also where all keys are allowed.
+            fields.entry("properties").or_insert_with(|| json!({}));
         }
-        let is_wrapped = schema.get("type").is_none_or(|kind| kind != "object")
-            || schema.get("properties").is_none();
         let mut definitions = schema.as_object_mut().and_then(|fields| {
             fields.remove("$schema");
             fields.remove("$defs")
@@ -55,7 +70,7 @@ impl PortableSchema {
         if let Some(Value::Object(definitions)) = &mut definitions {
             definitions.values_mut().for_each(|schema| make_portable(schema, &mut is_closed));
         }
-        if is_wrapped {
+        if root == Root::Wrapped {
             schema = json!({
                 "type": "object",
                 "properties": {VALUE: schema},
@@ -66,7 +81,7 @@ impl PortableSchema {
         if let (Some(definitions), Some(fields)) = (definitions, schema.as_object_mut()) {
             fields.insert("$defs".to_owned(), definitions);
         }
-        Self { schema, is_wrapped, is_closed }
+        Self { schema, root, is_closed }
     }
 }
 

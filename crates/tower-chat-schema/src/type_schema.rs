@@ -3,10 +3,12 @@
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tower_chat_core::check_unique_keys;
 
 use crate::{
+    leniency::find_misfit,
     nulls::remove_nulls_of_missing,
-    portable::{PortableSchema, VALUE},
+    portable::{PortableSchema, Root, VALUE},
 };
 
 /// The schema of a type: its own, and the form that is sent.
@@ -63,14 +65,24 @@ impl TypeSchema {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, or lacks the field `value` of a type that is no object.
+    /// If the text is not JSON, has a key twice in one object, or lacks the field `value` of a type that
+    /// is no object; if it has a list where the type has an object, or a number that an `f32` cannot hold.
     pub fn value(&self, json: &str) -> Result<Value, ParseError> {
         let mut value: Value = serde_json::from_str(json).map_err(ParseError::NotJson)?;
-        if self.sent.is_wrapped {
-            value = value.get_mut(VALUE).map(Value::take).ok_or(ParseError::NoValue)?;
+        check_unique_keys(json).map_err(ParseError::RepeatedKey)?;
+        match self.sent.root {
+            Root::Itself => {}
+            Root::Nothing if value.is_object() => value = Value::Null,
+            Root::Nothing => {}
+            Root::Wrapped => {
+                value = value.get_mut(VALUE).map(Value::take).ok_or(ParseError::NoValue)?;
+            }
         }
         remove_nulls_of_missing(&mut value, &self.of_type);
-        Ok(value)
+        match find_misfit(&value, &self.of_type) {
+            Some(misfit) => Err(ParseError::Field { field: misfit.path, source: misfit.error }),
+            None => Ok(value),
+        }
     }
 
     /// Reads a value of the type from JSON that conforms to the portable schema.
@@ -94,6 +106,9 @@ pub enum ParseError {
     /// The text is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(#[source] serde_json::Error),
+    /// An object has a key twice, and parsers differ on which of the two counts.
+    #[error(transparent)]
+    RepeatedKey(serde_json::Error),
     /// The field that holds the value of a type that is no object is missing.
     #[error("it has no field `{VALUE}`")]
     NoValue,
@@ -101,7 +116,7 @@ pub enum ParseError {
     #[error("{}{source}", of_field(field))]
     #[non_exhaustive]
     Field {
-        /// The path to it, such as `dishes[1].name`; `.` for the whole value.
+        /// The path to it, such as `dishes[1].name`; `.` or empty for the whole value.
         field: String,
         /// What is wrong with it.
         source: serde_json::Error,
@@ -109,5 +124,5 @@ pub enum ParseError {
 }
 
 fn of_field(field: &str) -> String {
-    if field == "." { String::new() } else { format!("`{field}`: ") }
+    if field == "." || field.is_empty() { String::new() } else { format!("`{field}`: ") }
 }

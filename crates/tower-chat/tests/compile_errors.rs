@@ -54,6 +54,15 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
             "a type that derives `serde::Serialize`",
         ]],
     ),
+    (
+        "tool_signatures",
+        &[
+            &["an argument is owned", "city: Option<&str>", "city: Cow<'_, str>"],
+            &["write the type instead of `impl Trait`", "city: impl Into<String>"],
+            &["no provider takes a tool of the name \"has space\"", "1 to 64"],
+            &["no provider takes a tool of the name \"größe\"", "#[tool(name = "],
+        ],
+    ),
     ("by_the_facade_alone", &[]),
     ("other_answers", &[&["expected `ChatResponse`, found `String`"]]),
 ];

@@ -196,6 +196,167 @@ async fn results_are_texts_values_or_nothing() {
     assert_eq!(told(empty, "none", r#"{"value": null}"#).await, ("parts".to_owned(), false));
 }
 
+type ApiResult<T> = Result<T, String>;
+type Text = String;
+
+/// What converts into an output, and has the name of a type that is none.
+#[derive(Serialize)]
+struct Page(&'static str);
+
+impl From<Page> for ToolOutput {
+    fn from(page: Page) -> Self {
+        Self::error(page.0)
+    }
+}
+
+mod named {
+    /// Has the name of an output, and is none.
+    #[derive(serde::Serialize)]
+    pub(crate) struct Value {
+        pub(crate) of: u8,
+    }
+}
+
+/// Doubles.
+#[tool]
+async fn double(n: u8) -> ApiResult<u8> {
+    n.checked_mul(2).ok_or_else(|| "too large".to_owned())
+}
+
+/// Says.
+#[tool]
+async fn say(text: Text) -> ApiResult<Text> {
+    Ok(text)
+}
+
+/// Shows a page.
+#[tool]
+async fn page() -> Page {
+    Page("no such page")
+}
+
+/// A value.
+#[tool]
+async fn value_of(of: u8) -> Result<named::Value, ToolError> {
+    Ok(named::Value { of })
+}
+
+/// Searches.
+#[tool]
+async fn query(query: String) -> String {
+    format!("nothing about {query}")
+}
+
+/// Looks something up in a table of the same name.
+#[tool]
+async fn table(table: &HashMap<&'static str, u8>, value_of: String) -> Option<u8> {
+    table.get(&*value_of).copied()
+}
+
+#[tokio::test]
+async fn the_type_of_a_result_decides_whatever_its_name() {
+    let ok = |text: &str| (text.to_owned(), false);
+    assert_eq!(told(double(), "double", r#"{"n": 1}"#).await, ok("2"));
+    let failed = ("The tool failed.".to_owned(), true);
+    assert_eq!(told(double(), "double", r#"{"n": 200}"#).await, failed);
+    assert_eq!(told(say(), "say", r#"{"text": "a \"b\""}"#).await, ok("a \"b\""));
+    assert_eq!(told(page(), "page", "").await, ("no such page".to_owned(), true));
+    assert_eq!(told(value_of(), "value_of", r#"{"of": 3}"#).await, ok(r#"{"of":3}"#));
+}
+
+#[tokio::test]
+async fn a_parameter_may_have_the_name_of_its_function_or_of_another_one() {
+    let found = told(query(), "query", r#"{"query": "rust"}"#).await;
+    assert_eq!(found.0, "nothing about rust");
+    let values = HashMap::from([("two", 2)]);
+    let found = told(table(values), "table", r#"{"value_of": "two"}"#).await;
+    assert_eq!(found.0, "2");
+}
+
+#[tokio::test]
+async fn a_tool_without_arguments_and_one_of_any_keys_take_an_object() {
+    let nothing = || TypedTool::new("nothing", "", async |(): (), _| Ok("ran"));
+    let schema = json!({
+        "type": "object", "properties": {}, "required": [], "additionalProperties": false,
+    });
+    assert_eq!(nothing().definition().parameters, schema);
+    for arguments in ["{}", "", "null", r#"{"value": null}"#] {
+        let expected = ("ran".to_owned(), false);
+        assert_eq!(told(nothing(), "nothing", arguments).await, expected, "{arguments}");
+    }
+    assert!(told(nothing(), "nothing", "[]").await.1);
+
+    let sum = || {
+        TypedTool::new("sum", "", async |numbers: HashMap<String, i64>, _| {
+            Ok(Json(numbers.values().sum::<i64>()))
+        })
+    };
+    let parameters = sum().definition().parameters.clone();
+    assert_eq!(parameters["type"], "object");
+    assert_eq!(parameters["properties"], json!({}));
+    assert_eq!(parameters["additionalProperties"]["type"], "integer");
+    let added = told(sum(), "sum", r#"{"a": 4, "value": -9}"#).await;
+    assert_eq!(added, ("-5".to_owned(), false));
+    assert_eq!(told(sum(), "sum", "{}").await, ("0".to_owned(), false));
+}
+
+/// A payment.
+#[derive(Debug, Deserialize, Serialize, schemars::JsonSchema)]
+struct Transfer {
+    to: String,
+    #[serde(default)]
+    amount: f32,
+    #[serde(default)]
+    then: Vec<Transfer>,
+}
+
+/// Pays.
+#[tool]
+async fn pay(payment: Transfer) -> Json<Transfer> {
+    Json(payment)
+}
+
+#[tokio::test]
+async fn arguments_that_serde_would_read_in_its_own_way_are_refused() {
+    let typed = || TypedTool::new("pay", "", async |payment: Transfer, _| Ok(Json(payment)));
+    for (arguments, expected) in [
+        (r#"{"to": "bob", "to": "mallory"}"#, r#"the key "to" is there twice"#),
+        (r#"{"to": "bob", "t\u006f": "mallory"}"#, r#"the key "to" is there twice"#),
+        (r#"{"to": "bob", "then": [{"to": "a", "x": {"y": 1, "y": 2}}]}"#, r#""y" is there twice"#),
+        (r#"["bob", 5]"#, "expected an object"),
+        (r#"{"to": "bob", "then": [["mallory", 5]]}"#, "`then[0]`"),
+        (r#"{"to": "bob", "amount": 1e300}"#, "`amount`"),
+        (r#"{"to": "bob", "then": [{"to": "a", "amount": -1e39}]}"#, "`then[0].amount`"),
+    ] {
+        let (text, is_error) = told(typed(), "pay", arguments).await;
+        assert!(is_error && text.contains(expected), "{arguments}: {text}");
+        let arguments = format!(r#"{{"payment": {arguments}}}"#);
+        let (text, is_error) = told(pay(), "pay", &arguments).await;
+        let expected = expected.replace("`then", "`payment.then").replace("`amo", "`payment.amo");
+        assert!(is_error && text.contains(&expected), "{arguments}: {text}");
+    }
+    let twice = r#"{"payment": {"to": "bob"}, "payment": {"to": "mallory"}}"#;
+    assert!(told(pay(), "pay", twice).await.0.contains(r#"the key "payment" is there twice"#));
+}
+
+#[tokio::test]
+async fn the_record_says_that_arguments_were_refused() {
+    let arguments = r#"{"payment": {"to": "bob", "to": "mallory"}}"#;
+    let call = Message::tool_calls([ToolCall::new("c1", "pay", arguments)]);
+    let store = MemoryStore::new();
+    let model = ScriptedModel::new([Step::message(call), Step::text("sorry")]);
+    let agent = ChatPipeline::builder(model)
+        .tools(Tools::new().with(pay()))
+        .history(store.clone())
+        .build()
+        .unwrap();
+    let request = ChatRequest::user("pay").in_conversation(ConversationKey::new("ann", "pay"));
+    agent.oneshot(request).await.unwrap().collect().await.unwrap();
+    let record = store.invocations(&InvocationQuery::in_scope("ann")).await.unwrap().found;
+    let stored: Vec<_> = record.iter().map(|(_, call)| call.status).collect();
+    assert_eq!(stored, [ToolStatus::RejectedArguments]);
+}
+
 #[tokio::test]
 async fn wrong_arguments_go_back_with_the_field_that_is_wrong() {
     let cases = [

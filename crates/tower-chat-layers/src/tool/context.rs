@@ -77,7 +77,8 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, or does not have the shape of `T`.
+    /// If the text is not JSON, has a key twice in one object at any level, or does not have the shape
+    /// of `T`.
     pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         self.call().parse_arguments()
     }

@@ -25,6 +25,7 @@ mod output;
 mod pending_call;
 mod persist;
 mod report;
+pub(crate) mod returned;
 mod set;
 mod shared;
 mod source_numbers;

@@ -271,7 +271,7 @@ impl Executor<'_> {
     ) -> Outcome {
         result.call_id = Some(pending.id().to_owned());
         result.call = pending.named_by();
-        let is_failure = report.status == ToolStatus::Error;
+        let is_failure = matches!(report.status, ToolStatus::Error | ToolStatus::RejectedArguments);
         let failure = is_failure.then(|| {
             let source = report.error.clone().unwrap_or_else(|| result.text());
             self.failure(pending, source.into())

@@ -123,8 +123,10 @@ impl ToolLoop {
 
     /// The most rounds in a row in which a tool may fail, 3 by default; one more, and the run
     /// fails with [`ConsecutiveFailures`](super::ToolLoopError::ConsecutiveFailures). A round
-    /// without a failure starts the count anew. Unknown tools, rejected calls and calls over the
-    /// budget are no failures.
+    /// without a failure starts the count anew. Arguments that a tool
+    /// [rejects](crate::ToolOutput::rejected_arguments) are a failure, since a model can repeat them
+    /// without end. Unknown tools, calls that a person rejects, and calls over the budget are no
+    /// failures.
     #[must_use]
     pub fn max_failing_rounds(self, rounds: usize) -> Self {
         self.with(|settings| settings.max_failing_rounds = Some(rounds))

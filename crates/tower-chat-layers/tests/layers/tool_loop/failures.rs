@@ -171,6 +171,15 @@ async fn error_results_in_the_tools_own_words_count_as_failures() {
 }
 
 #[tokio::test]
+async fn arguments_that_a_tool_rejects_count_as_failures() {
+    let script = Script::new(vec![calls([("bad", "")]); 5]);
+    let tool_loop =
+        over(constant("bad", ToolOutput::rejected_arguments("no"))).max_failing_rounds(1);
+    ask(&tool_loop, &script, ChatRequest::user("hi")).await.unwrap_err();
+    assert_eq!(script.calls(), 2);
+}
+
+#[tokio::test]
 async fn failing_rounds_can_be_unlimited() {
     let mut replies = vec![calls([("bad", "")]); 9];
     replies.push(Message::assistant("done"));
