@@ -62,10 +62,12 @@ impl Input {
                 }
             }
         });
-        #[cfg(unix)]
-        return Ok(Self { lines, is_terminal, terminal: None });
-        #[cfg(not(unix))]
-        return Ok(Self { lines, is_terminal });
+        Ok(Self {
+            lines,
+            is_terminal,
+            #[cfg(unix)]
+            terminal: None,
+        })
     }
 
     /// Whether a person writes the lines.
