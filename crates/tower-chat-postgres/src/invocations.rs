@@ -6,8 +6,8 @@ use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        InvocationQuery, Invocations, SequencePosition, StoreError, ToolTotals,
-        UnreadableInvocation,
+        DayTotals, InvocationQuery, Invocations, SequencePosition, StoreError, ToolTotals,
+        UnreadableInvocation, UtcDay,
         author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
@@ -126,20 +126,35 @@ pub(crate) async fn tool_totals(
     let sql = connections.statements.tool_totals(asked.reach());
     let question = Question { sql: &sql, values: &asked.values() };
     let [rows] = connections.read("count tool calls", &asked.scope, [question]).await?;
-    rows.iter().map(|row| totals(row).map_err(|reason| corrupt(&reason))).collect()
+    let mut totals = Vec::new();
+    for row in &rows {
+        add(row, &mut totals).map_err(|reason| corrupt(&reason))?;
+    }
+    Ok(totals)
 }
 
-fn totals(row: &Row) -> Result<ToolTotals, String> {
+/// Adds the calls of a tool that were started on one day and took the same time.
+fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
     let count = |index| column::<i64>(row, index).map(i64::cast_unsigned);
     // A damaged name is counted as well as another.
-    let name = String::from_utf8_lossy(column(row, 0)?).into_owned();
-    let mut totals = ToolTotals::new(name);
-    totals.calls = count(1)?;
-    totals.errors = count(2)?;
-    totals.open = count(3)?;
+    let name = String::from_utf8_lossy(column(row, 0)?);
+    if totals.last().is_none_or(|last| last.name != name) {
+        totals.push(ToolTotals::new(name));
+    }
+    let Some(tool) = totals.last_mut() else { return Ok(()) };
+    let of_day = DayTotals { calls: count(1)?, errors: count(2)? };
+    tool.calls += of_day.calls;
+    tool.errors += of_day.errors;
+    tool.open += count(3)?;
     let milliseconds: f64 = column(row, 4)?;
-    totals.duration = Duration::from_millis(milliseconds as u64);
-    Ok(totals)
+    tool.duration = tool.duration.saturating_add(Duration::from_millis(milliseconds as u64));
+    if let Some(taken) = column::<Option<f64>>(row, 5)? {
+        tool.times.add(Duration::from_millis(taken as u64), of_day.calls);
+    }
+    if let Some(day) = column::<Option<f64>>(row, 6)? {
+        tool.count_on(UtcDay::from_days(day as i64), of_day);
+    }
+    Ok(())
 }
 
 /// A row that is asked for.

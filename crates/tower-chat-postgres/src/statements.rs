@@ -239,20 +239,34 @@ impl Statements {
         self.layout.with_schema(&sql)
     }
 
-    /// The rows of the record that are asked for, counted per tool. The parameters are those of
-    /// [`invocations`](Self::invocations) without the limit.
+    /// The rows of the record that are asked for, counted per tool, day and time taken. The parameters
+    /// are those of [`invocations`](Self::invocations) without the limit.
     pub(crate) fn tool_totals(&self, reach: Reach) -> String {
         let open: Vec<_> = ToolStatus::ALL
             .into_iter()
             .filter(|status| status.is_open())
             .map(|status| format!("'{status}'"))
             .collect();
+        // Two significant digits, as `CallTimes` counts them: the number of rows has a bound.
+        let steps: Vec<_> = (2..18)
+            .map(|digits| format!("WHEN taken < 1e{digits} THEN 1e{}", digits - 2))
+            .collect();
         let sql = format!(
-            "SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
-                 count(*) FILTER (WHERE t.status IN ({open})),
-                 coalesce(sum(greatest(t.finished::float8 - t.started::float8, 0)), 0)
-             {asked}
-             GROUP BY t.name ORDER BY t.name",
+            "WITH calls AS (
+                 SELECT t.name, t.status, floor(t.started::float8 / 86400000) AS day,
+                     CASE WHEN t.finished >= t.started
+                     THEN t.finished::float8 - t.started::float8
+                     WHEN t.finished < t.started THEN 0::float8 END AS taken
+                 {asked}
+             ), rounded AS (
+                 SELECT *, (CASE {steps} ELSE 1e16 END)::float8 AS step FROM calls
+             )
+             SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
+                 count(*) FILTER (WHERE t.status IN ({open})), coalesce(sum(t.taken), 0),
+                 floor(t.taken / t.step) * t.step, t.day
+             FROM rounded AS t
+             GROUP BY t.name, t.day, floor(t.taken / t.step) * t.step ORDER BY t.name",
+            steps = steps.join(" "),
             error = ToolStatus::Error,
             open = open.join(", "),
             asked = reach.asked(),

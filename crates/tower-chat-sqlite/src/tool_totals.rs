@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Row};
 use tower_chat_core::{
     ToolStatus,
-    store::{InvocationQuery, ToolTotals},
+    store::{DayTotals, InvocationQuery, ToolTotals, UtcDay},
 };
 
 use crate::{invocations::Filter, read::NotRead};
@@ -21,29 +21,51 @@ pub(crate) fn tool_totals(
         .filter(|status| status.is_open())
         .map(|status| format!("'{status}'"))
         .collect();
-    // Unlike sum(), total() never overflows.
+    // Unlike sum(), total() never overflows. A day begins at a multiple of its milliseconds, before
+    // 1970 as well. Rows come one by one, and each is added to the totals of its tool.
     let sql = format!(
         "SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
              count(*) FILTER (WHERE t.status IN ({open})),
-             total(max(t.finished - t.started, 0))
-         {sql} GROUP BY t.name ORDER BY t.name",
+             total(max(t.finished - t.started, 0)),
+             CAST(max(t.finished - t.started, 0) AS INTEGER) AS taken,
+             CAST(CASE WHEN t.started >= 0 THEN t.started / {DAY}
+                 ELSE -(({DAY} - 1 - t.started) / {DAY}) END AS INTEGER) AS day
+         {sql} GROUP BY t.name, day, taken ORDER BY t.name",
         error = ToolStatus::Error,
         open = open.join(", "),
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(rusqlite::params_from_iter(values), totals)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    let mut totals: Vec<ToolTotals> = Vec::new();
+    while let Some(row) = rows.next()? {
+        add(row, &mut totals)?;
+    }
+    Ok(totals)
 }
 
-fn totals(row: &Row<'_>) -> rusqlite::Result<ToolTotals> {
+/// The milliseconds of a day.
+const DAY: i64 = 86_400_000;
+
+/// Adds the calls of a tool that were started on one day and took the same time.
+fn add(row: &Row<'_>, totals: &mut Vec<ToolTotals>) -> rusqlite::Result<()> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     // A damaged name is counted as well as another.
-    let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned();
-    let mut totals = ToolTotals::new(name);
-    totals.calls = count(1)?;
-    totals.errors = count(2)?;
-    totals.open = count(3)?;
+    let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?);
+    if totals.last().is_none_or(|last| last.name != name) {
+        totals.push(ToolTotals::new(name));
+    }
+    let Some(tool) = totals.last_mut() else { return Ok(()) };
+    let of_day = DayTotals { calls: count(1)?, errors: count(2)? };
+    tool.calls += of_day.calls;
+    tool.errors += of_day.errors;
+    tool.open += count(3)?;
     let milliseconds: f64 = row.get(4)?;
-    totals.duration = Duration::from_millis(milliseconds as u64);
-    Ok(totals)
+    tool.duration = tool.duration.saturating_add(Duration::from_millis(milliseconds as u64));
+    if let Some(taken) = row.get::<_, Option<i64>>(5)? {
+        tool.times.add(Duration::from_millis(taken.cast_unsigned()), of_day.calls);
+    }
+    if let Some(day) = row.get::<_, Option<i64>>(6)? {
+        tool.count_on(UtcDay::from_days(day), of_day);
+    }
+    Ok(())
 }

@@ -1,11 +1,12 @@
 //! Questions to the record of tool calls.
 
 use std::{
+    collections::BTreeMap,
     ops::Range,
     time::{Duration, SystemTime},
 };
 
-use super::author::ToolRecord;
+use super::{UtcDay, author::ToolRecord};
 use crate::{ConversationKey, ToolInvocation, ToolStatus};
 
 /// Which tool calls are asked for: those of one scope that fit everything that is set.
@@ -143,7 +144,7 @@ impl UnreadableInvocation {
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tower_chat_core::{ToolStatus, store::ToolTotals};
+/// use tower_chat_core::{ToolStatus, store::{ToolTotals, UtcDay}};
 ///
 /// let now = SystemTime::now();
 /// let later = Some(now + Duration::from_millis(80));
@@ -152,6 +153,8 @@ impl UnreadableInvocation {
 /// totals.count(ToolStatus::Error, Some(now), later);
 /// totals.count(ToolStatus::PendingApproval, None, None);
 /// assert_eq!((totals.calls, totals.errors, totals.open), (3, 1, 1));
+/// assert_eq!(totals.days[&UtcDay::of(now)].calls, 2);
+/// assert_eq!(totals.times.percentile(50), Some(Duration::from_millis(80)));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -166,12 +169,33 @@ pub struct ToolTotals {
     pub open: u64,
     /// The time the tool took, over all calls whose beginning and end are known.
     pub duration: Duration,
+    /// How many of the calls took how long, if their beginning and end are known.
+    pub times: CallTimes,
+    /// How many of the calls were started on which day.
+    pub days: BTreeMap<UtcDay, DayTotals>,
+}
+
+/// What was counted of one tool on one day.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DayTotals {
+    /// The calls that were started on the day, however they went.
+    pub calls: u64,
+    /// Those whose tool failed.
+    pub errors: u64,
 }
 
 impl ToolTotals {
     /// Nothing counted yet.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), calls: 0, errors: 0, open: 0, duration: Duration::ZERO }
+        Self {
+            name: name.into(),
+            calls: 0,
+            errors: 0,
+            open: 0,
+            duration: Duration::ZERO,
+            times: CallTimes::default(),
+            days: BTreeMap::new(),
+        }
     }
 
     /// Counts one call more.
@@ -181,12 +205,105 @@ impl ToolTotals {
         started_at: Option<SystemTime>,
         finished_at: Option<SystemTime>,
     ) {
+        let is_error = u64::from(status == ToolStatus::Error);
         self.calls += 1;
-        self.errors += u64::from(status == ToolStatus::Error);
+        self.errors += is_error;
         self.open += u64::from(status.is_open());
+        if let Some(started) = started_at {
+            self.count_on(UtcDay::of(started), DayTotals { calls: 1, errors: is_error });
+        }
         if let (Some(started), Some(finished)) = (started_at, finished_at) {
             let taken = finished.duration_since(started).unwrap_or_default();
             self.duration = self.duration.saturating_add(taken);
+            self.times.add(taken, 1);
         }
+    }
+
+    /// Counts calls that were started on a day in [`days`](Self::days), and nowhere else.
+    pub fn count_on(&mut self, day: UtcDay, of_day: DayTotals) {
+        let totals = self.days.entry(day).or_default();
+        totals.calls = totals.calls.saturating_add(of_day.calls);
+        totals.errors = totals.errors.saturating_add(of_day.errors);
+    }
+}
+
+/// How many calls took how long. A time is rounded down to two significant digits of its milliseconds,
+/// so that the number of different times has a bound however many calls are counted.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_chat_core::store::CallTimes;
+/// let mut times = CallTimes::default();
+/// for milliseconds in 1..=2000 {
+///     times.add(Duration::from_millis(milliseconds), 1);
+/// }
+/// assert_eq!((times.calls(), times.percentile(90)), (2000, Some(Duration::from_millis(1800))));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallTimes(BTreeMap<u64, u64>);
+
+impl CallTimes {
+    /// Adds calls that took a time.
+    pub fn add(&mut self, time: Duration, calls: u64) {
+        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let mut step = 1;
+        while milliseconds / step >= 100 {
+            step *= 10;
+        }
+        let of_time = self.0.entry(milliseconds / step * step).or_default();
+        *of_time = of_time.saturating_add(calls);
+    }
+
+    /// The number of calls.
+    pub fn calls(&self) -> u64 {
+        self.0.values().fold(0, |sum, calls| sum.saturating_add(*calls))
+    }
+
+    /// The least time that so many calls of a hundred do not exceed; `None` if there are no calls.
+    pub fn percentile(&self, percent: u64) -> Option<Duration> {
+        let wanted = (u128::from(self.calls()) * u128::from(percent)).div_ceil(100);
+        let mut counted = 0_u128;
+        let mut found = self.0.iter().filter_map(|(milliseconds, calls)| {
+            counted += u128::from(*calls);
+            (counted >= wanted).then_some(Duration::from_millis(*milliseconds))
+        });
+        found.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(milliseconds: impl IntoIterator<Item = u64>) -> CallTimes {
+        let mut times = CallTimes::default();
+        milliseconds.into_iter().for_each(|it| times.add(Duration::from_millis(it), 1));
+        times
+    }
+
+    #[test]
+    fn percentiles_are_of_the_times_there_are() {
+        let counted = times(1..=200);
+        for (percent, milliseconds) in [(50, 100), (90, 180), (99, 190)] {
+            assert_eq!(counted.percentile(percent), Some(Duration::from_millis(milliseconds)));
+        }
+        assert_eq!(times([1]).percentile(99), Some(Duration::from_millis(1)));
+        assert_eq!(CallTimes::default().percentile(50), None);
+    }
+
+    #[test]
+    fn times_have_two_digits_and_a_bound() {
+        for (milliseconds, rounded) in [
+            (0, 0),
+            (99, 99),
+            (100, 100),
+            (109, 100),
+            (12_345, 12_000),
+            (u64::MAX, 18 * 10_u64.pow(18)),
+        ] {
+            let counted = times([milliseconds]).percentile(100);
+            assert_eq!(counted, Some(Duration::from_millis(rounded)));
+        }
+        assert_eq!(times(0..200_000).0.len(), 100 + 3 * 90 + 10);
     }
 }

@@ -37,7 +37,9 @@ pub use self::{
     error::{Conflict, StoreError},
     handle::{OutboxFull, StoreHandle},
     history::{Head, History},
-    invocations::{InvocationQuery, Invocations, ToolTotals, UnreadableInvocation},
+    invocations::{
+        CallTimes, DayTotals, InvocationQuery, Invocations, ToolTotals, UnreadableInvocation,
+    },
     journal::{Lease, OpenRun},
     prune::{Keep, Pruned},
     range::NumbersUsedUp,
@@ -366,7 +368,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError>;
 
     /// Counts the tool calls that fit a query, per tool, in the byte order of their names. A
-    /// query's limit does not count here.
+    /// query's limit does not count here. The store counts: it reads no arguments and no results.
     ///
     /// # Errors
     ///

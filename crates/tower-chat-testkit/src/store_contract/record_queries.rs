@@ -134,6 +134,12 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
     let write = write_messages(&key, Revision::ABSENT, [asking(&["t"; 7])]).with_tools(rows);
     stored(&store, write).await;
     let totals = store.tool_totals(&InvocationQuery::of(&key).with_limit(1)).await.expect("totals");
+    let times = totals.iter().map(|tool| (tool.times.calls(), tool.times.percentile(100)));
+    let longest = |milliseconds| Some(Duration::from_millis(milliseconds));
+    assert_eq!(times.collect::<Vec<_>>(), [(1, longest(0)), (3, longest(250))]);
+    let days = totals.iter().flat_map(|tool| tool.days.values());
+    let days: Vec<_> = days.map(|of_day| (of_day.calls, of_day.errors)).collect();
+    assert_eq!(days, [(1, 0), (4, 2)]);
     let totals: Vec<_> = totals
         .iter()
         .map(|tool| (&*tool.name, tool.calls, tool.errors, tool.open, tool.duration.as_millis()))
