@@ -2,49 +2,26 @@
 
 use std::{
     error::Error,
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal as _, Write},
 };
 
-use tower_chat::mcp::without_secrets;
+use tower_chat::{mcp::without_secrets, visible_json, visible_text};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::chain;
 
-/// The text with characters that a terminal would obey, or that would change how the text around
-/// them is read, written as escapes: control characters (`\u{1b}` begins a command to the
-/// terminal, `\u{9b}` too), line and paragraph separators, and marks of the writing direction.
+/// Returns the text with every character that a terminal obeys, or that a reader does not see, as an
+/// escape: see [`visible_text`].
 ///
 /// Everything that is printed to be read goes through this, since ids, names of tools and texts of
 /// errors are chosen by users, models and files. JSON does not: see [`Lines::write_json`].
 pub(crate) fn escaped(text: &str) -> String {
-    escape_all_but(text, &[])
+    visible_text(text, &[])
 }
 
-/// The same of a text of several lines, which are printed as lines; tabs are printed too.
+/// Returns the same of a text of several lines, which are printed as lines; tabs are printed too.
 pub(crate) fn escaped_text(text: &str) -> String {
-    escape_all_but(text, &['\n', '\t'])
-}
-
-fn escape_all_but(text: &str, printed: &[char]) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            _ if printed.contains(&character) => safe.push(character),
-            '\n' | '\r' | '\t' => safe.extend(character.escape_default()),
-            _ if is_obeyed(character) => safe.extend(character.escape_unicode()),
-            _ => safe.push(character),
-        }
-    }
-    safe
-}
-
-fn is_obeyed(character: char) -> bool {
-    let is_separator = matches!(character, '\u{2028}' | '\u{2029}');
-    let is_direction = matches!(
-        character,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    character.is_control() || is_separator || is_direction
+    visible_text(text, &['\n', '\t'])
 }
 
 /// Standard output, line by line. Once it cannot be written any more, the rest is dropped, so that
@@ -60,9 +37,13 @@ impl Lines {
         self.write_exactly(&escaped(line));
     }
 
-    /// Writes a line of JSON as it is: programs read it, and it must say exactly what is stored.
+    /// Writes a line of JSON as it is: programs read it, and it must say exactly what is stored. On a
+    /// terminal, characters that a reader does not see are escapes of JSON: see [`visible_json`].
     pub(crate) fn write_json(&mut self, line: &str) {
-        self.write_exactly(line);
+        match io::stdout().is_terminal() {
+            true => self.write_exactly(&visible_json(line)),
+            false => self.write_exactly(line),
+        }
     }
 
     /// Writes a text that is our own.
@@ -219,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_control_characters_are_escaped() {
+    fn only_characters_that_are_not_seen_are_escaped() {
         for (text, expected) in [
             ("plain, é, 漢字, 👩\u{200d}🚀", "plain, é, 漢字, 👩\u{200d}🚀"),
             ("C:\\chat.db \"quoted\"", "C:\\chat.db \"quoted\""),
@@ -227,6 +208,7 @@ mod tests {
             ("\u{9b}2J\u{7f}\u{0}\u{8}", "\\u{9b}2J\\u{7f}\\u{0}\\u{8}"),
             ("a\r\nb\tc", "a\\r\\nb\\tc"),
             ("a\u{202e}b\u{2066}c\u{2028}d\u{200f}", "a\\u{202e}b\\u{2066}c\\u{2028}d\\u{200f}"),
+            ("pay\u{200b}pal\u{e0041}\u{ad}", "pay\\u{200b}pal\\u{e0041}\\u{ad}"),
         ] {
             assert_eq!(escaped(text), expected);
             assert_eq!(escaped(expected), expected, "escaping twice changes nothing");

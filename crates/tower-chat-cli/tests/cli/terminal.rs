@@ -14,9 +14,10 @@ use tower_chat_sqlite::SqliteStore;
 
 use crate::support::*;
 
-/// Clears the screen, sets the title, forges a line, overwrites one, and turns the direction.
-const HOSTILE: &str =
-    "id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone\u{202e}\u{2028}";
+/// Clears the screen, sets the title, forges a line, overwrites one, turns the direction, and hides a
+/// text: in a zero-width space, tags, a soft hyphen and a selector.
+const HOSTILE: &str = "id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone\u{202e}\u{2028}\
+                       \u{200b}\u{e0041}\u{ad}\u{e0100}";
 const SCOPE: &str = "scope\u{1b}[8m";
 const TOOL: &str = "look\u{1b}]8;;http://evil\u{7}\nfree";
 
@@ -69,7 +70,8 @@ fn assert_harmless(output: &Output, arguments: &[&str]) -> String {
     let printed = format!("{}{}", stdout(output), stderr(output));
     let obeyed = |character: &char| {
         (character.is_control() && *character != '\n')
-            || matches!(character, '\u{202e}' | '\u{2028}')
+            || matches!(character, '\u{202e}' | '\u{2028}' | '\u{200b}' | '\u{ad}')
+            || ('\u{e0000}'..='\u{e0fff}').contains(character)
     };
     assert_eq!(printed.chars().find(obeyed), None, "{arguments:?} printed {printed:?}");
     let forged = printed.lines().find(|line| line.starts_with("all is well: 9"));
@@ -98,7 +100,10 @@ fn printed_text_contains_no_terminal_commands() {
         (&["runs"], r"id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone"),
         (&["repair", "--dry-run"], r"conversation scope\u{1b}[8m/id"),
         (&["prune", "--keep-messages", "1", "--dry-run"], r"scope\u{1b}[8m/id\u{1b}[2J"),
-        (&["recover", "--end", "discard"], r"\u{202e}\u{2028} open: run"),
+        (
+            &["recover", "--end", "discard"],
+            r"\u{202e}\u{2028}\u{200b}\u{e0041}\u{ad}\u{e0100} open: run",
+        ),
         (&["repair"], r"conversation scope\u{1b}[8m/id"),
         (&["prune", "--keep-messages", "1"], r"scope\u{1b}[8m/id\u{1b}[2J"),
     ] {

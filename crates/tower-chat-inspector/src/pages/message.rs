@@ -3,7 +3,7 @@
 use axum::{extract::Query, response::IntoResponse as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Deserialize;
-use tower_chat_layers::format;
+use tower_chat_layers::{format, visible_json};
 
 use super::{Answer, Asked, Failure, State};
 
@@ -12,7 +12,8 @@ pub(crate) struct Number {
     number: u64,
 }
 
-/// The message in its stored form. Escapes in it stay escapes, and a browser shows it as text.
+/// The message in its stored form, which a browser shows as text. Characters that a reader does not see
+/// are escapes of JSON.
 pub(crate) async fn message(
     inspector: State,
     Query(asked): Query<Asked>,
@@ -30,7 +31,7 @@ pub(crate) async fn message(
         (CONTENT_TYPE, "text/plain; charset=utf-8"),
         (CONTENT_DISPOSITION, "inline; filename=\"message.json\""),
     ];
-    Ok((headers, format::encode(&message)).into_response())
+    Ok((headers, visible_json(&format::encode(&message))).into_response())
 }
 
 async fn staged(
