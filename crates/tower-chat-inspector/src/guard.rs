@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use http::{
-    HeaderMap, HeaderValue, Method, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{
         AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HOST, ORIGIN,
         REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -21,8 +21,11 @@ use crate::{Inspector, pages::Failure};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The cookie that remembers the token.
+/// How the name of the cookie begins that remembers the token.
 const TOKEN: &str = "tower_chat_inspector";
+
+/// Where a browser says what made it send a request.
+const SITE: &str = "sec-fetch-site";
 
 pub(crate) async fn guard(
     State(inspector): State<Arc<Inspector>>,
@@ -41,6 +44,9 @@ pub(crate) async fn guard(
         (X_FRAME_OPTIONS, "DENY"),
         // Without a referrer to itself a form would come from the origin `null`.
         (REFERRER_POLICY, "same-origin"),
+        // Another origin neither embeds a page nor keeps a handle of its window.
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (CACHE_CONTROL, "no-store"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
@@ -61,36 +67,56 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
         let what = "This host is not known here. Open the page under localhost, or tell the inspector its hosts.";
         return Admission::Refused(StatusCode::MISDIRECTED_REQUEST, what);
     }
-    if let Some(token) = &inspector.token {
-        match presented(headers, request.uri()) {
-            Presented::Token { hash, .. } | Presented::Parameter { hash, .. } if hash != *token => {
-                return Admission::Refused(StatusCode::UNAUTHORIZED, "This token is another one.");
-            }
-            Presented::Parameter { rest, token, .. } => {
-                return remembered(inspector, &rest, &token);
-            }
-            Presented::Token { .. } => {}
-            Presented::Nothing => {
-                let what = "A token is needed: add ?token=TOKEN to the address, once.";
-                return Admission::Refused(StatusCode::UNAUTHORIZED, what);
-            }
-        }
-    }
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
-    if changes && !is_of_own_page(headers) {
-        let what = "Only forms of these pages can change something.";
+    if !is_of_own_page(headers, changes) {
+        let what = match changes {
+            true => "Only forms of these pages can change something.",
+            false => {
+                "A page of another origin asked for this one. Type the address, or open it as a bookmark."
+            }
+        };
         return Admission::Refused(StatusCode::FORBIDDEN, what);
     }
-    Admission::Granted
+    let Some(token) = &inspector.token else { return Admission::Granted };
+    match presented(token, headers, request.uri()) {
+        Presented::Bearer(hash) | Presented::Parameter { hash, .. } if hash != *token => {
+            Admission::Refused(StatusCode::UNAUTHORIZED, "This token is another one.")
+        }
+        Presented::Parameter { rest, .. } => remembered(inspector, token, &rest),
+        Presented::Bearer(_) => Admission::Granted,
+        // Hashes are compared, so that the time of it tells nothing of the value.
+        Presented::Cookie(value) if hash(value) == hash(cookie_value(token)) => Admission::Granted,
+        Presented::Cookie(_) => {
+            Admission::Refused(StatusCode::UNAUTHORIZED, "This token is another one.")
+        }
+        Presented::Nothing => {
+            let what = "A token is needed: add ?token=TOKEN to the address, once.";
+            Admission::Refused(StatusCode::UNAUTHORIZED, what)
+        }
+    }
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &http::HeaderName) -> Option<&'h str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
+/// The value of a header that is there at most once.
+///
+/// # Errors
+///
+/// If it is there twice, or is no plain text.
+fn single<'h>(
+    headers: &'h HeaderMap,
+    name: impl http::header::AsHeaderName,
+) -> Result<Option<&'h str>, Unreadable> {
+    let mut values = headers.get_all(name).into_iter();
+    let value = values.next().map(HeaderValue::to_str).transpose().map_err(|_| Unreadable)?;
+    values.next().map_or(Ok(value), |_| Err(Unreadable))
 }
+
+/// Two programs could read such a header differently.
+struct Unreadable;
 
 /// Whether the request is for a host of the loopback or one that was given.
 fn is_host_known(inspector: &Inspector, headers: &HeaderMap) -> bool {
-    let Some(host) = text(headers, &HOST).map(str::to_ascii_lowercase) else { return false };
+    let Ok(Some(host)) = single(headers, HOST) else { return false };
+    let host = host.to_ascii_lowercase();
     let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
     let name = match host.rsplit_once(':') {
         Some((name, port)) if is_port(port) => name,
@@ -100,71 +126,127 @@ fn is_host_known(inspector: &Inspector, headers: &HeaderMap) -> bool {
 }
 
 /// What a request has as a token.
-enum Presented {
+enum Presented<'h> {
     Nothing,
-    Token {
-        hash: [u8; 32],
-    },
+    /// The hash of what is in the header `Authorization`.
+    Bearer([u8; 32]),
+    /// The value of the cookie.
+    Cookie(&'h str),
     /// In its address, which goes on without it.
     Parameter {
         hash: [u8; 32],
-        token: String,
         rest: String,
     },
 }
 
-fn hash(token: &str) -> [u8; 32] {
-    Sha256::digest(token).into()
+fn hash(text: impl AsRef<[u8]>) -> [u8; 32] {
+    Sha256::digest(text).into()
 }
 
-fn presented(headers: &HeaderMap, uri: &Uri) -> Presented {
-    let bearer = text(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-    if let Some(token) = bearer {
-        return Presented::Token { hash: hash(token) };
+/// The value of the cookie for a token with this hash. A token may have characters that a cookie may not.
+fn cookie_value(token: &[u8; 32]) -> String {
+    token.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The name of the cookie for a token with this hash: browsers send the cookies of all ports of a host, and
+/// two inspectors on two ports do not overwrite the cookie of one another.
+fn cookie_name(token: &[u8; 32]) -> String {
+    let prefix: String = cookie_value(&hash(token)).chars().take(8).collect();
+    format!("{TOKEN}_{prefix}")
+}
+
+fn presented<'h>(token: &[u8; 32], headers: &'h HeaderMap, uri: &Uri) -> Presented<'h> {
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if let Some(bearer) = bearer.and_then(|value| value.strip_prefix("Bearer ")) {
+        return Presented::Bearer(hash(bearer));
     }
-    let (mut token, mut others) = (None, Vec::new());
-    for parameter in uri.query().unwrap_or_default().split('&').filter(|it| !it.is_empty()) {
-        match parameter.strip_prefix("token=") {
-            Some(found) => token = Some(found.to_owned()),
-            None => others.push(parameter),
+    let (mut parameter, mut others) = (None, Vec::new());
+    for part in uri.query().unwrap_or_default().split('&').filter(|it| !it.is_empty()) {
+        match part.strip_prefix("token=") {
+            Some(found) => parameter = Some(found),
+            None => others.push(part),
         }
     }
-    if let Some(token) = token {
+    if let Some(parameter) = parameter {
         let query =
             if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
         let rest = format!("{}{query}", uri.path());
-        return Presented::Parameter { hash: hash(&token), token, rest };
+        return Presented::Parameter { hash: hash(percent_decoded(parameter)), rest };
     }
+    let name = cookie_name(token);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies = cookies.flat_map(|cookies| cookies.split(';'));
-    let of_us = cookies.find_map(|it| it.trim().strip_prefix(TOKEN)?.strip_prefix('='));
-    of_us.map_or(Presented::Nothing, |token| Presented::Token { hash: hash(token) })
+    let of_us = cookies.find_map(|it| it.trim().strip_prefix(name.as_str())?.strip_prefix('='));
+    of_us.map_or(Presented::Nothing, Presented::Cookie)
 }
 
-fn remembered(inspector: &Inspector, rest: &str, token: &str) -> Admission {
+/// The bytes of a parameter. A plus stands for itself: links that are made here have none.
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits =
+            behind.get(..2).filter(|it| *first == b'%' && it.iter().all(u8::is_ascii_hexdigit));
+        let byte = digits.and_then(|it| u8::from_str_radix(str::from_utf8(it).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
+    }
+    bytes
+}
+
+fn remembered(inspector: &Inspector, token: &[u8; 32], rest: &str) -> Admission {
     let path = &inspector.path;
     // The address of a nested router's first page has no slash at the end.
     let is_first = !path.is_empty() && (rest == "/" || rest.starts_with("/?"));
     let rest = if is_first { rest.trim_start_matches('/') } else { rest };
     let mut response = Redirect::to(&format!("{path}{rest}")).into_response();
     let cookie_path = if path.is_empty() { "/" } else { path };
-    let cookie = format!("{TOKEN}={token}; Path={cookie_path}; HttpOnly; SameSite=Strict");
+    let (name, value) = (cookie_name(token), cookie_value(token));
+    let cookie = format!("{name}={value}; Path={cookie_path}; HttpOnly; SameSite=Strict");
     let Ok(cookie) = HeaderValue::try_from(cookie) else {
-        return Admission::Refused(StatusCode::UNAUTHORIZED, "This token is no cookie.");
+        let what = "The path of these pages can be in no cookie: send the token as Authorization.";
+        return Admission::Refused(StatusCode::UNAUTHORIZED, what);
     };
     response.headers_mut().insert(SET_COOKIE, cookie);
     Admission::Remembered(response)
 }
 
-/// Whether a browser says that the request comes from a page of the same origin. Programs that send
-/// neither header are no browsers, which always do.
-fn is_of_own_page(headers: &HeaderMap) -> bool {
-    let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
-    let is_same_site = site.is_none_or(|site| site == "same-origin");
-    let (origin, host) = (text(headers, &ORIGIN), text(headers, &HOST).unwrap_or_default());
-    let is_same_origin = origin.is_none_or(|origin| {
+/// Whether a browser says that the request comes from a page of the same origin or, if it changes
+/// nothing, from its user. Programs that send neither header are no browsers, which always do.
+fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
+    let (Ok(site), Ok(origin), Ok(host)) =
+        (single(headers, SITE), single(headers, ORIGIN), single(headers, HOST))
+    else {
+        return false;
+    };
+    let is_own_site = match site {
+        None | Some("same-origin") => true,
+        // The user typed the address, or opened a bookmark or a link of another program.
+        Some("none") => !changes,
+        Some(_) => false,
+    };
+    let is_own_origin = origin.is_none_or(|origin| {
         let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.unwrap_or_default()))
     });
-    is_same_site && is_same_origin
+    is_own_site && is_own_origin
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_of_any_characters_fits_into_a_link() {
+        for (text, token) in [
+            ("open-sesame", "open-sesame"),
+            ("t+1", "t+1"),
+            ("t%2B1%3b%20%C3%A9", "t+1; é"),
+            ("100%", "100%"),
+            ("%zz%4", "%zz%4"),
+            ("%+1", "%+1"),
+        ] {
+            assert_eq!(percent_decoded(text), token.as_bytes());
+        }
+    }
 }

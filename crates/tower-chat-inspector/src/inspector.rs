@@ -13,10 +13,14 @@ use tower_chat_layers::{
     BoxError, ChatRequest, ChatResponse, replay::ReplayPolicy, store::HistoryStore,
 };
 
-use crate::{guard, live, pages};
+use crate::{
+    guard,
+    live::{self, Followers},
+    pages, serving,
+};
 
-/// How many pages may follow a conversation at the same time.
-const MOST_FOLLOWERS: usize = 64;
+/// How many pages may read a whole conversation at the same time.
+const MOST_WHOLE: usize = 2;
 
 /// The stack that goes on with a run.
 pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
@@ -35,7 +39,9 @@ pub struct Inspector {
     pub(crate) path: String,
     /// By their names.
     pub(crate) policies: Vec<(String, ReplayPolicy)>,
-    pub(crate) followers: Arc<Semaphore>,
+    pub(crate) followers: Arc<Followers>,
+    /// Pages that read all of a conversation wait for one another, so that memory has a bound.
+    pub(crate) whole: Arc<Semaphore>,
 }
 
 /// Which scopes the pages show.
@@ -78,7 +84,8 @@ impl Inspector {
             agent: None,
             path: String::new(),
             policies: vec![("default".to_owned(), ReplayPolicy::default())],
-            followers: Arc::new(Semaphore::new(MOST_FOLLOWERS)),
+            followers: Arc::new(Followers::new()),
+            whole: Arc::new(Semaphore::new(MOST_WHOLE)),
         }
     }
 
@@ -170,7 +177,11 @@ impl Inspector {
             .with_state(inspector)
     }
 
-    /// Serves the pages until `shutdown` is ready; pages that are being sent are finished.
+    /// Serves the pages until `shutdown` is ready. Pages that are being sent then are finished, if that
+    /// takes no longer than 3 seconds; connections that are open after that are closed.
+    ///
+    /// Without a [token](Self::with_token), the pages are served on the loopback alone, and there every
+    /// user and every program of the machine can read them, whatever the permissions of the store are.
     ///
     /// # Errors
     ///
@@ -191,7 +202,8 @@ impl Inspector {
             // What follows a conversation has no end of its own.
             followers.close();
         };
-        Ok(axum::serve(listener, router).with_graceful_shutdown(shutdown).await?)
+        serving::serve(listener, router, shutdown).await;
+        Ok(())
     }
 }
 

@@ -34,21 +34,37 @@
 //!
 //! - a request must name a host of the loopback, or one of [`Inspector::with_hosts`]: a page of
 //!   another site that resolves its name to this address gets nothing;
+//! - a request that a page of another origin makes a browser send is refused (`Origin`,
+//!   `Sec-Fetch-Site`), a link on such a page too: readers type the address, or open it from a bookmark or
+//!   a terminal. No page of another origin can embed the pages or keep a handle of their window;
 //! - with [`Inspector::with_token`] it must have the token, as `Authorization: Bearer TOKEN`, or once as
 //!   the parameter `token` of a page, which a cookie remembers. [`Inspector::serve`] refuses to listen
-//!   beyond the loopback without one;
+//!   beyond the loopback without one. On the loopback without one, every user and every program of the
+//!   machine reads the pages, whatever the permissions of the store are. A browser sends the cookies of
+//!   a host to all of its ports, so it must not open pages that other users of the machine serve;
 //! - nothing is changed unless [`Inspector::with_writes`] allows it, and then only by forms of the pages
-//!   themselves (`Origin`, `Sec-Fetch-Site`);
+//!   themselves;
+//! - a call is approved in a page only if the page shows all of its arguments, and only the call that it
+//!   showed;
 //! - the pages show one scope at a time, unless [`Inspector::with_all_scopes`] or
 //!   [`Inspector::in_one_scope`] says otherwise.
 //!
 //! Every stored text is escaped, characters that cannot be seen are written as escapes, and the content
 //! security policy allows no script or style but the two files of the pages.
+//!
+//! # How much it reads
+//!
+//! A page reads and shows a bounded number of messages, calls and bytes of each, and links to the rest; counts
+//! of tools and usage are made in the store. Two pages read more: a message that is shown whole, and
+//! what the model is sent next, which depends on the whole conversation. An open run is read whole too.
+//! At most 16 pages of one address, and 64 in all, follow a conversation at the same time; a router that an
+//! application serves knows the addresses from axum's `ConnectInfo`.
 
 mod guard;
 mod inspector;
 mod live;
 mod pages;
+mod serving;
 mod view;
 
 pub use self::inspector::{Inspector, ServeError};

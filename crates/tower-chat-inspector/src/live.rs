@@ -1,9 +1,16 @@
 //! Following a conversation: an event whenever something was stored in it.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::{
-    extract::{Query, State},
+    Extension,
+    extract::{ConnectInfo, Query, State},
     response::{
         IntoResponse as _, Response,
         sse::{Event, KeepAlive, Sse},
@@ -11,7 +18,10 @@ use axum::{
 };
 use futures_util::stream::{self, Stream};
 use http::StatusCode;
-use tokio::{sync::OwnedSemaphorePermit, time};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{self, Instant},
+};
 use tower_chat_layers::{
     ConversationKey,
     store::{Head, Revision, StoreError},
@@ -25,19 +35,35 @@ use crate::{
 /// How often the store is asked. Every store answers this from the head alone.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Events `changed`, the first of them at once. The stream ends if the store fails, and when the pages
-/// are no longer served: a browser comes again by itself.
+/// How many pages may follow a conversation at the same time.
+const MOST_FOLLOWERS: usize = 64;
+
+/// How many of them may come from one address.
+const MOST_OF_ADDRESS: usize = 16;
+
+/// How long a page follows before its browser has to come again, which it does by itself.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Events `changed`, the first of them at once. The stream ends after some minutes, if the store fails,
+/// if the conversation is deleted, and when the pages are no longer served.
 pub(crate) async fn changes(
     State(inspector): State<Arc<Inspector>>,
     Query(asked): Query<Asked>,
+    from: Option<Extension<ConnectInfo<SocketAddr>>>,
 ) -> Result<Response, Failure> {
     let key = asked.key(&inspector)?;
-    let Ok(permit) = inspector.followers.clone().try_acquire_owned() else {
-        let what = "Too many pages follow conversations.";
-        return Err(Failure::refused(StatusCode::SERVICE_UNAVAILABLE, what));
-    };
-    let events = Follower { inspector, key, seen: None, _permit: permit }.into_events();
+    if is_absent(&inspector.store.head(&key).await?) {
+        return Err(Failure::missing("There is no such conversation."));
+    }
+    let address = from.map(|Extension(ConnectInfo(address))| address.ip());
+    let permit = inspector.followers.clone().admit(address)?;
+    let until = Instant::now() + LONGEST;
+    let events = Follower { inspector, key, seen: None, until, _permit: permit }.into_events();
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+fn is_absent(head: &Head) -> bool {
+    head.revision == Revision::ABSENT && head.open_run.is_none()
 }
 
 /// A text that is another one whenever something was stored.
@@ -48,17 +74,86 @@ pub(crate) fn state_of(head: &Head) -> String {
     format!("{incarnation}.{sequence}{open} {}", head.pending_approvals.len())
 }
 
+/// The pages that follow a conversation, counted in all and by address.
+pub(crate) struct Followers {
+    permits: Arc<Semaphore>,
+    of_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Followers {
+    pub(crate) fn new() -> Self {
+        Self { permits: Arc::new(Semaphore::new(MOST_FOLLOWERS)), of_address: Mutex::default() }
+    }
+
+    /// Ends all of them, and admits no more.
+    pub(crate) fn close(&self) {
+        self.permits.close();
+    }
+
+    /// Admits a page, if there is room for it. Only the total is bounded for pages whose address is not
+    /// known: those of a router that is served without its `ConnectInfo`.
+    fn admit(self: Arc<Self>, address: Option<IpAddr>) -> Result<FollowerPermit, Failure> {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+            let what = "Too many pages follow conversations.";
+            return Err(Failure::refused(StatusCode::SERVICE_UNAVAILABLE, what));
+        };
+        let address = address.map(network);
+        if let Some(address) = address {
+            let mut counts = self.of_address.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry(address).or_default();
+            if *count >= MOST_OF_ADDRESS {
+                let what = "Too many pages of your address follow conversations.";
+                return Err(Failure::refused(StatusCode::TOO_MANY_REQUESTS, what));
+            }
+            *count += 1;
+        }
+        Ok(FollowerPermit { followers: self, address, _permit: permit })
+    }
+}
+
+/// What counts as one address: of IPv6 the first 64 bits, of whose rest a client has all.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64))
+        }
+        address => address,
+    }
+}
+
+/// The permit of a page that follows, counted for its address.
+struct FollowerPermit {
+    followers: Arc<Followers>,
+    address: Option<IpAddr>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for FollowerPermit {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        let mut counts = self.followers.of_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
+    }
+}
+
 struct Follower {
     inspector: Arc<Inspector>,
     key: ConversationKey,
     seen: Option<String>,
-    _permit: OwnedSemaphorePermit,
+    until: Instant,
+    _permit: FollowerPermit,
 }
 
 impl Follower {
     fn into_events(self) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(self, |mut follower| async {
-            let state = follower.changed().await.ok().flatten()?;
+            let changed = time::timeout_at(follower.until, follower.changed()).await;
+            let state = changed.ok()?.ok().flatten()?;
             let event = Event::default().event("changed").data(&state);
             follower.seen = Some(state);
             Some((Ok(event), follower))
@@ -67,8 +162,11 @@ impl Follower {
 
     /// Waits until the conversation is another than it was, and says what it is; `None` at the end.
     async fn changed(&self) -> Result<Option<String>, StoreError> {
-        while !self.inspector.followers.is_closed() {
+        while !self.inspector.followers.permits.is_closed() {
             let head = self.inspector.store.head(&self.key).await?;
+            if is_absent(&head) {
+                return Ok(None);
+            }
             let state = state_of(&head);
             if self.seen.as_ref() != Some(&state) {
                 return Ok(Some(state));
@@ -76,5 +174,22 @@ impl Follower {
             time::sleep(INTERVAL).await;
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_ipv6_is_its_network() {
+        for (address, expected) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("::ffff:127.0.0.1", "127.0.0.1"),
+            ("::1", "::1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ] {
+            assert_eq!(network(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Decisions about calls that wait for approval.
 
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use axum::{
     Form,
@@ -8,6 +11,7 @@ use axum::{
     response::{IntoResponse as _, Redirect},
 };
 use http::StatusCode;
+use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 use tower_chat_layers::{
@@ -24,6 +28,13 @@ use crate::{
 /// How long the page waits for a run that is refused. One that goes on is followed in the conversation.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How many bytes the calls of a batch may have that is decided about in a page. A page shows everything of
+/// such a batch; a person who sees less does not know what runs.
+const LARGEST: usize = 256 << 10;
+
+/// How many calls of a larger batch a page shows the beginning of.
+const BRIEF: usize = 20;
+
 /// Calls that one answer asked for, about which is decided at once.
 pub(super) struct Batch {
     /// The conversation.
@@ -32,6 +43,8 @@ pub(super) struct Batch {
     pub(super) decide: Link,
     pub(super) id: String,
     pub(super) calls: Vec<WaitingCall>,
+    /// The numbers of its calls and bytes, if it is too large to be decided about in a page.
+    pub(super) too_large: Option<(usize, usize)>,
 }
 
 pub(super) struct WaitingCall {
@@ -39,6 +52,13 @@ pub(super) struct WaitingCall {
     pub(super) field: String,
     pub(super) tool: String,
     pub(super) arguments: Excerpt,
+}
+
+/// How many bytes of a batch a page has to show.
+pub(super) fn size_of(batch: &[ApprovalRequest]) -> usize {
+    /// What is around the name and the arguments of a call.
+    const AROUND: usize = 64;
+    batch.iter().map(|it| it.call.name.len() + it.call.arguments.len() + AROUND).sum()
 }
 
 impl Batch {
@@ -50,23 +70,40 @@ impl Batch {
         let link = |page: &str| {
             Link::new(&inspector.path, page).with("scope", key.scope()).with("id", key.id())
         };
+        let size = size_of(requests);
+        let is_shown = size <= LARGEST;
         let call = |request: &ApprovalRequest| WaitingCall {
             field: field_of(request),
-            tool: visible(&request.call.name),
-            arguments: Excerpt::of(&request.call.arguments),
+            tool: if is_shown {
+                visible(&request.call.name)
+            } else {
+                Excerpt::of(&request.call.name).text
+            },
+            arguments: match is_shown {
+                true => Excerpt::whole(&request.call.arguments),
+                false => Excerpt::of(&request.call.arguments),
+            },
         };
+        let shown = if is_shown { requests.len() } else { BRIEF };
         Self {
             link: link("conversation"),
             decide: link("runs/decide"),
             id: visible(key.id()),
-            calls: requests.iter().map(call).collect(),
+            calls: requests.iter().take(shown).map(call).collect(),
+            too_large: (!is_shown).then_some((requests.len(), size)),
         }
     }
 }
 
-/// Ids may have any characters; the name of a field has plain ones.
+/// The name of the field that decides about a call: the digest of everything that the page shows of it.
+/// A form decides about what its reader saw, even if another call waits under the same id by then.
 fn field_of(request: &ApprovalRequest) -> String {
-    request.id.bytes().map(|byte| format!("{byte:02x}")).collect()
+    let mut digest = Sha256::new();
+    for text in [&request.id, &request.call.name, &request.call.arguments] {
+        digest.update(text.len().to_be_bytes());
+        digest.update(text);
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Sends the decisions about a batch through the agent.
@@ -79,11 +116,19 @@ pub(crate) async fn decide(
         let what = "These pages do not decide: the inspector has no agent, or may not write.";
         return Err(Failure::refused(StatusCode::FORBIDDEN, what));
     };
+    let names: HashSet<&String> = fields.iter().map(|(name, _)| name).collect();
+    if names.len() < fields.len() {
+        let what = "A field of the form is there twice.";
+        return Err(Failure::refused(StatusCode::BAD_REQUEST, what));
+    }
     let key = asked.key(&inspector)?;
     let head = inspector.store.head(&key).await?;
-    let decided = head.pending_approvals.iter().find_map(|batch| decisions(batch, &fields));
+    let fields: HashMap<String, String> = fields.into_iter().collect();
+    let mut shown = head.pending_approvals.iter().filter(|batch| size_of(batch) <= LARGEST);
+    let decided = shown.find_map(|batch| decisions(batch, &fields));
     let Some(decided) = decided else {
-        let what = "These calls wait for approval no more, or one of them is left undecided.";
+        let what = "These calls wait for approval no more, one of them is left undecided, or the page did \
+                    not show all of them.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     };
     let page = Link::new(&inspector.path, "conversation").with("scope", key.scope());
@@ -107,9 +152,9 @@ pub(crate) async fn decide(
 /// The decisions about each call of a batch, if there are.
 fn decisions(
     batch: &[ApprovalRequest],
-    fields: &[(String, String)],
+    fields: &HashMap<String, String>,
 ) -> Option<Vec<ApprovalResponse>> {
-    let value = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
+    let value = |name: &str| fields.get(name);
     let reason = value("reason").filter(|reason| !reason.is_empty());
     let decision = |request: &ApprovalRequest| match value(&field_of(request))?.as_str() {
         "approve" => Some(request.approve()),

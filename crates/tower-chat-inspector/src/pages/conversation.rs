@@ -6,23 +6,31 @@ use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
 use tower_chat_layers::{
-    ConversationKey, Message, RunId, ToolInvocation,
-    store::{ConversationSummary, InvocationQuery, RunSummary},
+    ConversationKey, Media, MediaSource, Message, Part, RunId, ToolInvocation,
+    store::{ConversationSummary, Head, InvocationQuery, OpenRun, RunSummary},
 };
 
-use super::{Answer, Asked, Failure, Frame, Link, State, html};
+use super::{Answer, Asked, Failure, Frame, Link, State, html, unreadable};
 use crate::{
     Inspector, live,
-    view::{Timeline, moment, timeline, visible},
+    view::{Excerpt, Page, Timeline, moment, timeline, visible},
 };
 
 /// How many messages a page shows.
 const PAGE: usize = 50;
 
+/// How many messages are read at once, and how many bytes of them a page reads before it is full.
+const AT_ONCE: usize = 10;
+const FULL: usize = 8 << 20;
+
 #[derive(Debug, Deserialize)]
-pub(crate) struct Before {
+pub(crate) struct Wanted {
     /// The messages before this one.
     before: Option<u64>,
+    /// This message alone.
+    only: Option<u64>,
+    /// Its calls from this one on, from 0.
+    from: Option<usize>,
 }
 
 #[derive(Template)]
@@ -37,12 +45,14 @@ struct Conversation {
     latest: Option<Link>,
     next: Link,
     message: Link,
+    /// The conversation.
+    this: Link,
     /// Where the events are that tell of changes.
     changes: Option<Link>,
     /// What the conversation was when the page was made.
     state: String,
     unreadable: Vec<String>,
-    partial_text: Option<String>,
+    partial_text: Option<Excerpt>,
 }
 
 impl Conversation {
@@ -50,32 +60,36 @@ impl Conversation {
     fn message(&self, number: &u64) -> Link {
         self.message.clone().with("number", number)
     }
+
+    /// Where more calls of a message are.
+    fn calls(&self, number: &u64, from: &usize) -> Link {
+        self.this.clone().with("only", number).with("from", from)
+    }
 }
 
 pub(crate) async fn conversation(
     inspector: State,
     Query(asked): Query<Asked>,
-    Query(Before { before }): Query<Before>,
+    Query(Wanted { before, only, from }): Query<Wanted>,
 ) -> Answer {
     let key = asked.key(&inspector)?;
     let store = &inspector.store;
     let summary = store.summary(&key).await?;
     let summary = summary.ok_or_else(|| Failure::missing("There is no such conversation."))?;
     // Asked for first: what is stored meanwhile makes another state, and the page is made again.
-    let state = live::state_of(&store.head(&key).await?);
-    let page = store.messages_before(&key, before, PAGE).await?;
-    let mut messages = page.messages;
-    let (mut staged_from, mut partial_text) = (None, None);
-    if before.is_none()
-        && let Some(content) = store.open_run(&key).await?
-    {
-        let first = content.open.visible.saturating_add(1);
-        staged_from = Some(first);
-        partial_text = content.open.partial_text.as_deref().map(visible);
-        messages.retain(|(number, _)| *number < first);
-        messages.extend((first..).zip(content.messages));
+    let head = store.head(&key).await?;
+    let state = live::state_of(&head);
+    let is_latest = before.is_none() && only.is_none();
+    // The results of the calls of one message are behind it.
+    let before = only.map(|only| only.saturating_add(AT_ONCE as u64)).or(before);
+    let PageMessages { messages, staged_from, earlier, partial_text } =
+        shown(&inspector, &key, &head, before, only).await?;
+    let number = |(number, _): &(u64, _)| *number;
+    if only.is_some_and(|only| !messages.iter().map(number).any(|number| number == only)) {
+        return Err(Failure::missing("There is no such message."));
     }
-    let numbers = messages.iter().map(|(number, _)| *number);
+    let numbers =
+        messages.iter().map(number).filter(|number| only.is_none_or(|only| only == *number));
     let query = InvocationQuery::of(&key).in_messages(numbers);
     let invocations = store.invocations(&query).await?;
     let calls: Vec<ToolInvocation> = invocations.found.into_iter().map(|(_, call)| call).collect();
@@ -86,21 +100,118 @@ pub(crate) async fn conversation(
     let link = |page: &str| {
         Link::new(&inspector.path, page).with("scope", key.scope()).with("id", key.id())
     };
+    let from_call = only.and(from).unwrap_or_default();
+    let page = Page { messages: &messages, staged_from, only, from_call };
+    let earlier = earlier.filter(|_| only.is_none());
     html(&Conversation {
         scope: visible(key.scope()),
         id: visible(key.id()),
         facts: facts(&summary),
-        timeline: timeline(&messages, staged_from, &calls, &runs),
-        earlier: page.earlier.map(|earlier| link("conversation").with("before", earlier)),
-        latest: before.map(|_| link("conversation")),
+        timeline: timeline(&page, &calls, &runs),
+        earlier: earlier.map(|earlier| link("conversation").with("before", earlier)),
+        latest: (!is_latest).then(|| link("conversation")),
         next: link("next"),
         message: link("message"),
-        changes: before.is_none().then(|| link("changes")),
+        this: link("conversation"),
+        changes: is_latest.then(|| link("changes")),
         state,
-        unreadable: invocations.unreadable.iter().map(|it| visible(&it.to_string())).collect(),
-        partial_text,
+        unreadable: unreadable(&invocations.unreadable),
+        partial_text: partial_text.filter(|_| is_latest),
         frame,
     })
+}
+
+/// What a page shows of a conversation.
+struct PageMessages {
+    messages: Vec<(u64, Arc<Message>)>,
+    staged_from: Option<u64>,
+    /// There are messages before this one, that the page does not show.
+    earlier: Option<u64>,
+    partial_text: Option<Excerpt>,
+}
+
+/// The last messages before one, or the last ones of all. Those of an open run come after the others.
+async fn shown(
+    inspector: &Inspector,
+    key: &ConversationKey,
+    head: &Head,
+    before: Option<u64>,
+    only: Option<u64>,
+) -> Result<PageMessages, Failure> {
+    let mut shown =
+        PageMessages { messages: Vec::new(), staged_from: None, earlier: None, partial_text: None };
+    let mut before = before;
+    // What was asked for may be before the run; then the run is not read.
+    let is_of_run =
+        |open: &OpenRun| before.is_none_or(|before| before > open.visible.saturating_add(1));
+    if head.open_run.as_ref().is_some_and(is_of_run)
+        && let Some(content) = inspector.store.open_run(key).await?
+    {
+        let first = content.open.visible.saturating_add(1);
+        shown.staged_from = Some(first);
+        shown.partial_text = content.open.partial_text.as_deref().map(Excerpt::of);
+        let end = first.saturating_add(content.messages.len() as u64);
+        let end = before.map_or(end, |before| before.min(end)).max(first);
+        let begin = end.saturating_sub(PAGE as u64).max(first);
+        let skipped = usize::try_from(begin - first).unwrap_or(usize::MAX);
+        shown.messages = (begin..end).zip(content.messages.into_iter().skip(skipped)).collect();
+        let has_more = begin > content.head.pruned.saturating_add(1);
+        shown.earlier = has_more.then_some(begin);
+        if begin > first || !has_more {
+            return Ok(shown);
+        }
+        before = Some(begin);
+    }
+    // In steps, so that a page of very long messages has fewer of them.
+    let mut steps = vec![std::mem::take(&mut shown.messages)];
+    let (mut count, mut size) = counted(steps.iter().flatten());
+    loop {
+        let oldest = steps.last().and_then(|step| step.first()).map(|(number, _)| *number);
+        let is_reached = only.is_none_or(|only| oldest.is_some_and(|oldest| oldest <= only));
+        if count >= PAGE || (size >= FULL && count > 0 && is_reached) {
+            break;
+        }
+        let limit = AT_ONCE.min(PAGE - count);
+        let step = inspector.store.messages_before(key, before, limit).await?;
+        let (more, bytes) = counted(&step.messages);
+        (count, size) = (count + more, size.saturating_add(bytes));
+        steps.push(step.messages);
+        (before, shown.earlier) = (step.earlier, step.earlier);
+        if step.earlier.is_none() {
+            break;
+        }
+    }
+    shown.messages = steps.into_iter().rev().flatten().collect();
+    Ok(shown)
+}
+
+/// The number of messages, and about how many bytes they have.
+fn counted<'m>(messages: impl IntoIterator<Item = &'m (u64, Arc<Message>)>) -> (usize, usize) {
+    messages.into_iter().fold((0, 0), |(count, size), (_, message)| {
+        (count + 1, size.saturating_add(size_of(message)))
+    })
+}
+
+/// About how many bytes a message has.
+fn size_of(message: &Message) -> usize {
+    let size_of_part = |part: &Part| match part {
+        Part::Text(text) => text.text.len(),
+        Part::Reasoning(reasoning) => reasoning.text.len(),
+        Part::ToolCall(call) => call.arguments.len(),
+        Part::ApprovalRequest(request) => request.call.arguments.len(),
+        Part::ToolResult(result) => result.content.iter().map(size_of_content).sum(),
+        other => size_of_content(other),
+    };
+    message.parts.iter().map(|part| size_of_part(part) + std::mem::size_of::<Part>()).sum()
+}
+
+fn size_of_content(part: &Part) -> usize {
+    match part {
+        Part::Text(text) => text.text.len(),
+        Part::Native(native) => native.item.get().len(),
+        Part::Media(Media { source: MediaSource::Base64(data), .. }) => data.len(),
+        _ => 0,
+    }
 }
 
 /// What is known of the runs of these messages.

@@ -5,9 +5,10 @@ use axum::extract::Query;
 use serde::Deserialize;
 use tower_chat_layers::store::{
     ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor,
+    UnreadableConversation,
 };
 
-use super::{Answer, Failure, Frame, Link, State, html};
+use super::{Answer, Failure, Frame, Link, State, html, unreadable};
 use crate::{
     Inspector,
     inspector::Scopes,
@@ -86,7 +87,8 @@ pub(crate) async fn directory(inspector: State, Query(wanted): Query<Wanted>) ->
         query.after = Some(after.map_err(|_| Failure::missing("There is no such page."))?);
     }
     let q = wanted.q.unwrap_or_default();
-    let Found { summaries, unreadable, next, note } = found(&inspector, query, &q).await?;
+    let Found { summaries, unreadable: failures, next, note } =
+        found(&inspector, query, &q).await?;
 
     let frame = Frame::new(&inspector, "Conversations", scope.as_deref());
     let more = next.map(|next| {
@@ -102,12 +104,13 @@ pub(crate) async fn directory(inspector: State, Query(wanted): Query<Wanted>) ->
     });
     let states = states.collect();
     let rows = summaries.iter().map(|summary| Row::of(&inspector, summary)).collect();
+    let unreadable = unreadable(&failures);
     html(&Directory { frame, q: visible(&q), states, rows, unreadable, more, note })
 }
 
 struct Found {
     summaries: Vec<ConversationSummary>,
-    unreadable: Vec<String>,
+    unreadable: Vec<UnreadableConversation>,
     next: Option<DirectoryCursor>,
     note: Option<String>,
 }
@@ -128,7 +131,7 @@ async fn found(
         query.limit = PAGE;
         let page = inspector.store.conversations(&query).await?;
         searched += page.conversations.len();
-        unreadable.extend(page.unreadable.iter().map(|it| visible(&it.to_string())));
+        unreadable.extend(page.unreadable);
         for summary in page.conversations {
             let is_full = summaries.len() == PAGE;
             if is_full {

@@ -31,7 +31,7 @@ pub(crate) use self::{
     tools::tools,
     usage::usage,
 };
-use crate::{Inspector, inspector::Scopes};
+use crate::{Inspector, inspector::Scopes, view::visible};
 
 type State = axum::extract::State<Arc<Inspector>>;
 type Answer = Result<Response, Failure>;
@@ -72,12 +72,23 @@ impl Frame {
     }
 
     fn shown_scope(&self) -> String {
-        self.scope.as_deref().map(crate::view::visible).unwrap_or_default()
+        self.scope.as_deref().map(visible).unwrap_or_default()
     }
 }
 
 fn html(page: &impl Template) -> Answer {
     Ok(Html(page.render().map_err(Failure::template)?).into_response())
+}
+
+/// How many things that cannot be read a page names.
+const UNREADABLE: usize = 50;
+
+/// What a page says of things that cannot be read.
+fn unreadable(errors: &[impl std::fmt::Display]) -> Vec<String> {
+    let named = errors.iter().take(UNREADABLE).map(|error| visible(&error.to_string()));
+    let more = errors.len().saturating_sub(UNREADABLE);
+    let more = (more > 0).then(|| format!("{more} more cannot be read."));
+    named.chain(more).collect()
 }
 
 /// Which conversation a page is about.

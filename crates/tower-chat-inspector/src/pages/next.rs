@@ -17,7 +17,10 @@ use crate::view::{Excerpt, visible};
 /// How many messages a page shows.
 const PAGE: usize = 100;
 
-/// How many characters of a message stand in its row.
+/// How many reasons stand in the row of a message.
+const REASONS: usize = 20;
+
+/// How many bytes of a message stand in its row.
 const BRIEF: usize = 300;
 
 #[derive(Debug, Deserialize)]
@@ -70,6 +73,8 @@ pub(crate) async fn next(
     let (name, policy) =
         chosen.ok_or_else(|| Failure::missing("There is no such replay policy."))?;
     let store = &inspector.store;
+    // Everything that is stored decides what is sent, so all of it is read: by few pages at a time.
+    let _turn = inspector.whole.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;
     let page: MessagePage = store.messages_before(&key, wanted.before, PAGE).await?;
@@ -128,7 +133,7 @@ impl Row {
             text: brief(message),
             outcome,
             label,
-            reasons: explained.reasons().iter().map(reason).collect(),
+            reasons: explained.reasons().iter().take(REASONS).map(reason).collect(),
             message: link,
         }
     }
@@ -136,21 +141,32 @@ impl Row {
 
 /// The beginning of what a message says, or which calls and results it has.
 fn brief(message: &Message) -> Excerpt {
-    let mut words = Vec::new();
-    for part in &message.parts {
-        words.push(match part {
-            Part::Text(text) => text.text.clone(),
-            Part::ToolCall(call) => format!("calls {} {}", call.name, call.arguments),
-            Part::ToolResult(result) => format!("result: {}", result.text()),
-            Part::ApprovalRequest(request) => format!("wants to call {}", request.call.name),
-            Part::ApprovalResponse(_) => "decision".to_owned(),
-            Part::Reasoning(_) => "reasoning".to_owned(),
-            Part::Media(media) => media.media_type.clone(),
-            _ => "other".to_owned(),
-        });
+    let (mut text, mut size) = (String::new(), 0);
+    let mut add = |piece: &str| {
+        let room = BRIEF.saturating_sub(text.len());
+        let end = (0..=room.min(piece.len())).rev().find(|&end| piece.is_char_boundary(end));
+        text.push_str(piece.get(..end.unwrap_or(0)).unwrap_or_default());
+        size += piece.len();
+    };
+    for (index, part) in message.parts.iter().enumerate() {
+        if index > 0 {
+            add("\n");
+        }
+        match part {
+            Part::Text(text) => add(&text.text),
+            Part::ToolCall(call) => {
+                ["calls ", &call.name, " ", &call.arguments].into_iter().for_each(&mut add)
+            }
+            Part::ToolResult(result) => ["result: ", &result.text()].into_iter().for_each(&mut add),
+            Part::ApprovalRequest(request) => {
+                ["wants to call ", &request.call.name].into_iter().for_each(&mut add)
+            }
+            Part::ApprovalResponse(_) => add("decision"),
+            Part::Reasoning(_) => add("reasoning"),
+            Part::Media(media) => add(&media.media_type),
+            _ => add("other"),
+        }
     }
-    let whole = words.join("\n");
-    let text: String = whole.chars().take(BRIEF).collect();
-    let is_cut = text.len() < whole.len();
-    Excerpt { text: visible(&text), whole: is_cut.then_some(whole.len()) }
+    let whole = (text.len() < size).then_some(size);
+    Excerpt { text: visible(&text), whole }
 }

@@ -13,10 +13,14 @@ use serde::Deserialize;
 use tower_chat_layers::{
     ConversationKey,
     recovery::{CallState, RunEnd, close, open_run},
-    store::{ConversationQuery, ConversationState, OpenRun},
+    store::{ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor, OpenRun},
 };
 
-use super::{Answer, Asked, Failure, Frame, Link, State, approvals::Batch, html};
+use super::{
+    Answer, Asked, Failure, Frame, Link, State,
+    approvals::{self, Batch},
+    html, unreadable,
+};
 use crate::{
     Inspector,
     view::{moment, visible},
@@ -25,11 +29,19 @@ use crate::{
 /// How many of each a page lists.
 const PAGE: usize = 50;
 
+/// How many calls of a run a page lists.
+const CALLS: usize = 50;
+
+/// How many bytes of calls that wait a page shows, if the first conversation alone has no more.
+const FULL: usize = 1 << 20;
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     scope: Option<String>,
     /// From the first id greater than this one on.
     after: Option<String>,
+    /// The conversations with calls that wait, after this one.
+    waiting: Option<String>,
 }
 
 #[derive(Template)]
@@ -63,6 +75,8 @@ struct Open {
     is_held: bool,
     messages: usize,
     calls: Vec<(String, &'static str)>,
+    /// How many more calls it has.
+    more_calls: usize,
 }
 
 pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
@@ -75,7 +89,7 @@ pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answ
     for (key, listed) in &listed {
         open.extend(reported(&inspector, key, listed).await?);
     }
-    let waiting = waiting(&inspector, &scope).await?;
+    let waiting = waiting(&inspector, &scope, wanted.waiting.as_deref()).await?;
     let allows_writes = inspector.allows_writes;
     let can_decide = allows_writes && inspector.agent.is_some();
     html(&Runs { frame, allows_writes, open, more, waiting, can_decide })
@@ -86,16 +100,17 @@ async fn reported(
     key: &ConversationKey,
     listed: &OpenRun,
 ) -> Result<Option<Open>, Failure> {
-    let (open, messages, calls) = match open_run(&*inspector.store, key).await {
+    let (open, messages, calls, more_calls) = match open_run(&*inspector.store, key).await {
         Ok(Some(report)) => {
-            let calls = report.calls.iter().map(call).collect();
-            (report.open, report.messages.len(), calls)
+            let calls = report.calls.iter().take(CALLS).map(call).collect();
+            let more_calls = report.calls.len().saturating_sub(CALLS);
+            (report.open, report.messages.len(), calls, more_calls)
         }
         Ok(None) => return Ok(None),
         // It hides no other, and can be discarded.
         Err(error) if error.is_damage() => {
             let damage = vec![(visible(&error.to_string()), "what is staged cannot be read")];
-            (listed.clone(), 0, damage)
+            (listed.clone(), 0, damage, 0)
         }
         Err(error) => return Err(error.into()),
     };
@@ -112,6 +127,7 @@ async fn reported(
         is_held: is_held(inspector, key, &open),
         messages,
         calls,
+        more_calls,
     }))
 }
 
@@ -130,25 +146,36 @@ fn is_held(inspector: &Inspector, key: &ConversationKey, open: &OpenRun) -> bool
     open.is_held_at(SystemTime::now()) || inspector.store.handle().at_rest(key).is_err()
 }
 
-async fn waiting(inspector: &Inspector, scope: &str) -> Result<Waiting, Failure> {
-    let query = ConversationQuery::in_scope(scope)
+async fn waiting(
+    inspector: &Inspector,
+    scope: &str,
+    after: Option<&str>,
+) -> Result<Waiting, Failure> {
+    let mut query = ConversationQuery::in_scope(scope)
         .in_state(ConversationState::WaitingForApproval)
         .with_limit(PAGE);
-    let page = inspector.store.conversations(&query).await?;
-    let unreadable = page.unreadable.iter().map(|it| visible(&it.to_string())).collect();
-    let more = page.next.map(|next| {
-        Link::new(&inspector.path, "")
-            .with("scope", scope)
-            .with("state", ConversationState::WaitingForApproval.as_str())
-            .with("after", next)
-    });
-    let mut batches = Vec::new();
-    for summary in page.conversations {
-        let head = inspector.store.head(&summary.key).await?;
-        let of_head = head.pending_approvals.iter();
-        batches.extend(of_head.map(|batch| Batch::new(inspector, &summary.key, batch)));
+    if let Some(after) = after.filter(|after| !after.is_empty()) {
+        let after: Result<DirectoryCursor, _> = after.parse();
+        query.after = Some(after.map_err(|_| Failure::missing("There is no such page."))?);
     }
-    Ok(Waiting { batches, unreadable, more })
+    let page = inspector.store.conversations(&query).await?;
+    let mut next = page.next;
+    let (mut batches, mut size) = (Vec::new(), 0);
+    let mut shown: Option<&ConversationSummary> = None;
+    for summary in &page.conversations {
+        let head = inspector.store.head(&summary.key).await?;
+        let of_head = &head.pending_approvals;
+        size += of_head.iter().map(|batch| approvals::size_of(batch)).sum::<usize>();
+        if let Some(last) = shown.filter(|_| size > FULL) {
+            next = Some(DirectoryCursor::after(last));
+            break;
+        }
+        shown = Some(summary);
+        batches.extend(of_head.iter().map(|batch| Batch::new(inspector, &summary.key, batch)));
+    }
+    let more = next
+        .map(|next| Link::new(&inspector.path, "runs").with("scope", scope).with("waiting", next));
+    Ok(Waiting { batches, unreadable: unreadable(&page.unreadable), more })
 }
 
 fn link(inspector: &Inspector, key: &ConversationKey) -> Link {

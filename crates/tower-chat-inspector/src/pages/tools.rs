@@ -1,26 +1,20 @@
 //! Tools: how often they were called, how it went, and how long it took.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
-use tower_chat_layers::{
-    ToolInvocation, ToolStatus,
-    store::{InvocationQuery, UtcDay},
-};
+use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolTotals, UtcDay};
 
 use super::{Answer, Failure, Frame, State, html};
-use crate::view::{duration, visible};
+use crate::view::{Excerpt, duration};
 
 /// How many days back calls are counted by day.
 const DAYS: u64 = 30;
 
-/// How many calls are read for percentiles and days.
-const MOST_CALLS: usize = 50_000;
+/// How many tools a page lists: a model can ask for tools that nobody has.
+const TOOLS: usize = 200;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -36,8 +30,6 @@ struct ToolsPage {
     totals: Vec<Totals>,
     recent: Vec<Recent>,
     days: Vec<Column>,
-    /// Calls whose record cannot be read.
-    unreadable: Vec<String>,
     note: Option<String>,
 }
 
@@ -54,7 +46,7 @@ struct Totals {
 /// The recent calls of a tool.
 struct Recent {
     name: String,
-    calls: usize,
+    calls: u64,
     median: String,
     p90: String,
     p99: String,
@@ -63,44 +55,38 @@ struct Recent {
 /// The calls of a day, for a chart whose height is 100.
 struct Column {
     label: String,
-    calls: usize,
+    calls: u64,
     left: usize,
-    good: usize,
-    bad: usize,
+    good: u64,
+    bad: u64,
 }
 
+/// The store counts: no call is read.
 pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
     let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
     let totals = inspector.store.tool_totals(&InvocationQuery::in_scope(scope.as_str())).await?;
     let now = SystemTime::now();
     let first_day = UtcDay::of(now).days_since_1970() - (DAYS as i64 - 1);
     let since = UtcDay::from_days(first_day).start().unwrap_or(SystemTime::UNIX_EPOCH);
-    let query = InvocationQuery::in_scope(scope.as_str())
-        .started_in(since..now + DAY)
-        .with_limit(MOST_CALLS);
-    let invocations = inspector.store.invocations(&query).await?;
-    let unreadable = invocations.unreadable.iter().map(|it| visible(&it.to_string())).collect();
-    let calls: Vec<ToolInvocation> = invocations.found.into_iter().map(|(_, call)| call).collect();
-    let note = (calls.len() == MOST_CALLS).then(|| {
-        format!("More than {MOST_CALLS} calls: days and percentiles have the first ones.")
-    });
+    let query = InvocationQuery::in_scope(scope.as_str()).started_in(since..now + DAY);
+    let recent = inspector.store.tool_totals(&query).await?;
+    let more = totals.len().saturating_sub(TOOLS);
     html(&ToolsPage {
         frame: Frame::new(&inspector, "Tools", Some(&scope)),
-        totals: totals.iter().map(Totals::of).collect(),
-        recent: recent(&calls),
-        days: days(&calls, first_day),
-        unreadable,
-        note,
+        totals: totals.iter().take(TOOLS).map(Totals::of).collect(),
+        recent: recent.iter().take(TOOLS).map(Recent::of).collect(),
+        days: days(&recent, first_day),
+        note: (more > 0).then(|| format!("{more} more tools are not listed.")),
     })
 }
 
 impl Totals {
-    fn of(totals: &tower_chat_layers::store::ToolTotals) -> Self {
+    fn of(totals: &ToolTotals) -> Self {
         let done = totals.calls.saturating_sub(totals.open);
         let rate = (done > 0).then(|| totals.errors as f64 * 100.0 / done as f64);
         let mean = u32::try_from(done).ok().filter(|done| *done > 0);
         Self {
-            name: visible(&totals.name),
+            name: Excerpt::of(&totals.name).text,
             calls: totals.calls,
             errors: totals.errors,
             error_rate: rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1} %")),
@@ -110,68 +96,65 @@ impl Totals {
     }
 }
 
-fn elapsed(call: &ToolInvocation) -> Option<Duration> {
-    call.finished_at?.duration_since(call.started_at?).ok()
-}
-
-/// In the byte order of the names.
-fn recent(calls: &[ToolInvocation]) -> Vec<Recent> {
-    let mut of_tool: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
-    for call in calls {
-        of_tool.entry(&call.name).or_default().extend(elapsed(call));
-    }
-    let recent = |(name, mut times): (&str, Vec<Duration>)| {
-        times.sort_unstable();
-        let at = |percent: usize| match percentile(&times, percent) {
+impl Recent {
+    fn of(totals: &ToolTotals) -> Self {
+        let at = |percent: u64| match totals.times.percentile(percent) {
             Some(time) => duration(time),
             None => "-".to_owned(),
         };
-        let (median, p90, p99) = (at(50), at(90), at(99));
-        Recent { name: visible(name), calls: times.len(), median, p90, p99 }
-    };
-    of_tool.into_iter().map(recent).collect()
-}
-
-/// The least of sorted times that so many of a hundred do not exceed.
-fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.checked_sub(1)?).copied()
-}
-
-fn days(calls: &[ToolInvocation], first: i64) -> Vec<Column> {
-    let mut counts = vec![(0_usize, 0_usize); DAYS as usize];
-    for call in calls {
-        let day = call.started_at.map(|started| UtcDay::of(started).days_since_1970() - first);
-        let index = day.and_then(|day| usize::try_from(day).ok());
-        let Some((all, bad)) = index.and_then(|index| counts.get_mut(index)) else { continue };
-        *all += 1;
-        *bad += usize::from(call.status == ToolStatus::Error);
+        Self {
+            name: Excerpt::of(&totals.name).text,
+            calls: totals.times.calls(),
+            median: at(50),
+            p90: at(90),
+            p99: at(99),
+        }
     }
-    let most = counts.iter().map(|(all, _)| *all).max().unwrap_or(0).max(1);
-    let column = |(index, (all, bad)): (usize, (usize, usize))| {
-        let bad_height = bad * 100 / most;
+}
+
+/// The calls of all tools by day.
+fn days(totals: &[ToolTotals], first: i64) -> Vec<Column> {
+    let of_day = |day: UtcDay| {
+        let of_tools = totals.iter().filter_map(|tool| tool.days.get(&day));
+        of_tools.fold(DayTotals::default(), |sum, of_tool| DayTotals {
+            calls: sum.calls.saturating_add(of_tool.calls),
+            errors: sum.errors.saturating_add(of_tool.errors),
+        })
+    };
+    let days = (0..DAYS as i64).map(|index| UtcDay::from_days(first.saturating_add(index)));
+    let counted: Vec<_> = days.map(|day| (day, of_day(day))).collect();
+    let most = counted.iter().map(|(_, of_day)| of_day.calls).max().unwrap_or(0).max(1);
+    let height = |calls: u64| (u128::from(calls) * 100 / u128::from(most)) as u64;
+    let column = |(index, (day, of_day)): (usize, &(UtcDay, DayTotals))| {
+        let bad = height(of_day.errors);
         Column {
-            label: UtcDay::from_days(first + index as i64).to_string(),
-            calls: all,
+            label: day.to_string(),
+            calls: of_day.calls,
             left: index * 20,
-            good: all * 100 / most - bad_height,
-            bad: bad_height,
+            good: height(of_day.calls).saturating_sub(bad),
+            bad,
         }
     };
-    counts.into_iter().enumerate().map(column).collect()
+    counted.iter().enumerate().map(column).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use tower_chat_layers::ToolStatus;
+
     use super::*;
 
     #[test]
-    fn percentiles_are_of_the_times_there_are() {
-        let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
-        for (percent, milliseconds) in [(50, 100), (90, 180), (99, 198)] {
-            assert_eq!(percentile(&times, percent), Some(Duration::from_millis(milliseconds)));
-        }
-        assert_eq!(percentile(&times[..1], 99), Some(Duration::from_millis(1)));
-        assert_eq!(percentile(&[], 50), None);
+    fn a_day_has_the_calls_of_all_tools() {
+        let at = |day: u64| Some(SystemTime::UNIX_EPOCH + DAY * day as u32);
+        let (mut find, mut pay) = (ToolTotals::new("find"), ToolTotals::new("pay"));
+        find.count(ToolStatus::Ok, at(100), None);
+        find.count(ToolStatus::Error, at(101), None);
+        pay.count(ToolStatus::Ok, at(101), None);
+        pay.count(ToolStatus::Pending, None, None);
+        let columns = days(&[find, pay], 100);
+        let shown: Vec<_> = columns.iter().map(|day| (day.calls, day.good, day.bad)).collect();
+        assert_eq!(shown[..3], [(1, 50, 0), (2, 50, 50), (0, 0, 0)]);
+        assert_eq!((columns.len(), &*columns[0].label), (30, "1970-04-11"));
     }
 }

@@ -8,7 +8,11 @@ use serde::Deserialize;
 use tower_chat_layers::store::{UsageGroup, UsageGrouping, UsageQuery, UsageTotals, UtcDay};
 
 use super::{Answer, Failure, Frame, State, html};
-use crate::view::{figures, visible};
+use crate::view::{Excerpt, figures};
+
+/// How many models a page lists in all, and of each day: the name of a model is what a service calls it.
+const MODELS: usize = 100;
+const OF_DAY: usize = 20;
 
 /// How many days back usage is shown by day.
 const DAYS: i64 = 14;
@@ -24,6 +28,7 @@ struct UsagePage {
     frame: Frame,
     models: Vec<Totals>,
     days: Vec<Day>,
+    note: Option<String>,
 }
 
 struct Totals {
@@ -51,16 +56,18 @@ pub(crate) async fn usage(inspector: State, Query(wanted): Query<Wanted>) -> Ans
         let (Some(start), Some(end)) = (day.start(), next.start()) else { continue };
         let used = inspector.store.usage(&by_model().since(start).before(end)).await?;
         let tokens = used.iter().map(tokens_of).fold(0, u64::saturating_add);
-        let models = used.iter().map(Totals::of).collect();
+        let models = used.iter().take(OF_DAY).map(Totals::of).collect();
         days.push(Day { day: day.to_string(), tokens, width: 0, models });
     }
     let most = days.iter().map(|day| day.tokens).max().unwrap_or(0).max(1);
     for day in &mut days {
         day.width = (u128::from(day.tokens) * 1000 / u128::from(most)) as u64;
     }
+    let more = models.len().saturating_sub(MODELS);
     html(&UsagePage {
+        note: (more > 0).then(|| format!("{more} more models are not listed.")),
         frame: Frame::new(&inspector, "Usage", Some(&scope)),
-        models: models.iter().map(Totals::of).collect(),
+        models: models.iter().take(MODELS).map(Totals::of).collect(),
         days,
     })
 }
@@ -73,7 +80,7 @@ fn tokens_of(totals: &UsageTotals) -> u64 {
 impl Totals {
     fn of(totals: &UsageTotals) -> Self {
         let name = match &totals.group {
-            UsageGroup::Model(Some(model)) => visible(model),
+            UsageGroup::Model(Some(model)) => Excerpt::of(model).text,
             _ => "no model named".to_owned(),
         };
         Self { name, runs: totals.runs, figures: figures(&totals.sum) }

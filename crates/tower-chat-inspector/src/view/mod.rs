@@ -5,7 +5,7 @@ mod time;
 mod timeline;
 
 pub(crate) use self::{
-    text::{Excerpt, visible},
+    text::{Excerpt, PageBudget, visible},
     time::{duration, moment},
-    timeline::{Timeline, figures, timeline},
+    timeline::{Page, Timeline, figures, timeline},
 };

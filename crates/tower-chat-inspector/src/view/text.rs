@@ -1,5 +1,7 @@
 //! Stored texts, which anybody may have chosen.
 
+use tower_chat_layers::visible_text;
+
 /// How many bytes of a text a page shows at first.
 const SHOWN: usize = 4096;
 
@@ -11,36 +13,65 @@ pub(crate) struct Excerpt {
     pub(crate) whole: Option<usize>,
 }
 
+/// How many bytes of all texts together a page shows at first.
+const OF_PAGE: usize = 1 << 20;
+
+/// How many bytes of a text a page shows that has shown so much already.
+const LEAST: usize = 160;
+
+/// How many parts and calls of all messages together a page shows.
+const ITEMS: usize = 500;
+
+/// How much a page still has to spend on texts and on parts and calls.
+#[derive(Debug)]
+pub(crate) struct PageBudget {
+    bytes: usize,
+    items: usize,
+}
+
+impl PageBudget {
+    pub(crate) fn of_page() -> Self {
+        Self { bytes: OF_PAGE, items: ITEMS }
+    }
+
+    /// The beginning of a text, as much as the budget allows.
+    pub(crate) fn excerpt(&mut self, text: &str) -> Excerpt {
+        let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(LEAST)));
+        self.bytes = self.bytes.saturating_sub(excerpt.text.len());
+        excerpt
+    }
+
+    /// How many of some items a page shows, at least one.
+    pub(crate) fn items(&mut self, wanted: usize) -> usize {
+        let shown = wanted.min(self.items.max(1));
+        self.items = self.items.saturating_sub(shown);
+        shown
+    }
+}
+
 impl Excerpt {
     pub(crate) fn of(text: &str) -> Self {
-        let most = SHOWN.min(text.len());
+        Self::within(text, SHOWN)
+    }
+
+    /// All of a text.
+    pub(crate) fn whole(text: &str) -> Self {
+        Self::within(text, text.len())
+    }
+
+    /// The beginning of a text, up to so many bytes.
+    pub(crate) fn within(text: &str, most: usize) -> Self {
+        let most = most.min(text.len());
         let shown = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         let whole = (shown < text.len()).then_some(text.len());
         Self { text: visible(text.get(..shown).unwrap_or_default()), whole }
     }
 }
 
-/// The text with characters written as escapes that are not seen, or that change the direction in which
-/// the text around them is read. Templates escape what HTML takes for markup.
+/// Returns the text with every character that a reader does not see as an escape: see [`visible_text`].
+/// Templates escape what HTML takes for markup.
 pub(crate) fn visible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' | '\t' => visible.push(character),
-            _ if is_unseen(character) => visible.extend(character.escape_unicode()),
-            _ => visible.push(character),
-        }
-    }
-    visible
-}
-
-fn is_unseen(character: char) -> bool {
-    let is_separator = matches!(character, '\u{2028}' | '\u{2029}');
-    let is_direction = matches!(
-        character,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    character.is_control() || is_separator || is_direction
+    visible_text(text, &['\n', '\t'])
 }
 
 #[cfg(test)]
@@ -52,11 +83,22 @@ mod tests {
         for (text, expected) in [
             ("a\nb\tc", "a\nb\tc"),
             ("é 漢字 👩\u{200d}🚀", "é 漢字 👩\u{200d}🚀"),
-            ("\u{1b}[2J\r\0", "\\u{1b}[2J\\u{d}\\u{0}"),
+            ("\u{1b}[2J\r\0", "\\u{1b}[2J\\r\\u{0}"),
+            ("pay\u{200b}pal\u{e0041}", "pay\\u{200b}pal\\u{e0041}"),
             ("a\u{202e}b\u{2066}c", "a\\u{202e}b\\u{2066}c"),
         ] {
             assert_eq!(visible(text), expected);
         }
+    }
+
+    #[test]
+    fn a_page_has_room_for_so_much_and_for_a_little_of_everything() {
+        let mut budget = PageBudget::of_page();
+        let text = "a".repeat(2 * SHOWN);
+        let shown: usize = (0..1000).map(|_| budget.excerpt(&text).text.len()).sum();
+        assert!((OF_PAGE..OF_PAGE + 1000 * LEAST + SHOWN).contains(&shown), "{shown}");
+        assert_eq!((budget.items(400), budget.items(400), budget.items(400)), (400, 100, 1));
+        assert_eq!(budget.items(0), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! messages, records of their calls, runs ─▶ bands ─▶ rows: a message, or an answer with its calls
 //! ```
 
-use std::{collections::HashMap, sync::Arc, time::SystemTime};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::SystemTime};
 
 use tower_chat_layers::{
     Media, MediaSource, Message, Part, Role, RunId, ToolCall, ToolInvocation, ToolResult,
@@ -12,7 +12,13 @@ use tower_chat_layers::{
     store::{ModelUsage, RunSummary, UsageSum},
 };
 
-use super::{Excerpt, duration, moment, visible};
+use super::{Excerpt, PageBudget, duration, moment, visible};
+
+/// How many parts and calls of one message a page shows.
+const OF_MESSAGE: usize = 100;
+
+/// How many models of a run a page shows the usage of.
+const MODELS: usize = 20;
 
 /// What a page shows of a conversation.
 pub(crate) struct Timeline {
@@ -37,6 +43,17 @@ pub(crate) struct UsageLine {
     pub(crate) figures: String,
 }
 
+/// The messages of a page, and what of them is shown.
+pub(crate) struct Page<'p> {
+    pub(crate) messages: &'p [(u64, Arc<Message>)],
+    /// The messages from this one on are staged.
+    pub(crate) staged_from: Option<u64>,
+    /// The one message that is shown, if it is one.
+    pub(crate) only: Option<u64>,
+    /// The first call of a message that is shown, from 0.
+    pub(crate) from_call: usize,
+}
+
 /// A stored message.
 pub(crate) struct Row {
     pub(crate) number: u64,
@@ -49,6 +66,10 @@ pub(crate) struct Row {
     pub(crate) results: usize,
     /// Calls that ran, beside one another.
     pub(crate) bars: Vec<Bar>,
+    /// How many of its parts are not shown.
+    pub(crate) hidden_parts: usize,
+    /// The first call that is shown, from 1, the last one, and the number of all of them.
+    pub(crate) call_range: (usize, usize, usize),
 }
 
 /// A part of a message that is neither a call nor a result of one.
@@ -79,10 +100,9 @@ pub(crate) struct Bar {
     pub(crate) top: usize,
 }
 
-/// The bands of messages in their order; those from `staged_from` on are staged.
+/// The bands of messages in their order. The time is linear in what the messages, records and runs hold.
 pub(crate) fn timeline(
-    messages: &[(u64, Arc<Message>)],
-    staged_from: Option<u64>,
+    page: &Page<'_>,
     invocations: &[ToolInvocation],
     runs: &[RunSummary],
 ) -> Timeline {
@@ -90,24 +110,48 @@ pub(crate) fn timeline(
     for invocation in invocations {
         of_message.entry(invocation.sequence).or_default().push(invocation);
     }
+    let mut budget = PageBudget::of_page();
+    let mut rows = Vec::new();
+    // The results behind a message, up to the next message with calls, by the ids of their calls. From the
+    // end on, each result is looked at once.
+    let mut behind: HashMap<&str, &ToolResult> = HashMap::new();
+    for (number, message) in page.messages.iter().rev() {
+        if page.only.is_none_or(|only| only == *number) {
+            let recorded = of_message.get(number).map(Vec::as_slice).unwrap_or_default();
+            let run = message.id.map(|id| id.run);
+            let row = Row::new(*number, message, recorded, &behind, page.from_call, &mut budget);
+            rows.push((run, page.staged_from.is_some_and(|first| *number >= first), row));
+        }
+        if message.calls().next().is_some() {
+            behind = HashMap::new();
+        } else {
+            add_results(message, &mut behind);
+        }
+    }
+    let of_run: HashMap<RunId, &RunSummary> = runs.iter().map(|run| (run.run, run)).collect();
     let mut bands: Vec<Band> = Vec::new();
     let mut last: Option<(Option<RunId>, bool)> = None;
-    for (position, (number, message)) in messages.iter().enumerate() {
-        let run = message.id.map(|id| id.run);
-        let is_staged = staged_from.is_some_and(|first| *number >= first);
+    for (run, is_staged, row) in rows.into_iter().rev() {
         if last != Some((run, is_staged)) {
             last = Some((run, is_staged));
-            let summary = runs.iter().find(|summary| Some(summary.run) == run);
+            let summary = run.and_then(|run| of_run.get(&run).copied());
             bands.push(Band::new(run, is_staged, summary));
         }
-        let recorded = of_message.get(number).map(Vec::as_slice).unwrap_or_default();
-        let behind = messages.get(position + 1..).unwrap_or_default();
-        let row = Row::new(*number, message, recorded, behind);
         if let Some(band) = bands.last_mut() {
             band.rows.push(row);
         }
     }
     Timeline { bands }
+}
+
+/// Adds the results of a message. Of two for one call, the first in the conversation counts.
+fn add_results<'m>(message: &'m Message, results: &mut HashMap<&'m str, &'m ToolResult>) {
+    let of_message: Vec<_> = message.results().collect();
+    for result in of_message.into_iter().rev() {
+        if let Some(id) = result.call_id.as_deref() {
+            results.insert(id, result);
+        }
+    }
 }
 
 impl Band {
@@ -120,7 +164,7 @@ impl Band {
             began: summary.map(|run| moment(run.started_at())),
             took: took.map(duration),
             usage: summary
-                .map(|run| run.usage.iter().map(UsageLine::of).collect())
+                .map(|run| run.usage.iter().take(MODELS).map(UsageLine::of).collect())
                 .unwrap_or_default(),
             is_staged,
             rows: Vec::new(),
@@ -173,27 +217,59 @@ impl Row {
         number: u64,
         message: &Message,
         recorded: &[&ToolInvocation],
-        behind: &[(u64, Arc<Message>)],
+        behind: &HashMap<&str, &ToolResult>,
+        from_call: usize,
+        budget: &mut PageBudget,
     ) -> Self {
-        let parts = message.parts.iter().filter_map(PartView::of).collect();
+        let parts = message.parts.iter().filter(|part| part_text(part).is_some()).count();
+        let shown_parts = budget.items(parts.min(OF_MESSAGE));
+        let shown = message.parts.iter().filter_map(part_text).take(shown_parts);
+        let shown = shown.map(|(kind, text)| PartView { kind, text: budget.excerpt(&text) });
+        let shown: Vec<_> = shown.collect();
+
+        let calls = message.parts.iter().filter_map(asked_call).count();
+        let shown_calls = budget.items(calls.saturating_sub(from_call).min(OF_MESSAGE));
+        let of_index: HashMap<u32, &ToolInvocation> =
+            recorded.iter().rev().map(|record| (record.sequence_index, *record)).collect();
+        let mut own = HashMap::new();
+        add_results(message, &mut own);
         // The record counts the calls that are not the provider's own.
         let mut indexes = 0..;
-        let calls = message.parts.iter().filter_map(asked_call).map(|(call, waits)| {
+        let asked = message.parts.iter().filter_map(asked_call).map(|(call, waits)| {
             let index = if call.provider_executed { None } else { indexes.next() };
-            let record = recorded.iter().find(|record| Some(record.sequence_index) == index);
-            let found = result_behind(call, behind).or_else(|| own_result(call, message));
-            CallView::new(call, waits, record.copied(), found)
+            (call, waits, index.and_then(|index| of_index.get(&index).copied()))
         });
+        let asked: Vec<_> = asked.skip(from_call).take(shown_calls).collect();
+        let records: Vec<_> = asked.iter().filter_map(|(_, _, record)| *record).collect();
+        let view = |(call, waits, record): (&ToolCall, bool, Option<&ToolInvocation>)| {
+            let id = call.id.as_deref();
+            let found = id.and_then(|id| behind.get(id).or_else(|| own.get(id)).copied());
+            CallView::new(call, waits, record, found, budget)
+        };
         Self {
             number,
             role: name_of(message.role),
             time: message.added_at.map(moment),
             author: message.author.as_deref().map(visible),
-            parts,
-            calls: calls.collect(),
+            parts: shown,
+            calls: asked.into_iter().map(view).collect(),
             results: message.results().count(),
-            bars: bars(recorded),
+            bars: bars(&records),
+            hidden_parts: parts - shown_parts,
+            call_range: (from_call.saturating_add(1), from_call.saturating_add(shown_calls), calls),
         }
+    }
+
+    /// Whether calls of the message are not shown.
+    pub(crate) fn hides_calls(&self) -> bool {
+        let (_, _, all) = self.call_range;
+        self.calls.len() < all
+    }
+
+    /// The first call of the next page of them, from 0, if there is one.
+    pub(crate) fn next_call(&self) -> Option<usize> {
+        let (_, last, all) = self.call_range;
+        (last < all).then_some(last)
     }
 }
 
@@ -217,39 +293,23 @@ fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     }
 }
 
-/// The result that names a call, in the messages behind it up to the next answer.
-fn result_behind<'m>(call: &ToolCall, behind: &'m [(u64, Arc<Message>)]) -> Option<&'m ToolResult> {
-    let id = call.id.as_deref()?;
-    let round = behind.iter().take_while(|(_, message)| message.calls().next().is_none());
-    let mut results = round.flat_map(|(_, message)| message.results());
-    results.find(|result| result.call_id.as_deref() == Some(id))
-}
-
-/// The result of a call that the provider ran itself.
-fn own_result<'m>(call: &ToolCall, message: &'m Message) -> Option<&'m ToolResult> {
-    let id = call.id.as_deref()?;
-    message.results().find(|result| result.call_id.as_deref() == Some(id))
-}
-
-impl PartView {
-    fn of(part: &Part) -> Option<Self> {
-        let (kind, text) = match part {
-            Part::Text(text) if text.text.is_empty() => return None,
-            Part::Text(text) => ("text", Excerpt::of(&text.text)),
-            Part::Reasoning(reasoning) => ("reasoning", Excerpt::of(&reasoning.text)),
-            Part::Media(media) => ("media", Excerpt::of(&described(media))),
-            Part::Error(error) => ("error", Excerpt::of(&error.message)),
-            Part::ApprovalResponse(decision) => {
-                let verdict = if decision.approved { "approved" } else { "rejected" };
-                let reason =
-                    decision.reason.as_deref().map_or(String::new(), |it| format!(": {it}"));
-                ("decision", Excerpt::of(&format!("{verdict} {}{reason}", decision.request_id)))
-            }
-            Part::Native(native) => ("native", Excerpt::of(native.item.get())),
-            _ => return None,
-        };
-        Some(Self { kind, text })
-    }
+/// What is shown of a part that is neither a call nor a result.
+fn part_text(part: &Part) -> Option<(&'static str, Cow<'_, str>)> {
+    let (kind, text): (_, Cow<'_, str>) = match part {
+        Part::Text(text) if text.text.is_empty() => return None,
+        Part::Text(text) => ("text", Cow::Borrowed(&text.text)),
+        Part::Reasoning(reasoning) => ("reasoning", Cow::Borrowed(&reasoning.text)),
+        Part::Media(media) => ("media", described(media).into()),
+        Part::Error(error) => ("error", Cow::Borrowed(&error.message)),
+        Part::ApprovalResponse(decision) => {
+            let verdict = if decision.approved { "approved" } else { "rejected" };
+            let reason = decision.reason.as_deref().map_or(String::new(), |it| format!(": {it}"));
+            ("decision", format!("{verdict} {}{reason}", decision.request_id).into())
+        }
+        Part::Native(native) => ("native", Cow::Borrowed(native.item.get())),
+        _ => return None,
+    };
+    Some((kind, text))
 }
 
 fn described(media: &Media) -> String {
@@ -269,6 +329,7 @@ impl CallView {
         waits: bool,
         record: Option<&ToolInvocation>,
         found: Option<&ToolResult>,
+        budget: &mut PageBudget,
     ) -> Self {
         let result = record.and_then(|record| record.result.as_ref()).or(found);
         let status = match (record, result) {
@@ -282,11 +343,11 @@ impl CallView {
         Self {
             name: visible(&call.name),
             id: call.id.as_deref().map(visible),
-            arguments: Excerpt::of(&call.arguments),
+            arguments: budget.excerpt(&call.arguments),
             status,
             took: record.and_then(|record| elapsed(record.started_at, record.finished_at)),
-            result: result.map(|result| Excerpt::of(&content(result))),
-            error: record.and_then(|record| record.error.as_deref()).map(Excerpt::of),
+            result: result.map(|result| budget.excerpt(&content(result))),
+            error: record.and_then(|record| record.error.as_deref()).map(|it| budget.excerpt(it)),
             waits: waits && (record.is_none() || status == pending) && result.is_none(),
         }
     }
@@ -354,4 +415,71 @@ fn bars(recorded: &[&ToolInvocation]) -> Vec<Bar> {
             top: top * 14,
         };
     timed.into_iter().enumerate().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_layers::ApprovalRequest;
+
+    use super::*;
+
+    fn numbered(messages: impl IntoIterator<Item = Message>) -> Vec<(u64, Arc<Message>)> {
+        (1..).zip(messages.into_iter().map(Arc::new)).collect()
+    }
+
+    fn page(messages: &[(u64, Arc<Message>)]) -> Page<'_> {
+        Page { messages, staged_from: None, only: None, from_call: 0 }
+    }
+
+    /// The rows that have calls.
+    fn asking(timeline: Timeline) -> Vec<Row> {
+        let rows = timeline.bands.into_iter().flat_map(|band| band.rows);
+        rows.filter(|row| !row.calls.is_empty()).collect()
+    }
+
+    fn results(row: &Row) -> Vec<Option<&str>> {
+        row.calls.iter().map(|call| call.result.as_ref().map(|it| it.text.as_str())).collect()
+    }
+
+    #[test]
+    fn a_result_belongs_to_the_calls_right_before_it_and_the_first_of_two_counts() {
+        let call = |id: &str| ToolCall::new(id, "look", "{}");
+        let result = |id: &str, text: &str| ToolResult::new(id, text);
+        let messages = numbered([
+            Message::tool_calls([call("a"), call("b")]),
+            Message::tool_results([result("a", "1"), result("a", "2")]),
+            Message::user("Wait."),
+            Message::tool_results([result("b", "3"), result("a", "4")]),
+            Message::tool_calls([call("a"), call("b")]),
+            Message::tool_results([result("a", "5")]),
+        ]);
+        let rows = asking(timeline(&page(&messages), &[], &[]));
+        let found: Vec<_> = rows.iter().map(results).collect();
+        assert_eq!(found, [[Some("1"), Some("3")], [Some("5"), None]]);
+    }
+
+    #[test]
+    fn the_calls_of_a_long_message_come_in_pages() {
+        let calls = (0..100_000).map(|number| ToolCall::new(format!("c{number}"), "look", "{}"));
+        let results_of = (0..100_000).map(|number| ToolResult::new(format!("c{number}"), "seen"));
+        let messages = numbered([Message::tool_calls(calls), Message::tool_results(results_of)]);
+        let first = asking(timeline(&page(&messages), &[], &[]));
+        assert_eq!((first[0].call_range, first[0].next_call()), ((1, 100, 100_000), Some(100)));
+        let last = Page { only: Some(1), from_call: 99_950, ..page(&messages) };
+        let last = asking(timeline(&last, &[], &[]));
+        assert_eq!((last[0].call_range, last[0].next_call()), ((99_951, 100_000, 100_000), None));
+        assert!(results(&last[0]).iter().all(|result| *result == Some("seen")));
+    }
+
+    #[test]
+    fn requests_for_approval_in_messages_of_their_own_are_shown_in_linear_time() {
+        // No message has a call, so the results of each request may be in all messages behind it.
+        let request = |number: usize| {
+            let call = ToolCall::new(format!("c{number}"), "pay", "{}");
+            let request = ApprovalRequest::new(format!("r{number}"), call, true);
+            Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)])
+        };
+        let messages = numbered((0..100_000).map(request));
+        assert_eq!(asking(timeline(&page(&messages), &[], &[])).len(), 100_000);
+    }
 }

@@ -1,9 +1,17 @@
 //! A page that follows a conversation.
 
-use http::StatusCode;
+use std::{net::SocketAddr, time::Duration};
+
+use axum::{Router, body::Body, extract::ConnectInfo};
+use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    time::Instant,
+};
 use tower::ServiceExt as _;
-use tower_chat::{ChatRequest, PersistenceMode};
+use tower_chat::{ChatRequest, MemoryStore, PersistenceMode, store::HistoryStore as _};
 use tower_chat_inspector::Inspector;
 use tower_chat_testkit::Step;
 
@@ -58,4 +66,124 @@ async fn followers_are_bounded_and_end_with_the_server() {
     serving.await.unwrap().unwrap();
     // The body of a follower comes to its end.
     again.into_body().collect().await.unwrap();
+}
+
+const ERRANDS: &str = "/changes?scope=alice&id=errands";
+
+async fn follow(router: &Router, page: &str, from: &str) -> Response<Body> {
+    let mut request = get(page);
+    let address: SocketAddr = from.parse().unwrap();
+    request.extensions_mut().insert(ConnectInfo(address));
+    send(router, request).await
+}
+
+#[tokio::test]
+async fn conversations_that_do_not_exist_take_no_place() {
+    let router = Inspector::new(filled().await).into_router();
+    for number in 0..200 {
+        let unknown = format!("/changes?scope=alice&id=unknown{number}");
+        let response = follow(&router, &unknown, "192.0.2.1:1").await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    }
+    assert_eq!(follow(&router, ERRANDS, "192.0.2.1:1").await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_conversation_of_which_all_is_staged_is_followed() {
+    let store = MemoryStore::new();
+    let run = pipeline(&store, vec![Step::error("gone")], PersistenceMode::Journaled)
+        .oneshot(ChatRequest::user("When?").in_conversation(key("staged")));
+    assert!(run.await.is_err());
+    assert!(store.head(&key("staged")).await.unwrap().open_run.is_some());
+    let router = Inspector::new(store).into_router();
+    let response = send(&router, get("/changes?scope=alice&id=staged")).await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn one_address_does_not_take_all_places() {
+    let router = Inspector::new(filled().await).into_router();
+    let mut followers = Vec::new();
+    for port in 0..16 {
+        let response = follow(&router, ERRANDS, &format!("192.0.2.1:{port}")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        followers.push(response);
+    }
+    for same in ["192.0.2.1:99", "[::ffff:192.0.2.1]:99"] {
+        let refused = follow(&router, ERRANDS, same).await;
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert_eq!(follow(&router, ERRANDS, "192.0.2.2:1").await.status(), StatusCode::OK);
+    drop(followers.pop());
+    assert_eq!(follow(&router, ERRANDS, "192.0.2.1:99").await.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_ends_after_some_minutes_and_makes_room() {
+    let router = Inspector::new(filled().await).into_router();
+    let mut followers = Vec::new();
+    for port in 0..16 {
+        followers.push(follow(&router, ERRANDS, &format!("192.0.2.1:{port}")).await);
+    }
+    let begun = Instant::now();
+    for follower in followers {
+        follower.into_body().collect().await.unwrap();
+    }
+    assert!(begun.elapsed() <= Duration::from_secs(600), "{:?}", begun.elapsed());
+    assert_eq!(follow(&router, ERRANDS, "192.0.2.1:1").await.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_ends_with_its_conversation() {
+    let store = filled().await;
+    let router = Inspector::new(store.clone()).into_router();
+    let response = follow(&router, ERRANDS, "192.0.2.1:1").await;
+    let mut body = response.into_body();
+    body.frame().await.unwrap().unwrap();
+    store.delete(&key("errands")).await.unwrap();
+    let begun = Instant::now();
+    body.collect().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_knows_the_addresses_and_ends_although_clients_stall() {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let inspector = Inspector::new(filled().await).with_writes(true);
+    let serving = tokio::spawn(inspector.serve(listener, async { drop(stopped.await) }));
+    let mut connections = Vec::new();
+    let mut connect = async |text: String, status: &str| {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(text.as_bytes()).await.unwrap();
+        let mut line = vec![0; status.len()];
+        if !status.is_empty() {
+            connection.read_exact(&mut line).await.unwrap();
+        }
+        assert_eq!(String::from_utf8_lossy(&line), status);
+        connections.push(connection);
+    };
+    let head = format!("HTTP/1.1\r\nHost: {address}\r\n");
+    for _ in 0..16 {
+        connect(format!("GET {ERRANDS} {head}\r\n"), "HTTP/1.1 200").await;
+    }
+    connect(format!("GET {ERRANDS} {head}\r\n"), "HTTP/1.1 429").await;
+    let half_body =
+        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nend";
+    for stall in [
+        String::new(),
+        "GET /".to_owned(),
+        format!("GET / {head}"),
+        format!("POST /runs/end?scope=alice&id=errands&run=1 {head}{half_body}"),
+        format!("GET /style.css {head}\r\n"),
+    ] {
+        connect(stall, "").await;
+    }
+    // A request is answered behind them, so the server has them all.
+    connect(format!("GET / {head}\r\n"), "HTTP/1.1 200").await;
+    stop.send(()).unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), serving).await;
+    ended.expect("the server ends").unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
 }

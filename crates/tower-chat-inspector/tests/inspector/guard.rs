@@ -90,6 +90,90 @@ async fn only_forms_of_the_pages_change_something() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_origin_is_answered_nothing() {
+    let router = Inspector::new(filled().await).into_router();
+    let pages = [
+        "/",
+        "/?scope=alice",
+        "/conversation?scope=alice&id=errands",
+        "/message?scope=alice&id=errands&number=1",
+        "/next?scope=alice&id=errands",
+        "/tools?scope=alice",
+        "/usage?scope=alice",
+        "/runs?scope=alice",
+        "/changes?scope=alice&id=errands",
+        "/style.css",
+    ];
+    let site = "sec-fetch-site";
+    for (headers, is_answered) in [
+        (&[][..], true),
+        (&[(site, "same-origin")], true),
+        (&[(site, "none")], true),
+        (&[("origin", "http://localhost:8081")], true),
+        (&[("origin", "https://localhost:8081"), (site, "same-origin")], true),
+        (&[(site, "cross-site")], false),
+        (&[(site, "same-site")], false),
+        (&[(site, "")], false),
+        (&[(site, "same-origin"), (site, "cross-site")], false),
+        (&[("origin", "http://evil.example")], false),
+        (&[("origin", "http://localhost:3000")], false),
+        (&[("origin", "null")], false),
+        (&[("origin", "")], false),
+        (&[("origin", "http://evil.example"), (site, "same-origin")], false),
+        (&[("origin", "http://localhost:8081"), ("origin", "http://evil.example")], false),
+        (&[("host", "evil.example")], false),
+    ] {
+        for (method, page) in [("GET", &pages[..]), ("HEAD", &pages[..1])]
+            .into_iter()
+            .flat_map(|(method, pages)| pages.iter().map(move |page| (method, *page)))
+        {
+            let mut request =
+                Request::builder().method(method).uri(page).header(HOST, "localhost:8081");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let response = send(&router, request.body(Body::empty()).unwrap()).await;
+            let status = response.status();
+            assert_eq!(
+                status == StatusCode::OK,
+                is_answered,
+                "{method} {page} {headers:?}: {status}"
+            );
+            assert_eq!(response.headers()["cross-origin-resource-policy"], "same-origin");
+            assert_eq!(response.headers()["cross-origin-opener-policy"], "same-origin");
+            if !is_answered {
+                assert!(!text(response).await.contains("alice"), "{page}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_with_a_token_of_any_characters_opens_the_pages() {
+    let token = "p\u{e4};=% \"+";
+    let router = Inspector::new(filled().await).with_token(token).into_router();
+    let link = "/?token=p%C3%A4%3B%3D%25%20%22+&scope=alice";
+    let response = send(&router, get(link)).await;
+    assert_eq!(response.status(), StatusCode::SEE_OTHER);
+    assert_eq!(response.headers()[LOCATION], "/?scope=alice");
+    let cookie = response.headers()[SET_COOKIE].to_str().unwrap().split(';').next().unwrap();
+    let with = |cookie: &str| {
+        let request = Request::get("/").header(HOST, "localhost").header(COOKIE, cookie);
+        request.body(Body::empty()).unwrap()
+    };
+    assert_eq!(send(&router, with(&format!("a=b; {cookie}"))).await.status(), StatusCode::OK);
+    // The cookie of another server on another port is beside it.
+    let other = Inspector::new(MemoryStore::new()).with_token("other").into_router();
+    assert_eq!(send(&other, with(cookie)).await.status(), StatusCode::UNAUTHORIZED);
+    let response = send(&other, get("/?token=other")).await;
+    let second = response.headers()[SET_COOKIE].to_str().unwrap().split(';').next().unwrap();
+    for router in [&router, &other] {
+        let both = with(&format!("{cookie}; {second}"));
+        assert_eq!(send(router, both).await.status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
 async fn one_scope_is_shown_at_a_time() {
     let store = filled().await;
     let one = Inspector::new(store.clone()).in_one_scope("alice").into_router();

@@ -1,15 +1,27 @@
 //! What the pages show.
 
+use std::{
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
 use axum::body::Body;
 use http::{
     Request, StatusCode,
     header::{CONTENT_TYPE, HOST},
 };
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use tower::{Service as _, ServiceExt as _};
 use tower_chat::{
-    ChatRequest, MemoryStore, Message, PersistenceMode, ToolCall,
+    ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, MessageId, PersistenceMode,
+    RunId, ToolCall, ToolResult,
     replay::{ReplayPolicy, Window},
-    store::HistoryStore as _,
+    store::{
+        self, DescriptionPatch, History, HistoryStore as _, InvocationQuery, Invocations, Lease,
+        Revision, StoreError,
+        author::{Staged, Write},
+    },
 };
 use tower_chat_inspector::Inspector;
 use tower_chat_testkit::{Gate, Step};
@@ -279,4 +291,248 @@ async fn every_conversation_that_waits_is_listed_or_linked() {
         rest.contains(&id)
     });
     assert_eq!(listed.count(), 1);
+}
+
+/// A conversation that waits for approval of calls.
+async fn waiting(store: &MemoryStore, id: &str, calls: Vec<ToolCall>) -> ChatPipeline {
+    let steps = vec![Step::message(Message::tool_calls(calls)), Step::text("It is paid.")];
+    let mut agent = pipeline(store, steps, PersistenceMode::PerServiceCall);
+    let request = ChatRequest::user("Pay.").in_conversation(key(id));
+    agent.ready().await.unwrap().call(request).await.unwrap().collect().await.unwrap();
+    agent
+}
+
+fn decide(id: &str, form: String) -> Request<Body> {
+    Request::post(format!("/runs/decide?scope=alice&id={id}"))
+        .header(HOST, "localhost")
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(form))
+        .unwrap()
+}
+
+/// The name of the field of a call, as the page makes it.
+fn field(id: &str, name: &str, arguments: &str) -> String {
+    let mut digest = Sha256::new();
+    for text in [id, name, arguments] {
+        digest.update(text.len().to_be_bytes());
+        digest.update(text);
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn everything_that_runs_is_shown_or_cannot_be_approved() {
+    for (filler, is_shown) in
+        [(10, true), (4_096, true), (5_000, true), (200_000, true), (300_000, false)]
+    {
+        let store = MemoryStore::new();
+        let arguments =
+            format!(r#"{{"to": "bob", "why": "{}", "end": "mallory"}}"#, "x".repeat(filler));
+        let calls = vec![ToolCall::new("p1", "pay", arguments.as_str())];
+        let agent = waiting(&store, "bill", calls).await;
+        let router =
+            Inspector::new(store.clone()).with_writes(true).with_agent(agent).into_router();
+        let shown = page(&router, "/runs?scope=alice").await;
+        assert_eq!(shown.contains("mallory"), is_shown, "{filler}");
+        assert_eq!(shown.contains("value=\"approve\""), is_shown, "{filler}");
+        assert_eq!(shown.contains("not decided about here"), !is_shown, "{filler}");
+        let head = store.head(&key("bill")).await.unwrap();
+        let request = &head.pending_approvals[0][0];
+        let name = field(&request.id, "pay", &arguments);
+        assert_eq!(shown.contains(&name), is_shown, "{filler}");
+        let decided = send(&router, decide("bill", format!("{name}=approve"))).await;
+        let expected = if is_shown { StatusCode::SEE_OTHER } else { StatusCode::CONFLICT };
+        assert_eq!(decided.status(), expected, "{filler}");
+        let paid = store.load(&key("bill")).await.unwrap().messages.len() > 2;
+        assert_eq!(paid, is_shown, "{filler}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_many_calls_is_shown_whole_or_not_decided_about() {
+    let store = MemoryStore::new();
+    let calls = |count: usize, filler: usize| {
+        let arguments =
+            |number| format!(r#"{{"cents": {number}, "why": "{}"}}"#, "x".repeat(filler));
+        let call = |number| ToolCall::new(format!("p{number}"), "pay", arguments(number));
+        (0..count).map(call).collect::<Vec<_>>()
+    };
+    waiting(&store, "hundred", calls(100, 10)).await;
+    let agent = waiting(&store, "many", calls(900, 300)).await;
+    let router = Inspector::new(store.clone()).with_writes(true).with_agent(agent).into_router();
+    let shown = page(&router, "/runs?scope=alice").await;
+    assert_eq!(shown.matches("value=\"approve\"").count(), 100);
+    assert_in_order(&shown, &["900 calls with"]);
+    assert!(shown.len() < 400_000, "{}", shown.len());
+}
+
+#[tokio::test]
+async fn a_form_decides_about_what_its_reader_saw() {
+    let store = MemoryStore::new();
+    let agent =
+        waiting(&store, "bill", vec![ToolCall::new("p1", "pay", r#"{"cents": 990}"#)]).await;
+    let router = Inspector::new(store.clone()).with_writes(true).with_agent(agent).into_router();
+    let id = store.head(&key("bill")).await.unwrap().pending_approvals[0][0].id.clone();
+    for (name, arguments) in [("pay", r#"{"cents": 99000}"#), ("find", r#"{"cents": 990}"#)] {
+        let form = format!("{}=approve", field(&id, name, arguments));
+        assert_eq!(send(&router, decide("bill", form)).await.status(), StatusCode::CONFLICT);
+    }
+    let name = field(&id, "pay", r#"{"cents": 990}"#);
+    let twice = format!("{name}=reject&{name}=approve");
+    assert_eq!(send(&router, decide("bill", twice)).await.status(), StatusCode::BAD_REQUEST);
+    let once = format!("{name}=approve");
+    assert_eq!(send(&router, decide("bill", once)).await.status(), StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn characters_that_are_not_seen_are_escapes_on_every_page() {
+    let hidden = "send\u{200b} to bob\u{e0041}\u{ad}\u{202e}\u{2028}\u{feff}\u{e0100}\u{fff9}";
+    let store = MemoryStore::new();
+    let call = ToolCall::new("p1", "pay", json!({"to": hidden}).to_string());
+    waiting(&store, hidden, vec![call]).await;
+    let request = ChatRequest::user(hidden).in_conversation(key("said"));
+    let run = pipeline(&store, vec![Step::text(hidden)], PersistenceMode::PerRun).oneshot(request);
+    run.await.unwrap().collect().await.unwrap();
+    let title = DescriptionPatch::new().with_title(hidden);
+    store.change_description(&key("said"), &title).await.unwrap();
+    let router = Inspector::new(store).into_router();
+    for address in [
+        "/?scope=alice",
+        "/conversation?scope=alice&id=said",
+        "/next?scope=alice&id=said",
+        "/message?scope=alice&id=said&number=1",
+        "/runs?scope=alice",
+    ] {
+        let shown = page(&router, address).await;
+        let found =
+            shown.chars().find(|character| hidden.contains(*character) && !character.is_ascii());
+        assert_eq!(found, None, "{address}: {shown}");
+        assert!(shown.contains("200b"), "{address}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_many_calls_comes_in_pages() {
+    let store = MemoryStore::new();
+    let calls = (0..100_000).map(|number| ToolCall::new(format!("c{number}"), "look", "{}"));
+    let results =
+        (0..100_000).map(|number| ToolResult::new(format!("c{number}"), format!("seen {number}.")));
+    let messages = [Message::tool_calls(calls), Message::tool_results(results)];
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let write = Write::new(key("many"), id, Revision::ABSENT, messages.map(Into::into));
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+    let router = Inspector::new(store).into_router();
+    let first = page(&router, "/conversation?scope=alice&id=many").await;
+    assert_in_order(&first, &["seen 0.", "seen 99.", "calls 1 to 100 of 100000"]);
+    assert!(first.len() < 200_000 && !first.contains("seen 100."), "{}", first.len());
+    let link = first.split("<a href=\"").find(|rest| rest.contains("more calls")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
+    let second = page(&router, &link).await;
+    assert_in_order(&second, &["seen 100.", "seen 199.", "calls 101 to 200 of 100000"]);
+    let last = page(&router, "/conversation?scope=alice&id=many&only=1&from=99990").await;
+    assert_in_order(&last, &["seen 99990.", "seen 99999.", "calls 99991 to 100000 of 100000"]);
+    let missing = send(&router, get("/conversation?scope=alice&id=many&only=7")).await;
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_long_open_run_comes_in_pages() {
+    let store = MemoryStore::new();
+    for number in 0..10 {
+        let request = ChatRequest::user(format!("Before {number}.")).in_conversation(key("open"));
+        let run =
+            pipeline(&store, vec![Step::text("Yes.")], PersistenceMode::PerRun).oneshot(request);
+        run.await.unwrap().collect().await.unwrap();
+    }
+    let lease = Lease { attempt: 1, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let messages = (0..40_000).map(|number| Message::user(format!("Staged {number}.")).into());
+    let at = store.head(&key("open")).await.unwrap().revision;
+    let write = Write::new(key("open"), id, at, messages).staged(staged).beginning_attempt();
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+
+    let router = Inspector::new(store).into_router();
+    let last = page(&router, "/conversation?scope=alice&id=open").await;
+    assert_in_order(&last, &["before=39971", "staged: not part", "Staged 39950.", "Staged 39999."]);
+    assert!(last.len() < 100_000 && !last.contains("Staged 39949."), "{}", last.len());
+    let middle = page(&router, "/conversation?scope=alice&id=open&before=71").await;
+    assert_in_order(&middle, &["before=21", "Staged 0.", "Staged 49."]);
+    let mixed = page(&router, "/conversation?scope=alice&id=open&before=41").await;
+    assert_in_order(
+        &mixed,
+        &["Before 0.", "Before 9.", "staged: not part", "Staged 0.", "Staged 19."],
+    );
+    assert!(!mixed.contains("Earlier messages") && !mixed.contains("Staged 20."));
+    let first = page(&router, "/conversation?scope=alice&id=open&before=21").await;
+    assert_in_order(&first, &["Before 0.", "Before 9."]);
+    assert!(!first.contains("staged: not part"));
+}
+
+#[tokio::test]
+async fn long_messages_fill_a_page_before_it_has_so_many() {
+    let store = MemoryStore::new();
+    let messages =
+        (0..40).map(|number| Message::user(format!("{number}. {}", "x".repeat(1 << 20))));
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let write = Write::new(key("long"), id, Revision::ABSENT, messages.map(Into::into));
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+    let router = Inspector::new(store).into_router();
+    let (mut before, mut numbers) = (String::new(), Vec::new());
+    loop {
+        let shown = page(&router, &format!("/conversation?scope=alice&id=long{before}")).await;
+        let rows = shown.split("id=\"message-").skip(1);
+        let rows: Vec<u64> =
+            rows.map(|row| row.split('"').next().unwrap().parse().unwrap()).collect();
+        numbers.extend(rows.into_iter().rev());
+        let Some((_, rest)) = shown.split_once("before=") else { break };
+        before = format!("&before={}", rest.split('"').next().unwrap());
+    }
+    assert_eq!(numbers, (1..=40).rev().collect::<Vec<_>>());
+}
+
+/// A store that says what is read of it.
+struct Watched {
+    inner: MemoryStore,
+    reads: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[tower_chat::async_trait]
+impl store::StoreWrapper for Watched {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.inner
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.reads.lock().unwrap().push("load");
+        self.inner().load(key).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        self.reads.lock().unwrap().push("invocations");
+        assert!(query.sequences.is_some(), "a page asks for the calls of messages that it shows");
+        self.inner().invocations(query).await
+    }
+}
+
+#[tokio::test]
+async fn pages_that_count_read_no_message_and_no_call() {
+    let reads = Arc::default();
+    let store = Watched { inner: filled().await, reads: Arc::clone(&reads) };
+    let router = Inspector::new(store).into_router();
+    for address in
+        ["/", "/?scope=alice", "/tools?scope=alice", "/usage?scope=alice", "/runs?scope=alice"]
+    {
+        page(&router, address).await;
+        assert_eq!(*reads.lock().unwrap(), [""; 0], "{address}");
+    }
+    let tools = page(&router, "/tools?scope=alice").await;
+    assert_in_order(
+        &tools,
+        &["The last 30 days", "Calls with a time", "<bdi>fail</bdi>", "Calls by day", ": 2</li>"],
+    );
+    page(&router, "/conversation?scope=alice&id=errands").await;
+    assert_eq!(*reads.lock().unwrap(), ["invocations"]);
 }
