@@ -179,10 +179,13 @@ pub(crate) enum Command {
     /// Serve web pages that show what is in a store
     ///
     /// Conversations by their last activity, one as a timeline of its runs, what a model is sent of it
-    /// next, tools, usage and open runs. By default only this machine reaches the pages. To serve others,
+    /// next, tools, usage and open runs. By default only this machine reaches the pages, and only who opens
+    /// the link that is printed: it has a token, which is another one each time. To serve others,
     /// set --listen, and --host to the name in their addresses, and give them the token of the environment
     /// variable TOWER_CHAT_INSPECTOR_TOKEN: they add ?token=TOKEN to the first address they open. A reader
     /// can read every conversation of the scopes that are shown.
+    ///
+    /// Ctrl-C ends it: pages under way are sent for up to 3 seconds.
     ///
     /// Exit codes: 0, ended by Ctrl-C; 2, the store or the address cannot be used.
     Serve(ServeArguments),

@@ -27,6 +27,16 @@ pub(crate) enum CliError {
          TOWER_CHAT_INSPECTOR_TOKEN, or listen on 127.0.0.1"
     )]
     TokenNeeded { address: std::net::SocketAddr },
+    #[error(
+        "--no-token serves without a token, and the environment variable TOWER_CHAT_INSPECTOR_TOKEN has one: \
+         leave out one of them"
+    )]
+    TokenAndNone,
+    #[error(
+        "a token cannot be made, because the system gives no random numbers: set the environment variable \
+         TOWER_CHAT_INSPECTOR_TOKEN"
+    )]
+    NoRandomNumbers,
     #[error("the pages cannot be served any more")]
     Served(#[source] ServeError),
     #[error("the runtime could not be started")]

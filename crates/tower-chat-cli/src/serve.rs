@@ -1,13 +1,21 @@
 //! `tower-chat serve`.
 
-use std::{env, error::Error as _, net::SocketAddr, process::ExitCode, str::FromStr};
+use std::{
+    env, error::Error as _, ffi::OsString, net::SocketAddr, process::ExitCode, str::FromStr,
+};
 
 use clap::Args;
 use tokio::net::TcpListener;
 use tower_chat::replay::{ReplayPolicy, ReplaySettingsError};
 use tower_chat_inspector::Inspector;
 
-use crate::{arguments::STORE_VARIABLE, error::CliError, output::Lines, store::StoreLocation};
+use crate::{
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    interruption::interruption,
+    output::{EscapedStderr, Lines},
+    store::StoreLocation,
+};
 
 /// The environment variable that has the token of the pages.
 const TOKEN_VARIABLE: &str = "TOWER_CHAT_INSPECTOR_TOKEN";
@@ -37,6 +45,39 @@ pub(crate) struct ServeArguments {
     /// Let readers end open runs
     #[arg(long)]
     pub(crate) allow_writes: bool,
+    /// Serve this machine without a token: every user and every program of it can then read all that the
+    /// pages show, whatever the permissions of the store are
+    #[arg(long)]
+    pub(crate) no_token: bool,
+}
+
+/// What readers must have.
+#[derive(Debug)]
+enum Token {
+    /// The one in the environment, which readers are told by whoever set it.
+    Given(OsString),
+    /// One for this process alone, which is printed.
+    Made(String),
+    None,
+}
+
+impl Token {
+    fn of(arguments: &ServeArguments) -> Result<Self, CliError> {
+        let given = env::var_os(TOKEN_VARIABLE).filter(|token| !token.is_empty());
+        let address = arguments.listen;
+        match given {
+            Some(_) if arguments.no_token => Err(CliError::TokenAndNone),
+            Some(token) => Ok(Self::Given(token)),
+            // A token that others are given is chosen by who gives it: it outlives this process.
+            None if !address.ip().is_loopback() => Err(CliError::TokenNeeded { address }),
+            None if arguments.no_token => Ok(Self::None),
+            None => {
+                let mut bytes = [0; 16];
+                getrandom::fill(&mut bytes).map_err(|_| CliError::NoRandomNumbers)?;
+                Ok(Self::Made(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+            }
+        }
+    }
 }
 
 /// A replay policy and its name.
@@ -71,6 +112,7 @@ impl FromStr for NamedPolicy {
 
 /// Serves pages over a store until it is interrupted.
 pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliError> {
+    let token = Token::of(&arguments)?;
     let store = match arguments.allow_writes {
         true => arguments.store.open_to_change("serve").await?,
         false => arguments.store.open_to_read("serve").await?,
@@ -87,23 +129,27 @@ pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliErro
     for NamedPolicy { name, policy } in arguments.policy {
         inspector = inspector.with_policy(name, policy);
     }
-    let token = env::var_os(TOKEN_VARIABLE).filter(|token| !token.is_empty());
-    if let Some(token) = &token {
-        inspector = inspector.with_token(token.as_encoded_bytes());
+    match &token {
+        Token::Given(token) => inspector = inspector.with_token(token.as_encoded_bytes()),
+        Token::Made(token) => inspector = inspector.with_token(token),
+        Token::None => {}
     }
     let listener = TcpListener::bind(arguments.listen).await.map_err(CliError::Serve)?;
     let address = listener.local_addr().map_err(CliError::Serve)?;
     let mut lines = Lines::default();
-    let needed = if token.is_some() { ", with ?token=TOKEN the first time" } else { "" };
-    lines.write(&format!("http://{address}{needed}"));
+    lines.write(&match &token {
+        Token::Given(_) => format!("http://{address}, with ?token=TOKEN the first time"),
+        Token::Made(token) => format!("http://{address}/?token={token}"),
+        Token::None => format!("http://{address}"),
+    });
     lines.finish().map_err(CliError::Output)?;
-    let interrupted = async {
-        // Where signals cannot be waited for, the process is killed by them.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    let served = inspector.serve(listener, interrupted).await;
+    if matches!(token, Token::None) {
+        EscapedStderr::write_line(
+            "warning: there is no token, so every user and every program of this machine can read what \
+             these pages show",
+        );
+    }
+    let served = inspector.serve(listener, interruption()).await;
     served.map_err(CliError::from)?;
     store.close().await?;
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     process::{Child, Stdio},
+    time::Duration,
 };
 
 use tower_chat::{
@@ -16,35 +17,70 @@ use crate::support::*;
 /// The pages, and where they are.
 struct Served {
     process: Child,
+    /// What is printed.
+    line: String,
     address: String,
 }
 
 impl Served {
+    /// Serves pages with a token of the environment; the empty one is none.
     fn start(store: &TestStore, arguments: &[&str], token: &str) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut command = store.command(&all);
-        command.env("TOWER_CHAT_INSPECTOR_TOKEN", token).stdout(Stdio::piped());
+        command.env("TOWER_CHAT_INSPECTOR_TOKEN", token);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://").unwrap().split(',').next().unwrap();
-        Self { process, address: address.to_owned() }
+        let line = line.trim().to_owned();
+        let address = line.strip_prefix("http://").unwrap().split([',', '/']).next().unwrap();
+        Self { process, address: address.to_owned(), line }
     }
 
-    fn get(&self, page: &str) -> String {
-        let mut connection = TcpStream::connect(&self.address).unwrap();
-        let request =
-            format!("GET {page} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
-        connection.write_all(request.as_bytes()).unwrap();
+    /// The token in the link that is printed.
+    fn token(&self) -> Option<&str> {
+        Some(self.line.split_once("/?token=")?.1)
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
+    fn get_with(&self, page: &str, header: &str) -> String {
+        let mut connection = self.connect();
+        let head = format!("GET {page} HTTP/1.1\r\nHost: {}\r\n", self.address);
+        connection
+            .write_all(format!("{head}{header}Connection: close\r\n\r\n").as_bytes())
+            .unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         answer
     }
 
-    fn interrupt(mut self) -> Option<i32> {
+    /// A page, with the token that is printed.
+    fn get(&self, page: &str) -> String {
+        let token = self.token().map(|token| format!("Authorization: Bearer {token}\r\n"));
+        self.get_with(page, &token.unwrap_or_default())
+    }
+
+    /// Ends it as Ctrl-C does; `None` if it does not end in a minute.
+    fn interrupt(&mut self) -> Option<i32> {
         let id = self.process.id().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-        self.process.wait().unwrap().code()
+        for _ in 0..600 {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        None
+    }
+
+    /// What it has printed on standard error when it has ended.
+    fn complaints(mut self) -> String {
+        let mut complaints = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+        complaints
     }
 }
 
@@ -76,17 +112,98 @@ fn fill(store: &TestStore) {
 fn the_pages_show_every_store_until_they_are_interrupted() {
     each_store(|store| {
         fill(store);
-        let served = Served::start(store, &[], "");
+        let mut served = Served::start(store, &[], "");
         assert!(served.get("/").contains("scope=alice"), "{}", served.get("/"));
         let page = served.get("/conversation?scope=alice&id=errands");
         assert!(page.contains("Where are my keys?") && page.contains("On the table."), "{page}");
         assert_eq!(served.interrupt(), Some(0));
 
-        let served = Served::start(store, &["--scope", "bob"], "open-sesame");
+        let mut served = Served::start(store, &["--scope", "bob"], "open-sesame");
         assert!(served.get("/").starts_with("HTTP/1.1 401"), "{}", served.get("/"));
         assert!(served.get("/?token=open-sesame").starts_with("HTTP/1.1 303"));
+        assert_eq!(served.token(), None, "the token of the environment is not printed");
         assert_eq!(served.interrupt(), Some(0));
     });
+}
+
+#[test]
+fn only_the_link_that_is_printed_opens_the_pages() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill(&store);
+    let mut served = Served::start(&store, &[], "");
+    let token = served.token().unwrap().to_owned();
+    assert!(token.len() == 32 && token.bytes().all(|it| it.is_ascii_hexdigit()), "{token}");
+    for header in ["", "Authorization: Bearer 0\r\n", "Cookie: tower_chat_inspector=0\r\n"] {
+        for page in ["/", "/conversation?scope=alice&id=errands", "/style.css", "/?token=0"] {
+            let answer = served.get_with(page, header);
+            assert!(answer.starts_with("HTTP/1.1 401") && !answer.contains("alice"), "{answer}");
+        }
+    }
+    let opened = served.get_with(&format!("/?token={token}"), "");
+    assert!(opened.starts_with("HTTP/1.1 303"), "{opened}");
+    let cookie = opened.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(!cookie.contains(&token), "{cookie}");
+    let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
+    let page = served.get_with("/conversation?scope=alice&id=errands", &cookie);
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("On the table."), "{page}");
+
+    let other = Served::start(&store, &[], "");
+    assert_ne!(other.token(), Some(&*token));
+    assert!(other.get_with("/", &cookie).starts_with("HTTP/1.1 401"));
+    assert_eq!(served.interrupt(), Some(0));
+    assert_eq!(served.complaints(), "");
+}
+
+#[test]
+fn no_token_is_a_choice_that_says_what_it_means() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill(&store);
+    let mut served = Served::start(&store, &["--no-token"], "");
+    assert!(served.get_with("/", "").contains("scope=alice"));
+    assert_eq!(served.interrupt(), Some(0));
+    let complaints = served.complaints();
+    assert!(complaints.contains("every user and every program of this machine"), "{complaints}");
+
+    let beyond = store.run(&["serve", "--listen", "0.0.0.0:0", "--no-token"]);
+    assert_eq!(beyond.status.code(), Some(2));
+    let mut both = store.command(&["serve", "--listen", "127.0.0.1:0", "--no-token"]);
+    let both = both.env("TOWER_CHAT_INSPECTOR_TOKEN", "open-sesame").output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
+    assert!(stderr(&both).contains("leave out one of them"), "{}", stderr(&both));
+}
+
+#[test]
+fn clients_that_stall_do_not_keep_the_command_from_ending() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill(&store);
+    let mut served = Served::start(&store, &["--no-token", "--allow-writes"], "");
+    let head = format!("HTTP/1.1\r\nHost: {}\r\n", served.address);
+    let whole = format!("GET /style.css {head}\r\n");
+    let half_body =
+        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 10\r\n\r\nend";
+    let stalls = [
+        String::new(),
+        "GET / HT".to_owned(),
+        format!("GET / {head}X-Half: "),
+        format!("POST /runs/end?scope=alice&id=errands&run=1 {head}{half_body}"),
+        format!("GET /changes?scope=alice&id=errands {head}\r\n"),
+        whole.repeat(5_000),
+    ];
+    let mut connections = Vec::new();
+    for stall in stalls {
+        let mut connection = served.connect();
+        // One request is answered, so that the server has the connection.
+        connection.write_all(whole.as_bytes()).unwrap();
+        let mut byte = [0];
+        connection.read_exact(&mut byte).unwrap();
+        // Nobody reads the pages of the last one, so it can be written only as far as there is room.
+        connection.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        let _ = connection.write_all(stall.as_bytes());
+        connections.push(connection);
+    }
+    assert!(served.get("/").contains("scope=alice"));
+    assert_eq!(served.interrupt(), Some(0));
+    drop(connections);
 }
 
 #[test]
@@ -106,7 +223,7 @@ fn what_is_sent_next_is_shown_for_each_policy() {
     let store = TestStore::new(Kind::Sqlite);
     fill(&store);
     let policies = ["--policy", "all={}", "--policy", r#"last={"window":{"turns":1}}"#];
-    let served = Served::start(&store, &policies, "");
+    let mut served = Served::start(&store, &policies, "");
     let page = served.get("/next?scope=alice&id=errands");
     assert!(page.contains("Of 4 messages 4 are sent as they are stored"), "{page}");
     let page = served.get("/next?scope=alice&id=errands&policy=last");
