@@ -96,13 +96,13 @@ fn a_file_that_is_well_needs_no_change_and_an_older_one_does() {
     assert_eq!(findings(&store).0, 0);
     let fixtures =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-sqlite/tests/fixtures");
-    for version in 1..6 {
+    for version in 1..7 {
         let store = TestStore::new(Kind::Sqlite);
         let path = store.folder().join("chat.db");
         fs::copy(fixtures.join(format!("v{version}.db")), &path).unwrap();
         let (code, found) = findings(&store);
         assert_eq!(code, 1);
-        assert_found(&found, "warning", "schema", &format!("version {version} of 6"));
+        assert_found(&found, "warning", "schema", &format!("version {version} of 7"));
     }
     let missing = TestStore::new(Kind::Sqlite).run(&["doctor"]);
     assert_eq!(missing.status.code(), Some(2));
@@ -114,8 +114,12 @@ fn a_damaged_file_is_a_problem() {
     fill(&store);
     let path = store.folder().join("chat.db");
     let mut bytes = fs::read(&path).unwrap();
-    // The head of the last page.
-    let page = bytes.len() - 4096;
+    // The head of a page that nothing reads to open the file.
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'run_usage'";
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let root: usize = connection.query_row(root, [], |row| row.get(0)).unwrap();
+    drop(connection);
+    let page = (root - 1) * 4096;
     bytes[page..page + 8].fill(0x5a);
     fs::write(&path, bytes).unwrap();
     let (code, found) = findings(&store);
