@@ -300,7 +300,11 @@ impl Canonical {
     fn native(&mut self, native: Option<&Native>) {
         self.optional(native, |hash, Native { wire, issuer, item }| {
             hash.text(wire);
-            hash.optional(issuer.as_ref(), |hash, issuer| hash.text(issuer));
+            // The JSON begins with a smaller tag.
+            if let Some(issuer) = issuer {
+                hash.tag(4);
+                hash.text(issuer);
+            }
             hash.raw(item.get(), 0);
         });
     }

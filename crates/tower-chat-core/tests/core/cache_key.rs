@@ -196,6 +196,10 @@ fn what_the_model_is_asked_is_in_the_key() {
             }),
         ),
         ("error", with_part(5, 0, |it| *it = ErrorPart::new("down").into())),
+        (
+            "issuer",
+            with_part(5, 1, |it| *it = native("{\"kind\":\"ping\"}").issued_by("deepseek").into()),
+        ),
         ("item", with_part(5, 1, |it| *it = native("{\"kind\":\"pong\"}").into())),
         (
             "wire",
