@@ -72,5 +72,5 @@ fn row(invocation: ToolInvocation) -> ToolRecord {
     if let Some(result) = invocation.result {
         row.result = RecordedResult::Apart(Box::new(result));
     }
-    row
+    row.in_copy()
 }

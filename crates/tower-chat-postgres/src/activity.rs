@@ -17,7 +17,7 @@ use crate::{stored_key, tool_row::number};
 pub(crate) struct Activity {
     /// When, in milliseconds since 1970, as all times here; `None` of a write that is of no run.
     pub(crate) at: Option<i64>,
-    /// When the conversation was made, if this write makes it.
+    /// When the run began, and the conversation was made, if this is the first write of either.
     pub(crate) made: i64,
     pub(crate) mode: Option<&'static str>,
     /// A row of each model; one of none where nothing was used.
@@ -52,7 +52,7 @@ impl Activity {
         let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
         Self {
             at,
-            made: at.unwrap_or_else(|| milliseconds::of(SystemTime::now())),
+            made: milliseconds::of(activity.map_or_else(SystemTime::now, RunActivity::began_at)),
             mode: activity.and_then(RunActivity::mode).map(PersistenceMode::as_str),
             usage: usage.iter().map(UsageRow::new).collect(),
         }

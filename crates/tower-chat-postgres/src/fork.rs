@@ -57,7 +57,8 @@ pub(crate) async fn fork(
     // Nothing is copied that a reader could not read.
     read::messages(from, &messages, head.pruned).try_for_each(|message| message.map(drop))?;
     read::check_whole(from, head.pruned, messages.len(), sequence)?;
-    let tools = tools.iter().map(|row| read::tool(from, row)).collect::<Result<Vec<_>, _>>()?;
+    let tools = tools.iter().map(|row| read::tool(from, row).map(ToolRecord::in_copy));
+    let tools = tools.collect::<Result<Vec<_>, _>>()?;
     let copy = Copy {
         key: StoredKey::new(to),
         revision: Revision { incarnation: RunId::new().random_half().max(1), sequence },

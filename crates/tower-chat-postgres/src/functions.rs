@@ -159,7 +159,7 @@ BEGIN
 
     IF p_at IS NOT NULL THEN
         INSERT INTO {schema}.run_usage AS u {used}
-        SELECT p_scope, p_conversation, p_run, r.model, r.long_model, p_mode, p_at, p_at,
+        SELECT p_scope, p_conversation, p_run, r.model, r.long_model, p_mode, p_made, p_at,
             r.service_calls, r.tool_calls, r.input_tokens, r.cached_input_tokens,
             r.output_tokens, r.reasoning_tokens, r.cost_nanos
         FROM unnest(p_models, p_long_models, p_service_calls, p_tool_calls, p_input_tokens,

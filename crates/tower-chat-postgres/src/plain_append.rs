@@ -30,8 +30,8 @@ const MOST_TOOLS: usize = 8;
 
 /// The parameters before those of the rows: both halves of the key, the incarnation, the last
 /// sequence before and after, the run, the first message's position in it, and what is told of the
-/// run: when, in which mode, the model in two columns, and seven counts.
-const BEFORE_ROWS: usize = 18;
+/// run: when, in which mode, the model in two columns, seven counts, and when it began.
+const BEFORE_ROWS: usize = 19;
 
 /// The columns of a row of the record after its key, in the order of [`ToolRow::values`], with their
 /// types: a value in a list of rows has none but that which it is given.
@@ -78,6 +78,7 @@ pub(crate) struct WritePosition {
     run: Vec<u8>,
     run_index: i64,
     at: i64,
+    began: i64,
     mode: Option<&'static str>,
 }
 
@@ -143,7 +144,7 @@ impl PlainAppend {
                  RETURNING c.pruned
              ), used AS (
                  INSERT INTO {{schema}}.run_usage AS u {used}
-                 SELECT $1, $2, $6, $10::bytea, $11::bytea, $9, $8, $8, $12::bigint, $13::bigint,
+                 SELECT $1, $2, $6, $10::bytea, $11::bytea, $9, $19::bigint, $8, $12::bigint, $13::bigint,
                      $14::bigint, $15::bigint, $16::bigint, $17::bigint, $18::bigint
                  FROM counted
                  {used_again}
@@ -182,6 +183,7 @@ impl PlainAppend {
         ];
         values.extend(usage.counts.iter().map(|count| count as &dyn Parameter));
         values.push(&usage.cost_nanos);
+        values.push(&position.began);
         values.extend(bodies.iter().map(|body| body as &dyn Parameter));
         values.extend(tools.iter().flat_map(ToolRow::values));
         values
@@ -197,6 +199,7 @@ impl WritePosition {
             run: write.run().to_bytes().to_vec(),
             run_index: write.id().index.into(),
             at: activity.at.unwrap_or(activity.made),
+            began: activity.made,
             mode: activity.mode,
         }
     }

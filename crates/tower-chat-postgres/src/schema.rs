@@ -204,6 +204,8 @@ fn activity_index(layout: &Layout) -> String {
 /// What holds of the whole store, in one row: whether it holds sealed data, which is searched for once.
 ///
 /// Policies hold the owner of the tables too, so they are lifted meanwhile.
+///
+/// `append` is made anew: a run begins when its first request arrives, before its first write.
 fn marks(layout: &Layout) -> String {
     let force = |word: &str| {
         if !layout.row_level_security {
@@ -220,7 +222,9 @@ fn marks(layout: &Layout) -> String {
             SELECT 1 FROM {schema}.messages AS m
             WHERE m.body LIKE '%{\"wire\":\"tower-chat-encrypted\",%'
         );\n";
-    layout.with_schema(&[force("NO FORCE").as_str(), sql, &force("FORCE")].concat())
+    let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
+    let append = functions::append().replace("{name_scope}", name_scope);
+    layout.with_schema(&[force("NO FORCE").as_str(), sql, &force("FORCE"), &append].concat())
 }
 
 /// A partition that is named itself is not held to the policy of its table: it gets one of its own.

@@ -124,7 +124,9 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
 fn push_activity(call: &mut Call, write: &Write) {
     let activity = write.activity();
     call.push(if activity.is_some() { "1" } else { "" });
-    call.push(milliseconds::of(activity.map_or_else(SystemTime::now, RunActivity::at)));
+    let now = SystemTime::now();
+    call.push(milliseconds::of(activity.map_or(now, RunActivity::at)));
+    call.push(milliseconds::of(activity.map_or(now, RunActivity::began_at)));
     let mode = activity.and_then(RunActivity::mode);
     call.push(mode.map(PersistenceMode::as_str).unwrap_or_default());
     // A run that has used nothing has a row too.

@@ -95,7 +95,7 @@ async fn original(
             message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
         }
         let tools = rows.records().map(|(position, record)| {
-            record.map_err(|reason| {
+            record.map(ToolRecord::in_copy).map_err(|reason| {
                 corrupt(&format!("the record of call {}: {reason}", tool_row::member(position)))
             })
         });

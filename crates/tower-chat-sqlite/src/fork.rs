@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, params};
 use tower_chat_core::{
-    ConversationKey, RunId,
+    ConversationKey, RunId, ToolStatus,
     store::{Revision, StoreError, author::milliseconds},
 };
 
@@ -64,6 +64,21 @@ pub(crate) fn fork(
              FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
         )?
         .execute(params![first, last, distance])?;
+    let (first, last) = row_key::range_to(number, sequence);
+    // As `ToolRecord::in_copy`.
+    connection
+        .prepare_cached(
+            "UPDATE tool_invocations
+             SET status = ?3, result_sequence = NULL, result_index = NULL, result = NULL,
+                 error = NULL, started = NULL, finished = NULL
+             WHERE place BETWEEN ?1 AND ?2 AND status = ?4",
+        )?
+        .execute(params![
+            first,
+            last,
+            ToolStatus::RejectedByApproval.as_str(),
+            ToolStatus::PendingApproval.as_str()
+        ])?;
     Ok(revision)
 }
 

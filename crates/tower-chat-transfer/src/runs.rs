@@ -34,9 +34,8 @@ impl Runs {
             && runs.iter().all(|run| self.source.get(&run.run) == Some(run))
     }
 
-    /// What a write of messages tells of its run. The first tells when the run began, and all that it
-    /// has used, so that a store counts the usage to the day of the beginning; the others when it was
-    /// last written.
+    /// What a write of messages tells of its run: when the run began, and was last written. The first
+    /// tells all that it has used, so that a store counts the usage to the day of the beginning.
     ///
     /// A run of which the source has nothing is one that a copy was made with: it is told to have
     /// taken place when the copy was made.
@@ -44,12 +43,13 @@ impl Runs {
         let summary = self.source.get(&run).cloned();
         let summary = summary.unwrap_or_else(|| RunSummary::new(run, created_at));
         let known = self.target.get(&run);
-        let at = if known.is_some() { summary.last_written_at } else { summary.began_at };
+        let RunSummary { began_at, last_written_at, .. } = summary;
         let usage = missing_usage(&summary, known);
-        let known = self.target.entry(run).or_insert_with(|| RunSummary::new(run, at));
-        known.last_written_at = known.last_written_at.max(at);
+        let known = self.target.entry(run).or_insert_with(|| RunSummary::new(run, began_at));
+        known.last_written_at = known.last_written_at.max(last_written_at);
         known.usage = summary.usage;
-        RunActivity::new(at).with_mode(summary.mode).with_usage(usage)
+        let activity = RunActivity::new(last_written_at).with_start(began_at);
+        activity.with_mode(summary.mode).with_usage(usage)
     }
 
     /// What a write without messages tells of a run that was last written later than the target knows.
@@ -59,7 +59,7 @@ impl Runs {
         let at = summary.last_written_at;
         (known.last_written_at < at).then(|| {
             known.last_written_at = at;
-            RunActivity::new(at).with_mode(summary.mode)
+            RunActivity::new(at).with_start(summary.began_at).with_mode(summary.mode)
         })
     }
 

@@ -68,8 +68,8 @@ impl Stored {
             incarnation: RunId::new().random_half().max(1),
             sequence: self.last_visible(),
         };
-        fork.tools.clone_from(&self.tools);
-        fork.pending_approvals.clone_from(&self.pending_approvals);
+        let rows = self.tools.iter().map(|(call, row)| (*call, row.clone().in_copy()));
+        fork.tools = rows.collect();
         fork
     }
 

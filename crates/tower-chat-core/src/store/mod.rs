@@ -196,7 +196,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// Copies a conversation as readers see it, with its record of tool calls, to a key under which
     /// there is none, and in an incarnation of its own. Returns the copy's revision;
     /// [`Revision::ABSENT`], with nothing done, if there is nothing to copy. A service id is not
-    /// copied: the service knows nothing of the copy. The copy of a conversation that was pruned is
+    /// copied: the service knows nothing of the copy. A call that waits for approval waits in the
+    /// original alone: in the copy it was not approved
+    /// ([`ToolRecord::in_copy`](author::ToolRecord::in_copy)). The copy of a conversation that was pruned is
     /// numbered as that is, or from 1. It has what readers saw at one moment of the call, and is seen
     /// from a later one on: a store need not do both at once, and the original may change between them.
     ///

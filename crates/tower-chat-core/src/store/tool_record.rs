@@ -102,6 +102,20 @@ impl ToolRecord {
     }
 }
 
+impl ToolRecord {
+    /// The row as a [`fork`](crate::store::HistoryStore::fork) copies it. An approval belongs to one
+    /// conversation: in the copy, a call that waits for approval is one that was not approved.
+    #[must_use]
+    pub fn in_copy(mut self) -> Self {
+        if self.status == ToolStatus::PendingApproval {
+            self.status = ToolStatus::RejectedByApproval;
+            self.result = RecordedResult::None;
+            (self.error, self.started_at, self.finished_at) = (None, None, None);
+        }
+        self
+    }
+}
+
 /// Why a row of the record says nothing: what it refers to is not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

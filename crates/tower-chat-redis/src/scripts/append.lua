@@ -34,7 +34,8 @@ local first_replaced = first_row + 4 * row_count
 at = first_replaced + 2 * replaced_count
 -- Whether the directory is told of it, when it was made, in which mode its run is, '' if unknown, and
 -- what the run has used of how many models.
-local is_told, told_at, mode, usage_count = take() == '1', take(), take(), tonumber(take())
+local is_told, told_at, began_at = take() == '1', take(), take()
+local mode, usage_count = take(), tonumber(take())
 local before_usage = at
 
 local found = redis.call('HMGET', head, 'format', 'incarnation', 'sequence', 'visible', 'run',
@@ -113,7 +114,8 @@ if is_there and described[1] ~= (found[12] or '') then
 end
 -- An entry that is left over from another conversation under this key is none.
 local entry, entry_unset = entry_after(directory, is_there and described or {}, {
-    run = run, kind = kind, is_open = is_open, is_told = is_told, at = told_at, mode = mode,
+    run = run, kind = kind, is_open = is_open, is_told = is_told, at = told_at, began = began_at,
+    mode = mode,
     before_usage = before_usage, usage_count = usage_count, is_new = not is_there })
 if not entry then
     return { 'damaged' }
@@ -211,7 +213,7 @@ all('ZREM', pending, answered)
 
 if not is_there then
     redis.call('UNLINK', directory)
-    redis.call('HSET', directory, 'of', token, 'created', told_at)
+    redis.call('HSET', directory, 'of', token, 'created', began_at)
 end
 all('HSET', directory, entry)
 all('HDEL', directory, entry_unset)

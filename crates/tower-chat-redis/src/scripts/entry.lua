@@ -39,7 +39,7 @@ end
 
 -- The row of a run and a model once a write has told of it; nothing if it is damaged.
 local function add_row(stored, write, behind)
-    local began, last, mode, counts = write.at, write.at, '-', NO_COUNTS
+    local began, last, mode, counts = write.began, write.at, '-', NO_COUNTS
     if stored then
         began, last, mode, counts = string.match(stored, '^(%-?%d+) (%-?%d+) (%S+) (.*)$')
         if not began then

@@ -57,7 +57,7 @@ pub(crate) struct RunCount {
 impl Activity {
     /// That of a conversation which is made by a write.
     pub(crate) fn before(write: &Write) -> Self {
-        let at = write.activity().map_or_else(std::time::SystemTime::now, RunActivity::at);
+        let at = write.activity().map_or_else(std::time::SystemTime::now, RunActivity::began_at);
         let (runs, without_open_run) = (RunCount::default(), RunCount::default());
         Self { last_active: milliseconds::of(at), runs, mode: None, without_open_run }
     }
@@ -140,7 +140,7 @@ pub(crate) fn add_usage(
     let nothing = [ModelUsage::new(None, UsageSum::default())];
     let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
     let mode = activity.mode().map(PersistenceMode::as_str);
-    let at = milliseconds::of(activity.at());
+    let (began, at) = (milliseconds::of(activity.began_at()), milliseconds::of(activity.at()));
     let mut statement = connection.prepare_cached(ADD_USAGE)?;
     for ModelUsage { model, sum, .. } in usage {
         statement.execute(params![
@@ -148,6 +148,7 @@ pub(crate) fn add_usage(
             write.run().to_bytes(),
             model.as_deref().unwrap_or_default(),
             mode,
+            began,
             at,
             sum.service_calls.cast_signed(),
             sum.tool_calls.cast_signed(),
@@ -163,7 +164,7 @@ pub(crate) fn add_usage(
 
 /// Counts are at most 2^53 - 1, so that no sum of two overflows: [`UsageSum::LARGEST`].
 const ADD_USAGE: &str = "
-    INSERT INTO run_usage VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    INSERT INTO run_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
     ON CONFLICT (number, run, model) DO UPDATE SET
         mode = ifnull(excluded.mode, mode),
         last = max(last, excluded.last),

@@ -86,6 +86,28 @@ fn described(title: &str, metadata: Value) -> Description {
     description.with_metadata(object(metadata)).expect("metadata")
 }
 
+/// A run begins when its first request arrived, as its first write tells; later writes change nothing.
+pub async fn a_run_begins_when_its_request_arrived(store: Store) {
+    let key = key("arrived before it was written");
+    let run = RunId::from_bytes([0xa7; 16]);
+    let told = |written, arrived| activity(written, &[used("a model", 7)]).with_start(at(arrived));
+    let mut revision = Revision::ABSENT;
+    for (index, (written, arrived)) in (0..).zip([(9_000, 4_000), (12_000, 11_000)]) {
+        let write = write_of(&key, id(run, index), revision, "text");
+        revision = stored(&store, write.with_activity(told(written, arrived))).await;
+    }
+    let runs = store.runs(&key, None, 10).await.expect("runs");
+    let times = runs.iter().map(|run| (run.started_at(), run.last_written_at));
+    assert_eq!(times.collect::<Vec<_>>(), [(at(4_000), at(12_000))]);
+    let summary = summary(&store, &key).await;
+    assert_eq!((summary.created_at, summary.last_active_at), (at(4_000), at(12_000)));
+    // A write that tells of no arrival begins its run when it is made.
+    let other = write_of(&key, id(RunId::new(), 0), revision, "text");
+    stored(&store, other.with_activity(activity(20_000, &[]))).await;
+    let runs = store.runs(&key, None, 10).await.expect("runs");
+    assert!(runs.iter().any(|run| run.started_at() == at(20_000)));
+}
+
 /// The directory has a conversation from its first write on, with the times that the writes tell, the
 /// last mode that was told, and a count of its runs.
 pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Store) {

@@ -1,5 +1,7 @@
 //! Copies of conversations.
 
+use std::time::{Duration, SystemTime};
+
 use tower_chat_core::{
     Message, ToolResult, ToolStatus,
     store::{HistoryStore, Revision, ServiceIdChange, StoreError, author::RecordedResult},
@@ -35,8 +37,9 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert!(copy.messages.iter().all(|message| message.id.is_some()));
     assert_eq!(original.head.service_id.as_deref(), Some("the service knows one"));
     assert_eq!(copy.head.service_id, None);
-    assert_eq!(recorded(&store, &to).await, recorded(&store, &from).await);
-    assert_eq!(recorded(&store, &to).await[0].result, Some(result));
+    let (of_original, of_copy) = (recorded(&store, &from).await, recorded(&store, &to).await);
+    assert_eq!((of_copy.len(), &of_copy[0]), (2, &of_original[0]));
+    assert_eq!(of_copy[0].result, Some(result));
     let listed = store.list("scope", None, 10).await.expect("a list");
     assert_eq!(listed, [to.clone(), from.clone()]);
 
@@ -49,6 +52,36 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert_eq!(revision(&store, &from).await, later);
     store.delete(&from).await.expect("a deletion");
     assert_eq!((texts(&store, &to).await.len(), recorded(&store, &to).await.len()), (4, 2));
+}
+
+/// A call that waits for approval waits in the original alone, whatever is known of it.
+pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
+    let (from, to) = (key("original"), key("copy"));
+    let result = Box::new(ToolResult::new("id 1", "paid"));
+    let rows = [(0, "a"), (1, "b"), (2, "c")].map(|(index, name)| pending(1, index, name));
+    let [mut waits, mut has_run, other] = rows;
+    waits.status = ToolStatus::PendingApproval;
+    has_run.status = ToolStatus::PendingApproval;
+    has_run.result = RecordedResult::Apart(result);
+    has_run.error = Some("why".into());
+    has_run.started_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1));
+    has_run.finished_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(2));
+    let rows = vec![waits, has_run, other];
+    let first = write_messages(&from, Revision::ABSENT, [asking(&["a", "b", "c"])])
+        .with_tools(rows.clone());
+    stored(&store, first).await;
+    store.fork(&from, &to).await.expect("a copy");
+    let of_copy = recorded(&store, &to).await;
+    let known = of_copy.iter().map(|call| {
+        let is_known = call.result.is_some() || call.error.is_some();
+        (call.status, is_known || call.started_at.is_some() || call.finished_at.is_some())
+    });
+    let not_approved = (ToolStatus::RejectedByApproval, false);
+    let expected = [not_approved, not_approved, (ToolStatus::Pending, false)];
+    assert_eq!(known.collect::<Vec<_>>(), expected);
+    assert_eq!(store.head(&to).await.expect("a head").pending_approvals, Vec::<Vec<_>>::new());
+    let of_original: Vec<_> = recorded(&store, &from).await.iter().map(|it| it.status).collect();
+    assert_eq!(of_original, rows.iter().map(|row| row.status).collect::<Vec<_>>());
 }
 
 /// What is staged is not copied, and a copy has no open run.

@@ -275,6 +275,7 @@ macro_rules! __directory_promises {
     (@list [$($options:tt)*] $($macro:tt)*) => {
         $($macro)*! { $($options)*
             the_directory_has_a_conversation_from_its_first_write_on
+            a_run_begins_when_its_request_arrived
             a_write_tells_when_it_was_made_and_which_tools_it_asks_for
             usage_is_added_up_once
             usage_stops_at_the_largest_count
@@ -440,6 +441,7 @@ macro_rules! __every_promise {
             an_open_run_claims_calls_that_are_seen
             calls_that_wait_for_approval_come_with_the_head
             a_fork_has_what_readers_see_and_a_life_of_its_own
+            a_fork_does_not_wait_for_approvals
             a_fork_has_nothing_that_is_staged
             a_fork_makes_nothing_of_nothing_and_replaces_nothing
             a_fork_sees_what_was_submitted_before_it

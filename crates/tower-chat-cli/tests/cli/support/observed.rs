@@ -63,6 +63,11 @@ impl Writes {
         tools: Vec<ToolRecord>,
         activity: RunActivity,
     ) -> &mut Write {
+        // Its request arrived when its id was made.
+        let activity = match run.made_at() {
+            Some(made) => activity.with_start(made),
+            None => activity,
+        };
         let id = MessageId { run, index: first };
         let messages = messages.into_iter().map(Arc::new);
         let write = Write::new(self.key.clone(), id, self.expected, messages);

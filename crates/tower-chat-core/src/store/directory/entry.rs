@@ -67,7 +67,7 @@ struct UsageRow {
 impl DirectoryEntry {
     /// The entry of a conversation that is about to be made by this write, which is applied next.
     pub fn before(write: &Write) -> Self {
-        Self::made_at(write.activity().map_or_else(SystemTime::now, RunActivity::at))
+        Self::made_at(write.activity().map_or_else(SystemTime::now, RunActivity::began_at))
     }
 
     fn made_at(at: SystemTime) -> Self {
@@ -136,9 +136,10 @@ impl DirectoryEntry {
     fn add_usage(&mut self, run: RunId, activity: &RunActivity, usage: &[ModelUsage]) {
         let nothing = [ModelUsage::new(None, UsageSum::default())];
         let usage = if usage.is_empty() { &nothing } else { usage };
-        let at = milliseconds::of(activity.at());
+        let (at, began_at) =
+            (milliseconds::of(activity.at()), milliseconds::of(activity.began_at()));
         for ModelUsage { model, sum } in usage {
-            let row = self.row(run, model.as_ref(), at);
+            let row = self.row(run, model.as_ref(), began_at);
             row.sum += sum;
             row.last_written_at = row.last_written_at.max(at);
             row.mode = activity.mode().or(row.mode);

@@ -114,7 +114,8 @@ pub struct RunSummary {
     pub run: RunId,
     /// The mode in which it was last written, if that was told.
     pub mode: Option<PersistenceMode>,
-    /// When it was first written, by the writer's clock, to the millisecond.
+    /// When its first request arrived, by the writer's clock, to the millisecond; when it was first
+    /// written, if it was stored by an older release.
     pub began_at: SystemTime,
     /// When it was last written.
     pub last_written_at: SystemTime,
@@ -137,18 +138,17 @@ impl RunSummary {
         }
     }
 
-    /// When it started: when its id was made, which is before the model is asked; or when it was first
-    /// written, if the id does not say or says a later time, since clocks differ.
+    /// When it started. The id of the run does not say it: ids may be made by callers, of recordings
+    /// or of other clocks.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
     /// use tower_chat_core::{RunId, store::RunSummary};
     /// let asked = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-    /// let answered = asked + Duration::from_secs(4);
-    /// let run = RunSummary::new(RunId::at(asked), answered);
-    /// assert_eq!((run.started_at(), run.began_at), (asked, answered));
+    /// let run = RunSummary::new(RunId::from_bytes([7; 16]), asked);
+    /// assert_eq!(run.started_at(), asked);
     /// ```
     pub fn started_at(&self) -> SystemTime {
-        self.run.made_at().map_or(self.began_at, |made| made.min(self.began_at))
+        self.began_at
     }
 }

@@ -116,6 +116,7 @@ impl ModelUsage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunActivity {
     at: SystemTime,
+    started_at: Option<SystemTime>,
     mode: Option<PersistenceMode>,
     usage: Vec<ModelUsage>,
 }
@@ -123,7 +124,7 @@ pub struct RunActivity {
 impl RunActivity {
     /// Something was done at this time, and nothing used.
     pub fn new(at: SystemTime) -> Self {
-        Self { at, mode: None, usage: Vec::new() }
+        Self { at, started_at: None, mode: None, usage: Vec::new() }
     }
 
     /// What is told of messages of which nothing else is known: that they were written now, and how
@@ -132,6 +133,22 @@ impl RunActivity {
         let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
         let usage = ModelUsage::new(None, UsageSum::of_calls(0, calls));
         Self::new(SystemTime::now()).with_usage([usage])
+    }
+
+    /// Of a run whose first request arrived at this time.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tower_chat_core::store::RunActivity;
+    /// let written = SystemTime::now();
+    /// let arrived = written - Duration::from_secs(4);
+    /// assert_eq!(RunActivity::new(written).began_at(), written);
+    /// assert_eq!(RunActivity::new(written).with_start(arrived).began_at(), arrived);
+    /// ```
+    #[must_use]
+    pub fn with_start(mut self, started_at: SystemTime) -> Self {
+        self.started_at = Some(started_at);
+        self
     }
 
     /// In this mode.
@@ -157,6 +174,12 @@ impl RunActivity {
     /// When it was done, by the writer's clock. Stores keep it to the millisecond.
     pub fn at(&self) -> SystemTime {
         self.at
+    }
+
+    /// When the run began, as far as this write says: when its first request arrived, else when this
+    /// was done. A store keeps the time of the first write of the run.
+    pub fn began_at(&self) -> SystemTime {
+        self.started_at.map_or(self.at, |started_at| started_at.min(self.at))
     }
 
     /// The mode of the run.

@@ -11,8 +11,8 @@ use crate::{ConversationKey, RunId, store::author::milliseconds};
 
 /// What usage is asked for, and by what it is added up.
 ///
-/// What a run has used of a model counts at the time at which the run first told of that model, to
-/// the millisecond.
+/// What a run has used of a model counts at the time at which the run began, as the write said that
+/// first told of that model, to the millisecond.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

@@ -93,6 +93,7 @@ async fn add_trip(store: &MemoryStore) {
     let messages = messages.into_iter().zip([0, 880, 2320, 4100]).map(added);
     let used = UsageSum::of_calls(2, 3).with_tokens(Usage::new(1912, 164)).with_cost_nanos(806_000);
     let activity = RunActivity::new(begun + Duration::from_millis(4100))
+        .with_start(begun)
         .with_mode(PersistenceMode::PerServiceCall)
         .with_usage([ModelUsage::new(Some("gpt-5-mini".into()), used)]);
     let id = MessageId { run: RunId::at(begun), index: 0 };

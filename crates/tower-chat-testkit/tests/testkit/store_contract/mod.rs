@@ -6,7 +6,7 @@ mod pruning;
 
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey, MemoryStore, Message, MessageId, Messages, RunId,
+    ConversationKey, MemoryStore, Message, MessageId, Messages, RunId, ToolStatus,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
@@ -80,6 +80,7 @@ enum Fault {
     ForksNothing,
     ForksOverOthers,
     CommitsBeforeForks,
+    ForksApprovals,
     OrdersByRun,
     DeletesInSteps,
     PrunesNothing,
@@ -403,6 +404,18 @@ impl HistoryStore for Broken {
             _ => {}
         }
         let forked = self.inner.fork(&self.key(from), &self.key(to)).await?;
+        if self.fault == Fault::ForksApprovals {
+            let query = InvocationQuery::of(from).with_status(ToolStatus::PendingApproval);
+            for (_, call) in self.inner.invocations(&query).await?.found {
+                let position =
+                    SequencePosition { sequence: call.sequence, index: call.sequence_index };
+                let mut row = ToolRecord::pending(position, 0, call.call_id, call.name);
+                row.status = ToolStatus::PendingApproval;
+                let id = MessageId { run: RunId::new(), index: 0 };
+                let write = Write::new(to.clone(), id, forked, []).with_tools(vec![row]);
+                drop(self.inner.append(Slot::unbounded(), vec![write]));
+            }
+        }
         if self.fault == Fault::ForksNoDescription
             && let Some(copy) = self.inner.summary(to).await?
         {
@@ -676,6 +689,7 @@ noticed! {
     approvals: ForgetsApprovals breaks calls_that_wait_for_approval_come_with_the_head;
     batches: SplitsBatches breaks calls_that_wait_for_approval_come_with_the_head;
     no_forks: ForksNothing breaks a_fork_has_what_readers_see_and_a_life_of_its_own;
+    forked_approvals: ForksApprovals breaks a_fork_does_not_wait_for_approvals;
     staged_forks: CommitsBeforeForks breaks a_fork_has_nothing_that_is_staged;
     forked_over: ForksOverOthers breaks a_fork_makes_nothing_of_nothing_and_replaces_nothing;
     clocks: OrdersByRun breaks messages_keep_their_order_when_clocks_are_set_back;
@@ -695,6 +709,7 @@ noticed! {
     hidden_staging: HidesStagedConversations breaks staged_runs_are_in_the_directory_at_once;
     moved_beginnings: ForgetsWhenItBegan
         breaks the_directory_has_a_conversation_from_its_first_write_on;
+    forgotten_arrivals: ForgetsWhenItBegan breaks a_run_begins_when_its_request_arrived;
     runs_of_messages: CountsTheRunsOfMessages breaks a_prune_leaves_counts_and_usage;
     every_scope: ListsEveryScope breaks conversations_are_listed_by_their_last_activity;
     metadata: IgnoresMetadata breaks conversations_are_found_by_times_and_metadata;
