@@ -35,6 +35,10 @@ pub(crate) struct Step {
     pub(crate) answers: Vec<AnswerPlan>,
     /// Each sends the same request once.
     pub(crate) attempts: Vec<Attempt>,
+    /// After each of them the run's id is used again with another input.
+    pub(crate) reuses_id: bool,
+    /// After the last the conversation is copied, and what waits for approval is approved in the copy.
+    pub(crate) forks: bool,
 }
 
 /// What the caller sends. Where nothing waits for the kind of input, it is a text.
@@ -204,8 +208,12 @@ impl fmt::Display for Case {
         let Self { has_run_layer, concurrent, max_rounds, repeats: _, steps } = self;
         let stack = if *has_run_layer { "" } else { ", PerServiceCallPersistence alone" };
         writeln!(f, "concurrent: {concurrent}, max_rounds: {max_rounds:?}{stack}")?;
-        for (run, Step { input, tools, answers, attempts }) in steps.iter().enumerate() {
+        for (run, step) in steps.iter().enumerate() {
+            let Step { input, tools, answers, attempts, reuses_id, forks } = step;
             writeln!(f, "run {run}: {input:?}, {tools:?}")?;
+            if *reuses_id || *forks {
+                writeln!(f, "    reuses its id: {reuses_id}, forks: {forks}")?;
+            }
             answers.iter().try_for_each(|answer| writeln!(f, "    {answer:?}"))?;
             attempts.iter().try_for_each(|attempt| writeln!(f, "    {attempt:?}"))?;
         }
@@ -248,7 +256,9 @@ impl Step {
                 break;
             }
         }
-        Self { input, tools: begins_with, answers, attempts }
+        let reuses_id = features.reused_ids && rng.one_in(4);
+        let forks = features.forks && has_run_layer && rng.one_in(4);
+        Self { input, tools: begins_with, answers, attempts, reuses_id, forks }
     }
 
     fn probe(has_run_layer: bool) -> Self {
@@ -260,6 +270,8 @@ impl Step {
             tools: ToolMask::ALL,
             answers: Vec::new(),
             attempts: vec![attempt],
+            reuses_id: false,
+            forks: false,
         }
     }
 
@@ -285,6 +297,12 @@ impl Step {
                 });
             }
             Input::Results(_) | Input::Text => {}
+        }
+        if self.reuses_id {
+            with(&|step| step.reuses_id = false);
+        }
+        if self.forks {
+            with(&|step| step.forks = false);
         }
         if self.tools != ToolMask::ALL {
             with(&|step| step.tools = ToolMask::ALL);

@@ -17,7 +17,7 @@ use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ChatResponse, Conversation,
     ConversationKey, MemoryStore, Message, Part, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, ToolLoop, ToolLoopError, ToolResult, pending_results,
+    PersistenceError, PersistenceMode, Role, ToolLoop, ToolLoopError, ToolResult, pending_results,
     replay::effective_call_ids,
     store::{HistoryStore, InvocationQuery},
 };
@@ -119,6 +119,14 @@ impl<'a> Driver<'a> {
                 self.attempt(run, &message, attempt)
                     .await
                     .map_err(|it| format!("run {run} ({input:?}), attempt {number}: {it}"))?;
+                if step.reuses_id && self.model.has_input_of(run, attempt.mode) {
+                    let reused = self.reuse_id(run, attempt).await;
+                    reused.map_err(|it| format!("the id of run {run} is used again: {it}"))?;
+                }
+            }
+            if step.forks {
+                let copied = self.approve_in_copy(run, step).await;
+                copied.map_err(|it| format!("a copy after run {run}: {it}"))?;
             }
         }
         Ok(())
@@ -243,6 +251,58 @@ impl<'a> Driver<'a> {
         self.compare_store().await
     }
 
+    /// A request with the id of a run, whose input is another.
+    async fn reuse_id(&mut self, run: usize, attempt: &Attempt) -> Result<(), String> {
+        self.world.begin(None);
+        let mut request = ChatRequest::user(format!("not {}", script::input_text(run)))
+            .in_run(Conversation { key: key(), run: run_id(run) })
+            .with_extension(attempt.mode);
+        if attempt.streamed {
+            request = request.streamed();
+        }
+        let client = self.client.clone();
+        let answer =
+            until_idle(async move { client.oneshot(request).await?.collect().await }).await;
+        let expected = Expected { end: Some(End::RunIdReused), ..Expected::default() };
+        self.compare_attempt(&expected, answer)?;
+        self.compare_store().await
+    }
+
+    /// Approves in a copy of the conversation what waits in the conversation.
+    async fn approve_in_copy(&mut self, run: usize, step: &Step) -> Result<(), String> {
+        let waiting: Vec<String> =
+            self.model.waiting().into_iter().flatten().map(|call| call.token).collect();
+        let requests: Vec<_> =
+            waiting.iter().filter_map(|token| self.requests.get(token)).collect();
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let copy = ConversationKey::new("alice", format!("copy {run}"));
+        let store = Process::new(self.store.clone(), self.world.fault());
+        store.fork(&key(), &copy).await.map_err(|it| it.to_string())?;
+        let waiting = self.store.head(&copy).await.map_err(|it| it.to_string())?.pending_approvals;
+        if !waiting.is_empty() {
+            return Err(format!("{} batches wait in it", waiting.len()));
+        }
+        let parts = requests.iter().map(|request| request.approve().into()).collect();
+        let mode = step.attempts.first().map_or(PersistenceMode::PerRun, |attempt| attempt.mode);
+        let request = ChatRequest::new(Message::new(Role::User, parts))
+            .in_conversation(copy)
+            .with_extension(mode);
+        self.world.begin(None);
+        let client = self.client.clone();
+        let answer =
+            until_idle(async move { client.oneshot(request).await?.collect().await }).await;
+        same("the tools that run in it", &self.world.take_seen().ran, &[])?;
+        match answer {
+            Some(Err(error)) => match error.downcast_ref() {
+                Some(ToolLoopError::ApprovalUnknown { .. }) => self.compare_store().await,
+                _ => Err(format!("{error:?}")),
+            },
+            other => Err(format!("the approval is accepted: {other:?}")),
+        }
+    }
+
     fn compare_attempt(
         &mut self,
         expected: &Expected,
@@ -343,8 +403,10 @@ fn end_of(error: &BoxError) -> Result<End, String> {
         Some(ToolLoopError::ArgumentsNotKept { .. }) => return Ok(End::ArgumentsNotKept),
         _ => {}
     }
-    if let Some(PersistenceError::PendingCallNotKept { .. }) = error.downcast_ref() {
-        return Ok(End::PendingCallNotKept);
+    match error.downcast_ref() {
+        Some(PersistenceError::PendingCallNotKept { .. }) => return Ok(End::PendingCallNotKept),
+        Some(PersistenceError::RunIdReused { .. }) => return Ok(End::RunIdReused),
+        _ => {}
     }
     if error.to_string() == "overloaded" {
         return Ok(End::Failed);

@@ -29,6 +29,14 @@ pub(crate) struct Features {
     pub(crate) drops: bool,
     pub(crate) repeats: bool,
     pub(crate) persister_alone: bool,
+    /// Tools queue messages.
+    pub(crate) queued: bool,
+    /// Tools stop their runs.
+    pub(crate) halts: bool,
+    /// The ids of runs are used again with another input.
+    pub(crate) reused_ids: bool,
+    /// Conversations are copied while approvals wait.
+    pub(crate) forks: bool,
 }
 
 impl Features {
@@ -59,6 +67,10 @@ impl Features {
             drops: has("drops", true),
             repeats: has("repeats", true),
             persister_alone: has("persister_alone", true),
+            queued: has("queued", true),
+            halts: has("halts", true),
+            reused_ids: has("reused_ids", true),
+            forks: has("forks", true),
         }
     }
 
@@ -72,6 +84,12 @@ impl Features {
         let mut tools = vec![Tool::Look, Tool::Fail, Tool::Unknown];
         if self.stops {
             tools.push(Tool::Stop);
+        }
+        if self.queued {
+            tools.push(Tool::Note);
+        }
+        if self.halts {
+            tools.push(Tool::Halt);
         }
         if self.returned {
             tools.push(Tool::Ask);

@@ -1,8 +1,9 @@
 //! Whatever happens in a conversation, it is what a plain model of the contract says.
 //!
 //! A [case](case) is a conversation over the public API: approvals, hooks, changing sets of tools,
-//! late results, returned calls, several messages in an answer, service calls that fail and
-//! requests that are sent again in another mode. Each call has a token that occurs in its
+//! late results, returned calls, several messages in an answer, service calls that fail,
+//! requests that are sent again in another mode, messages that tools queue, runs that tools stop,
+//! run ids that are used again, and copies in which approvals wait. Each call has a token that occurs in its
 //! arguments, its result and its error, so that whatever replaces something else is
 //! seen. After every attempt four things are compared with the [model](model): what the model was
 //! shown, the answer that the caller got, the stored messages, and the record of tool calls.
@@ -67,6 +68,26 @@ fn a_planted_stale_number_is_found() {
 #[test]
 fn a_planted_partial_answer_is_found() {
     is_found(Fault::PartialAnswer);
+}
+
+#[test]
+fn a_planted_lost_queue_is_found() {
+    is_found(Fault::LostQueue);
+}
+
+#[test]
+fn a_planted_missed_stop_is_found() {
+    is_found(Fault::MissedStop);
+}
+
+#[test]
+fn a_planted_lost_input_is_found() {
+    is_found(Fault::LostInput);
+}
+
+#[test]
+fn a_planted_copied_approval_is_found() {
+    is_found(Fault::CopiedApproval);
 }
 
 /// A case that is as the model says shows the fault once it is planted.

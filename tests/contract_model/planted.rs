@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tower_chat::{
-    Answer, ConversationKey, Finish, MemoryStore, Message, Part, Role, RunId,
+    Answer, ConversationKey, Finish, MemoryStore, Message, MessageId, Part, Role, RunId,
+    ToolStatus,
     store::{
-        HistoryStore, StoreHandle, StoreWrapper,
-        author::{Slot, Ticket, Write},
+        HistoryStore, InvocationQuery, Revision, SequencePosition, StoreError, StoreHandle,
+        StoreWrapper,
+        author::{RecordedResult, Slot, Ticket, ToolRecord, Write},
     },
 };
 
@@ -22,6 +24,14 @@ pub(crate) enum Fault {
     StaleNumber,
     /// What is stored of an interrupted run is returned as its answer.
     PartialAnswer,
+    /// What a tool has queued is not stored with its outcome.
+    LostQueue,
+    /// The tool loop does not notice that a tool stops the run.
+    MissedStop,
+    /// The digest of a run's input is not stored.
+    LostInput,
+    /// A copy of a conversation waits for the approvals of the original.
+    CopiedApproval,
 }
 
 /// What is stored of a run after its first message, as its answer.
@@ -87,11 +97,30 @@ fn timeless(write: &Write) -> Write {
     rebuilt(write, write.messages().to_vec(), rows)
 }
 
-fn rebuilt(
-    write: &Write,
-    messages: Vec<Arc<Message>>,
-    rows: Vec<tower_chat::store::author::ToolRecord>,
-) -> Write {
+/// The write without what tools have queued.
+fn unqueued(write: &Write) -> Write {
+    let mut rows = write.tools().to_vec();
+    for row in &mut rows {
+        if let RecordedResult::Apart(result) = &mut row.result {
+            result.queued.clear();
+        }
+    }
+    rebuilt(write, write.messages().to_vec(), rows)
+}
+
+/// The write without metadata, in which the digest of the run's input is.
+fn bare(write: &Write) -> Write {
+    let messages = write.messages().iter().map(|message| {
+        let mut message = message.clone();
+        if message.role == Role::User {
+            Arc::make_mut(&mut message).metadata.clear();
+        }
+        message
+    });
+    rebuilt(write, messages.collect(), write.tools().to_vec())
+}
+
+fn rebuilt(write: &Write, messages: Vec<Arc<Message>>, rows: Vec<ToolRecord>) -> Write {
     let mut rebuilt = Write::new(write.key().clone(), write.id(), write.expected(), messages)
         .with_tools(rows)
         .with_claims(write.claims().to_vec());
@@ -123,10 +152,38 @@ impl StoreWrapper for Process {
         let change = match self.fault {
             Some(Fault::WrongCall) => swapped,
             Some(Fault::StaleNumber) => timeless,
-            Some(Fault::LostHook | Fault::PartialAnswer) | None => {
-                return self.inner.append(slot, writes);
-            }
+            Some(Fault::LostQueue) => unqueued,
+            Some(Fault::LostInput) => bare,
+            Some(
+                Fault::LostHook | Fault::PartialAnswer | Fault::MissedStop | Fault::CopiedApproval,
+            )
+            | None => return self.inner.append(slot, writes),
         };
         self.inner.append(slot, writes.iter().map(change).collect())
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let revision = self.inner.fork(from, to).await?;
+        if self.fault == Some(Fault::CopiedApproval) {
+            let query = InvocationQuery::of(from).with_status(ToolStatus::PendingApproval);
+            let waiting = self.inner.invocations(&query).await?.found.into_iter();
+            let rows = waiting.map(|(_, call)| {
+                let position =
+                    SequencePosition { sequence: call.sequence, index: call.sequence_index };
+                let mut row =
+                    ToolRecord::pending(position, call.round_index, call.call_id, call.name);
+                row.status = ToolStatus::PendingApproval;
+                row
+            });
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let write = Write::new(to.clone(), id, revision, []).with_tools(rows.collect());
+            let appended = self.inner.append(Slot::unbounded(), vec![write]).await;
+            appended.map_err(|error| error.source)?;
+        }
+        Ok(revision)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::json;
 use tower_chat::{
-    BoxError, ToolDefinition, Tools,
+    BoxError, Message, ToolDefinition, Tools,
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 
@@ -21,6 +21,10 @@ pub(crate) enum Tool {
     Fail,
     /// Answers, and ends the run.
     Stop,
+    /// Answers, and queues a message for the next service call.
+    Note,
+    /// Answers, and stops the run.
+    Halt,
     /// Needs approval.
     Pay,
     /// Needs approval, and its hook changes the result.
@@ -65,10 +69,12 @@ impl Hook {
 }
 
 /// The kinds with a definition, in the order in which they are registered.
-pub(crate) const REGISTERED: [Tool; 13] = [
+pub(crate) const REGISTERED: [Tool; 15] = [
     Tool::Look,
     Tool::Fail,
     Tool::Stop,
+    Tool::Note,
+    Tool::Halt,
     Tool::Pay,
     Tool::Sign,
     Tool::Vote,
@@ -116,6 +122,8 @@ impl Tool {
             Self::Look => "look",
             Self::Fail => "fail",
             Self::Stop => "stop",
+            Self::Note => "note",
+            Self::Halt => "halt",
             Self::Pay => "pay",
             Self::Sign => "sign",
             Self::Vote => "vote",
@@ -137,9 +145,14 @@ impl Tool {
             Self::Mask | Self::Sign | Self::Spill => Hook::Result,
             Self::Wire | Self::Token => Hook::Arguments,
             Self::Forget | Self::Vote => Hook::Drop,
-            Self::Look | Self::Fail | Self::Stop | Self::Pay | Self::Ask | Self::Unknown => {
-                Hook::None
-            }
+            Self::Look
+            | Self::Fail
+            | Self::Stop
+            | Self::Note
+            | Self::Halt
+            | Self::Pay
+            | Self::Ask
+            | Self::Unknown => Hook::None,
         }
     }
 
@@ -169,6 +182,14 @@ pub(crate) fn stored_result(token: &str) -> String {
 /// What is stored of a result of which the hook keeps nothing, where its call is stored.
 pub(crate) const NOT_STORED: &str =
     "The result was not stored: the tool of the call does not let it be stored.";
+
+/// What a tool queues for the next service call.
+pub(crate) fn queued_text(token: &str) -> String {
+    format!("noted {token}")
+}
+
+/// What is said of a call whose tool did not start because its run was stopped.
+pub(crate) const STOPPED: &str = "The call was not run: the run was stopped before.";
 
 /// What a hook stores instead of the error text.
 pub(crate) fn stored_error(token: &str) -> String {
@@ -217,6 +238,16 @@ fn run(kind: Tool, context: &ToolContext, world: &World) -> Result<ToolOutput, B
     match kind {
         _ if kind.fails() => Err(format!("broken {token}").into()),
         Tool::Stop => Ok(ToolOutput::from(format!("stopped {token}")).terminate()),
+        Tool::Note => {
+            context.queue(Message::user(queued_text(&token)));
+            Ok(format!("found {token}").into())
+        }
+        Tool::Halt => {
+            if !world.misses_stop() {
+                context.run_handle().stop();
+            }
+            Ok(format!("found {token}").into())
+        }
         _ => Ok(format!("found {token}").into()),
     }
 }

@@ -103,6 +103,10 @@ impl World {
         self.0.fault == Some(Fault::LostHook) && call.result().is_some()
     }
 
+    pub(crate) fn misses_stop(&self) -> bool {
+        self.0.fault == Some(Fault::MissedStop)
+    }
+
     /// A model that answers as the script says.
     pub(crate) fn model(&self) -> ScriptedModel {
         let model = ScriptedModel::new([]);

@@ -276,7 +276,16 @@ impl Canonical {
     }
 
     fn result(&mut self, result: &ToolResult) {
-        let ToolResult { call_id, name, content, is_error, call: _, native, ends_run: _ } = result;
+        let ToolResult {
+            call_id,
+            name,
+            content,
+            is_error,
+            call: _,
+            native,
+            ends_run: _,
+            queued: _,
+        } = result;
         self.optional_text(call_id.as_ref());
         self.optional_text(name.as_ref());
         self.list(content.iter(), Self::part);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{ApprovalRequest, ApprovalResponse, CallPosition, Native, check_unique_keys};
+use crate::{ApprovalRequest, ApprovalResponse, CallPosition, Message, Native, check_unique_keys};
 
 /// One piece of a message.
 ///
@@ -230,6 +230,10 @@ pub struct ToolResult {
     /// known to be complete, wherever the result is stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
+    /// What the tool has queued for the next service call. In the record of tool calls alone, until
+    /// the result is part of a message: from then on these messages follow it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queued: Vec<Message>,
 }
 
 impl ToolResult {
@@ -248,6 +252,7 @@ impl ToolResult {
             call: None,
             native: None,
             ends_run: false,
+            queued: Vec::new(),
         }
     }
 
@@ -260,7 +265,7 @@ impl ToolResult {
     /// was there before.
     #[must_use]
     pub fn with_content(&self, content: Vec<Part>) -> Self {
-        let Self { call_id, name, content: _, is_error, call, native: _, ends_run } = self;
+        let Self { call_id, name, content: _, is_error, call, native: _, ends_run, queued } = self;
         Self {
             call_id: call_id.clone(),
             name: name.clone(),
@@ -269,6 +274,7 @@ impl ToolResult {
             call: *call,
             native: None,
             ends_run: *ends_run,
+            queued: queued.clone(),
         }
     }
 

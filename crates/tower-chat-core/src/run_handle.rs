@@ -24,8 +24,17 @@ use crate::Message;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct RunHandle {
-    queue: Arc<Mutex<VecDeque<Message>>>,
+    queue: Arc<Mutex<VecDeque<Queued>>>,
     is_stopped: Arc<watch::Sender<bool>>,
+    /// Marks what is queued by this handle and its clones, if it was made for one tool call.
+    call: Option<Arc<()>>,
+}
+
+/// A message in the queue, and the mark of the handle by which it came.
+#[derive(Debug)]
+struct Queued {
+    message: Message,
+    call: Option<Arc<()>>,
 }
 
 impl RunHandle {
@@ -34,9 +43,41 @@ impl RunHandle {
         Self::default()
     }
 
+    /// A handle of the same run for one tool call. The tool loop gives it to the tool, and takes
+    /// what the tool has queued with the tool's outcome.
+    #[must_use]
+    pub fn for_call(&self) -> Self {
+        Self { call: Some(Arc::new(())), ..self.clone() }
+    }
+
     /// Adds a message for the next service call.
     pub fn queue(&self, message: Message) {
-        self.lock().push_back(message);
+        self.lock().push_back(Queued { message, call: self.call.clone() });
+    }
+
+    /// Takes what was queued by this handle and its clones, oldest first. Nothing unless the handle
+    /// was made by [`for_call`](Self::for_call).
+    ///
+    /// ```
+    /// use tower_chat_core::{Message, RunHandle};
+    /// let run = RunHandle::new();
+    /// let tool = run.for_call();
+    /// run.queue(Message::user("In French, please."));
+    /// tool.queue(Message::user("The page was in French."));
+    /// assert_eq!(tool.take_queued_of_call(), [Message::user("The page was in French.")]);
+    /// assert_eq!(run.take_queued(), [Message::user("In French, please.")]);
+    /// ```
+    pub fn take_queued_of_call(&self) -> Vec<Message> {
+        let Some(call) = &self.call else { return Vec::new() };
+        let mut queue = self.lock();
+        if queue.is_empty() {
+            return Vec::new();
+        }
+        let is_of_call =
+            |queued: &Queued| queued.call.as_ref().is_some_and(|of| Arc::ptr_eq(of, call));
+        let (of_call, others): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(is_of_call);
+        *queue = others;
+        of_call.into_iter().map(|queued| queued.message).collect()
     }
 
     /// Takes everything queued, oldest first.
@@ -45,13 +86,14 @@ impl RunHandle {
         if queue.is_empty() {
             return Vec::new();
         }
-        queue.drain(..).collect()
+        queue.drain(..).map(|queued| queued.message).collect()
     }
 
     /// Puts messages that were taken, but reached nobody, back before everything queued since.
     pub fn put_back(&self, messages: Vec<Message>) {
         let mut queue = self.lock();
-        messages.into_iter().rev().for_each(|message| queue.push_front(message));
+        let back = messages.into_iter().map(|message| Queued { message, call: None });
+        back.rev().for_each(|queued| queue.push_front(queued));
     }
 
     /// Whether something is queued.
@@ -97,7 +139,7 @@ impl RunHandle {
         drop(self.is_stopped.subscribe().wait_for(|is_stopped| *is_stopped).await);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Message>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Queued>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -149,6 +149,7 @@ impl Refusal {
             Some(
                 ToolLoopError::ApprovalMissing { .. }
                 | ToolLoopError::ApprovalUnknown { .. }
+                | ToolLoopError::ApprovalContradicted { .. }
                 | ToolLoopError::ResultsMissing { .. },
             ) => return Some(Self::bad_request(error.to_string())),
             Some(ToolLoopError::ArgumentsNotKept { .. }) => {
@@ -192,6 +193,13 @@ impl Refusal {
             PersistenceError::TranscriptRepeated { .. }
             | PersistenceError::TranscriptDiverged { .. } => Self::diverged(),
             PersistenceError::NothingNew { .. } => Self::bad_request(error.to_string()),
+            PersistenceError::EmptyRequest { .. } => {
+                Self::bad_request(error.to_string()).with_param("messages")
+            }
+            PersistenceError::RunIdReused { .. } => {
+                let refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+                refusal.with_code("run_id_reused")
+            }
             PersistenceError::Dangling { .. } => Self::bad_request(error.to_string()),
             error => Self::of_storage(error.is_retryable()),
         }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, Message, Part, Role, ToolDefinition, ToolResult,
+    ApprovalRequest, CallPosition, EndedBy, Message, Part, Role, ToolDefinition, ToolResult,
     pairing::CallLog,
 };
+
+use crate::replay::ended_by;
 
 /// The messages of one response with their calls turned into approval requests, if any of the called
 /// tools needs approval; else the messages as they are. Calls that the response itself answers stay.
@@ -89,6 +91,9 @@ pub(crate) fn trailing_result_of<'m>(
         Some(named) => Some(named) == call,
         None => !is_of_other && result.call_id == request.call.id,
     };
+    if trailing.iter().any(|message| ended_by(message) == Some(EndedBy::Stop)) {
+        return None;
+    }
     trailing.into_iter().find_map(|message| message.results().find(is_it))
 }
 

@@ -9,6 +9,7 @@ use tower_chat_core::{
 
 use crate::{
     PersistenceMode, replay::DanglingCallError, transcript::TranscriptDifference, utc::Utc,
+    validate::InvalidMessages,
 };
 
 /// A persistence layer could not do its work.
@@ -301,6 +302,27 @@ pub enum PersistenceError {
         run: RunId,
         /// Why.
         source: StoreError,
+    },
+    /// The request says nothing that a model could answer to: neither it nor the history before it has
+    /// messages, or one of its messages has no content. The model was not called, and nothing is stored.
+    #[error("the request to conversation {key} says nothing: send a message with content")]
+    EmptyRequest {
+        /// The conversation.
+        key: ConversationKey,
+        /// What is empty.
+        source: InvalidMessages,
+    },
+    /// The run is stored with other input than the request has: its id is an idempotency key, and
+    /// was used again. The model was not called, and nothing is stored.
+    #[error(
+        "run {run} of conversation {key} is stored with another input: send the same messages to \
+         repeat it, or give the request a run id of its own"
+    )]
+    RunIdReused {
+        /// The conversation.
+        key: ConversationKey,
+        /// The run.
+        run: RunId,
     },
     /// A stored call has no result, and the policy is to fail.
     #[error("the history of conversation {key} cannot be replayed")]

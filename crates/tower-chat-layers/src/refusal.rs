@@ -26,7 +26,10 @@ fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
         }
         if let Some(error) = error.downcast_ref::<PersistenceError>() {
             // What the store or the stack cannot do says nothing of the request.
-            return Some(matches!(error, PersistenceError::Dangling { .. }));
+            return Some(matches!(
+                error,
+                PersistenceError::Dangling { .. } | PersistenceError::EmptyRequest { .. }
+            ));
         }
         if error.is::<DeadlineExceeded>() {
             return Some(false);

@@ -1,7 +1,8 @@
 //! The entries of a conversation, as they happened and as they are stored.
 
 use crate::contract_model::tools::{
-    Hook, NOT_STORED, Tool, arguments, stored_arguments, stored_error, stored_result,
+    Hook, NOT_STORED, STOPPED, Tool, arguments, queued_text, stored_arguments, stored_error,
+    stored_result,
 };
 
 /// One entry of a conversation.
@@ -15,6 +16,8 @@ pub(crate) enum Entry {
     /// All messages of one answer.
     Answer(Vec<AnswerMessage>),
     Results(Vec<Outcome>),
+    /// What a tool has queued.
+    Queued(String),
 }
 
 /// One message of an answer.
@@ -51,10 +54,13 @@ pub(crate) struct Outcome {
     /// Its tool ran, so that start and end are known.
     pub(super) ran: bool,
     pub(super) hook: Hook,
+    /// What its tool has queued.
+    pub(super) queued: Option<String>,
 }
+
 impl Entry {
     pub(super) fn is_answer(&self) -> bool {
-        matches!(self, Self::Answer(_) | Self::Results(_))
+        matches!(self, Self::Answer(_) | Self::Results(_) | Self::Queued(_))
     }
 
     /// Whether hooks have kept none of an answer's calls. Who resumes its run is not shown what is
@@ -79,7 +85,9 @@ impl Entry {
         };
         let text = |text: &String| format!("text {text}");
         match self {
-            Self::Text(of) => message("user", vec![text(of)]).into_iter().collect(),
+            Self::Text(of) | Self::Queued(of) => {
+                message("user", vec![text(of)]).into_iter().collect()
+            }
             Self::Approvals { answers, text: of } => {
                 let answers = answers.iter().map(|(token, is)| format!("approval {token} {is}"));
                 message("user", answers.chain(of.iter().map(text)).collect()).into_iter().collect()
@@ -116,7 +124,16 @@ impl Call {
 impl Outcome {
     pub(super) fn new(token: &str, text: String, status: &'static str) -> Self {
         let token = token.to_owned();
-        Self { token, text, is_error: false, status, error: None, ran: false, hook: Hook::None }
+        Self {
+            token,
+            text,
+            is_error: false,
+            status,
+            error: None,
+            ran: false,
+            hook: Hook::None,
+            queued: None,
+        }
     }
 
     pub(super) fn of_tool(call: &Call) -> Self {
@@ -128,9 +145,19 @@ impl Outcome {
                 ..Self::new(token, format!("The tool failed: broken {token}"), "error")
             },
             Tool::Stop => Self::new(token, format!("stopped {token}"), "ok"),
+            Tool::Note => Self {
+                queued: Some(queued_text(token)),
+                ..Self::new(token, format!("found {token}"), "ok")
+            },
             _ => Self::new(token, format!("found {token}"), "ok"),
         };
         Self { ran: true, hook: call.tool.hook(), ..outcome }
+    }
+
+    /// What is said of a call whose tool did not start because its run was stopped.
+    pub(super) fn stopped(call: &Call) -> Self {
+        let stopped = Self::new(&call.token, STOPPED.to_owned(), "stopped");
+        Self { is_error: true, hook: call.hook, ..stopped }
     }
 
     /// The same of a call that is stored already.

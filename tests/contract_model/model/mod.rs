@@ -9,6 +9,8 @@ mod sending;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tower_chat::PersistenceMode;
+
 pub(crate) use self::entry::Call;
 use self::entry::{Entry, Form, Outcome};
 use crate::contract_model::{
@@ -27,6 +29,8 @@ pub(crate) struct Model<'a> {
     known: BTreeMap<String, Outcome>,
     open: Option<OpenRun>,
     ended: BTreeSet<usize>,
+    /// Those of them that were stopped.
+    stopped: BTreeSet<usize>,
     inputs: BTreeMap<usize, RunInput>,
     /// How many answers the model has given in each run.
     answered: BTreeMap<usize, usize>,
@@ -95,6 +99,8 @@ pub(crate) enum End {
     ArgumentsNotKept,
     /// A call that would wait for approval cannot be stored.
     PendingCallNotKept,
+    /// The run is stored with another input.
+    RunIdReused,
 }
 
 impl<'a> Model<'a> {
@@ -106,6 +112,7 @@ impl<'a> Model<'a> {
             known: BTreeMap::new(),
             open: None,
             ended: BTreeSet::new(),
+            stopped: BTreeSet::new(),
             inputs: BTreeMap::new(),
             answered: BTreeMap::new(),
             tools: ToolMask::ALL,
@@ -211,6 +218,20 @@ impl<'a> Model<'a> {
     pub(crate) fn is_known(&self, token: &str) -> bool {
         let staged = self.open.iter().flat_map(|open| &open.entries);
         self.known.contains_key(token) || outcomes(staged).any(|of| of == token)
+    }
+
+    /// Whether a request of this mode with the run's id and another input finds the run's own input,
+    /// before anything else is done.
+    pub(crate) fn has_input_of(&self, run: usize, mode: PersistenceMode) -> bool {
+        let is_found = match &self.open {
+            None => true,
+            Some(open) => open.run == run && mode == PersistenceMode::Journaled,
+        };
+        let staged = self.open.iter().filter(|open| open.run == run);
+        let staged = staged.flat_map(|open| &open.entries);
+        let stored = self.history.iter().filter(|(of, _)| *of == run).map(|(_, entry)| entry);
+        let input = stored.chain(staged).next();
+        is_found && matches!(input, Some(Entry::Text(_) | Entry::Approvals { .. }))
     }
 
     pub(crate) fn has_ended(&self, run: usize) -> bool {

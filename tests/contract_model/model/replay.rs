@@ -12,7 +12,7 @@ pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Ve
     let mut replay = Replay::default();
     for (entry, is_stored) in entries {
         match entry {
-            Entry::Text(text) => replay.user(text),
+            Entry::Text(text) | Entry::Queued(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
             // An answer of which hooks have kept nothing is not in the store, and begins no round.
             Entry::Answer(_) if is_stored && entry.texts(true).is_empty() => {}

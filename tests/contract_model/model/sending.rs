@@ -34,6 +34,31 @@ struct UnderWay {
     rounds: usize,
     /// The tools that this attempt has had: a call keeps the hook of one that was unregistered.
     had: ToolMask,
+    /// A tool has stopped it.
+    is_stopped: bool,
+}
+
+/// What a round has come to.
+struct Executed {
+    outcomes: Vec<Outcome>,
+    /// What has ended the run with it, if anything has.
+    end: Option<EndOfRound>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum EndOfRound {
+    /// A tool has ended the run.
+    Tool,
+    /// A tool has stopped the run.
+    Stop,
+}
+
+/// The results of approved calls, where a run has come no further.
+fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
+    let [Entry::Approvals { .. }, results, rest @ ..] = entries else { return None };
+    let has_results = matches!(results, Entry::Results(_));
+    let is_queued = |entry: &Entry| matches!(entry, Entry::Queued(_));
+    (has_results && rest.iter().all(is_queued)).then_some(results)
 }
 
 impl UnderWay {
@@ -93,7 +118,7 @@ impl Model<'_> {
     /// What is staged of a run becomes part of the history.
     fn commit_as_it_is(&mut self, open: OpenRun) {
         let OpenRun { run, mut entries, .. } = open;
-        if let [Entry::Approvals { .. }, Entry::Results(outcomes)] = &mut entries[..] {
+        if let Some(Entry::Results(outcomes)) = of_approved(&mut entries) {
             outcomes.iter_mut().for_each(Outcome::was_not_run);
         }
         self.keep(run, self.history.len(), entries);
@@ -155,10 +180,10 @@ impl Model<'_> {
         if let Some(open) = self.open.take_if(|open| open.run == run) {
             entries.extend(open.entries);
             attempt += open.attempt;
-            if let [Entry::Approvals { .. }, Entry::Results(_)] = &entries[..] {
+            if of_approved(&mut entries).is_some() {
                 // What was approved and has not run yet is decided by the tools of now.
                 self.know(&entries);
-                entries.pop();
+                entries.truncate(1);
             }
         }
         let resumed = entries.len();
@@ -176,6 +201,7 @@ impl Model<'_> {
             stored: resumed,
             rounds,
             had: self.tools,
+            is_stopped: false,
         }
     }
 
@@ -224,11 +250,13 @@ impl Model<'_> {
                 }
                 let text = has_text.then_some(text);
                 under_way.entries.push(Entry::Approvals { answers, text });
-                let (outcomes, stops) = self.execute(calls, self.tools, trace);
+                let executed = self.execute(calls, self.tools, trace);
                 // Of what has its result already, nothing comes again.
-                let results = (!outcomes.is_empty()).then_some(Entry::Results(outcomes));
-                under_way.entries.extend(results);
-                return Ok(!stops);
+                let goes_on = executed.end.is_none();
+                if !executed.outcomes.is_empty() {
+                    self.add_results(under_way, executed);
+                }
+                return Ok(goes_on);
             }
         }
         Ok(true)
@@ -276,14 +304,16 @@ impl Model<'_> {
         Call { hook, ..call.clone() }
     }
 
-    /// Whether a call has its result, and the model has said something since.
+    /// Whether a call has its result, and the model has said something since, or the run was stopped.
     fn is_settled(&self, token: &str) -> bool {
         let has_result = |entry: &Entry| match entry {
             Entry::Results(outcomes) => outcomes.iter().any(|outcome| outcome.token == token),
             _ => false,
         };
         let mut since = self.history.iter().skip_while(|(_, entry)| !has_result(entry));
-        since.any(|(_, entry)| matches!(entry, Entry::Answer(_)))
+        since.any(|(run, entry)| {
+            matches!(entry, Entry::Answer(_)) || (has_result(entry) && self.stopped.contains(run))
+        })
     }
 
     /// The result of a call that its caller brings.
@@ -295,15 +325,15 @@ impl Model<'_> {
     }
 
     /// Runs or rejects calls, in order. A tool that ends the run keeps later ones from running,
-    /// unless all run at the same time. Says too whether one has.
+    /// unless all run at the same time; one that stops the run does so always.
     fn execute(
         &mut self,
         calls: Vec<(Call, bool)>,
         registered: ToolMask,
         trace: &mut Expected,
-    ) -> (Vec<Outcome>, bool) {
+    ) -> Executed {
         let mut outcomes = Vec::new();
-        let mut stops = false;
+        let (mut ends, mut stops) = (false, false);
         for (call, is_approved) in calls {
             let token = &*call.token;
             if let Some(known) = self.known.get(token) {
@@ -316,7 +346,14 @@ impl Model<'_> {
                 let text = format!("There is no tool named {:?}.", call.tool.name(token));
                 let unknown = Outcome::new(token, text, "unknown_tool");
                 outcomes.push(Outcome { is_error: true, hook: call.hook, ..unknown });
-            } else if !stops || self.case.concurrent {
+            } else if stops {
+                outcomes.push(match call.form {
+                    Form::Request(_) if call.hook == Hook::Drop => {
+                        Outcome { hook: Hook::DropResult, ..Outcome::stopped(&call) }
+                    }
+                    Form::Request(_) | Form::Call => Outcome::stopped(&call),
+                });
+            } else if !ends || self.case.concurrent {
                 // Of an approved call the stored arguments are known.
                 trace.ran.push(call.text(matches!(call.form, Form::Request(_))));
                 self.tools = self.tools_then.take().unwrap_or(self.tools);
@@ -324,10 +361,31 @@ impl Model<'_> {
                     Form::Request(_) => Outcome::of_approved(&call),
                     Form::Call => Outcome::of_tool(&call),
                 });
-                stops |= call.tool == Tool::Stop;
+                ends |= call.tool == Tool::Stop;
+                stops |= call.tool == Tool::Halt;
             }
         }
-        (outcomes, stops)
+        let end = match (ends, stops) {
+            (true, _) => Some(EndOfRound::Tool),
+            (false, true) => Some(EndOfRound::Stop),
+            (false, false) => None,
+        };
+        Executed { outcomes, end }
+    }
+
+    /// Adds what a round has come to, with what its tools have queued: a service call takes it, or
+    /// a run that is stopped. Where a tool ends the run, nothing is taken.
+    fn add_results(&mut self, under_way: &mut UnderWay, executed: Executed) {
+        let Executed { outcomes, end } = executed;
+        let queued: Vec<Entry> = match end {
+            Some(EndOfRound::Tool) => Vec::new(),
+            Some(EndOfRound::Stop) | None => {
+                outcomes.iter().filter_map(|it| it.queued.clone()).map(Entry::Queued).collect()
+            }
+        };
+        under_way.entries.push(Entry::Results(outcomes));
+        under_way.entries.extend(queued);
+        under_way.is_stopped = end == Some(EndOfRound::Stop);
     }
 
     /// The model is asked.
@@ -383,9 +441,10 @@ impl Model<'_> {
         }
         under_way.rounds += 1;
         let calls = calls.into_iter().map(|call| (call, true)).collect();
-        let (outcomes, stops) = self.execute(calls, told, trace);
-        under_way.entries.push(Entry::Results(outcomes));
-        !stops
+        let executed = self.execute(calls, told, trace);
+        let goes_on = executed.end.is_none();
+        self.add_results(under_way, executed);
+        goes_on
     }
 
     /// A service call comes to no answer.
@@ -407,8 +466,9 @@ impl Model<'_> {
             }
             PersistenceMode::PerServiceCall => {
                 if !is_dropped {
-                    // Results are kept, with what stands before them.
-                    let is_results = |entry: &Entry| matches!(entry, Entry::Results(_));
+                    // Results are kept, with what stands before them and what came with them.
+                    let is_results =
+                        |entry: &Entry| matches!(entry, Entry::Results(_) | Entry::Queued(_));
                     let last = entries.iter().rposition(is_results);
                     entries.truncate(stored.max(last.map_or(0, |last| last + 1)));
                 }
@@ -431,7 +491,7 @@ impl Model<'_> {
 
     /// The run is complete.
     fn end(&mut self, under_way: UnderWay) -> End {
-        let UnderWay { run, begins, mut entries, resumed, .. } = under_way;
+        let UnderWay { run, begins, mut entries, resumed, is_stopped, .. } = under_way;
         let own = entries.iter().enumerate().filter(|(_, entry)| entry.is_answer());
         let first = matches!(self.inputs[&run], RunInput::Results { .. });
         let own = own.filter(|(at, _)| !(first && *at == 0));
@@ -439,7 +499,9 @@ impl Model<'_> {
         let own = own.filter(|(at, _)| self.case.has_run_layer || *at >= resumed);
         let answer = own.flat_map(|(at, entry)| entry.texts(at < resumed)).collect();
         let asks = |entry: &Entry| matches!(entry, Entry::Answer(_));
-        if let Some(Entry::Results(outcomes)) = entries.last()
+        if is_stopped {
+            self.stopped.insert(run);
+        } else if let Some(Entry::Results(outcomes)) = entries.last()
             && entries.iter().any(asks)
         {
             // No service call has seen them.

@@ -28,7 +28,7 @@ use crate::{
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
-    run::{Caller, LeaveCause, Run, ServiceCall, Settings, strip_sentinel},
+    run::{ArrivedAt, Caller, LeaveCause, Run, ServiceCall, Settings, strip_sentinel},
     telemetry::report_mode,
     tool::RunAncestry,
     tool_loop::check_approvals,
@@ -66,9 +66,10 @@ where
         self.below.poll_ready(&mut self.inner, cx).map_err(Into::into)
     }
 
-    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
+    fn call(&mut self, mut request: ChatRequest) -> ResponseFuture {
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
+        request.extensions.insert(ArrivedAt(self.layer.settings.clock.now()));
         ResponseFuture::new(per_run(ready, request, self.layer.clone(), self.below.clone()))
     }
 }
@@ -308,7 +309,7 @@ impl Ending for RunEnding {
         }
         // Of a run that is written at its end, nothing is stored if that write is refused.
         let handle = self.handle.filter(|_| run.is_written_at_end());
-        let queued = handle.as_ref().map(|_| queued_in(&answer, self.before));
+        let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
         match completed(&run, self.before, answer).await {
             Ok(mut answer) => {
                 answer.finish.saved = Some(run.saved());
@@ -343,9 +344,13 @@ fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> 
 }
 
 /// The messages that were queued for a run while it was under way: neither the model's nor results.
-fn queued_in(answer: &Answer, before: usize) -> Vec<Message> {
+/// What a tool has queued is left out, since the tool runs again.
+fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     let of_run = answer.messages.iter().skip(before);
-    let is_queued = |message: &&Arc<Message>| !matches!(message.role, Role::Assistant | Role::Tool);
+    let is_queued = |message: &&Arc<Message>| {
+        let is_of_tool = || message.id.is_some_and(|id| run.is_queued_by_tool(id));
+        !matches!(message.role, Role::Assistant | Role::Tool) && !is_of_tool()
+    };
     let queued = of_run.filter(is_queued);
     let without_id = |message: &Arc<Message>| {
         let mut message = (**message).clone();

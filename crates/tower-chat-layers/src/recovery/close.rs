@@ -163,17 +163,18 @@ async fn committing(
         let index = sequence.checked_sub(content.open.visible)?.checked_sub(1)?;
         content.messages.get(usize::try_from(index).ok()?)?.id
     };
-    let (message, mut rows) = missing_results(&content.tools, sequence, id_of);
-    let mut messages: Vec<Arc<Message>> = message.into_iter().map(Arc::new).collect();
+    let (missing, mut rows) = missing_results(&content.tools, sequence, id_of);
+    let mut messages: Vec<Arc<Message>> = missing.into_iter().map(Arc::new).collect();
     let has_results = |message: &Arc<Message>| message.results().next().is_some();
     if content.messages.iter().any(has_results) || answers_approvals(&content.messages) {
         let visible = store.load(key).await?;
         let mut staged = content.messages.clone();
         let decided = results_of_decided_calls(store, key, &visible, &staged).await?;
         // With decisions whose calls have no results, nothing else of the run is unanswered.
-        if let (Some(decided), true) = (decided, messages.is_empty()) {
+        if let (Some((decided, queued)), true) = (decided, messages.is_empty()) {
             staged.push(decided.clone());
             messages.push(decided);
+            messages.extend(queued);
         }
         rows.extend(rows_of_prior_calls(store, key, &visible, &staged).await?);
     }
@@ -186,12 +187,13 @@ async fn committing(
 
 /// The results of calls of earlier runs that a run's staged messages decide about and do not answer,
 /// in the order of the calls: what the record knows of them, or that they were rejected, or not run.
+/// With them what their tools have queued.
 async fn results_of_decided_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     visible: &History,
     staged: &[Arc<Message>],
-) -> Result<Option<Arc<Message>>, StoreError> {
+) -> Result<Option<(Arc<Message>, Vec<Arc<Message>>)>, StoreError> {
     let decisions: HashMap<&str, &ApprovalResponse> = staged
         .iter()
         .flat_map(|message| &message.parts)
@@ -216,6 +218,7 @@ async fn results_of_decided_calls(
     let known = store.invocations(&query).await?.found;
     let known = by_call(&known);
     let mut results = Vec::new();
+    let mut queued = Vec::new();
     let mut statuses = Vec::new();
     for (decision, (message, index), waiting) in decided {
         let row = known.get(&(message, index));
@@ -232,6 +235,7 @@ async fn results_of_decided_calls(
         };
         let position = u32::try_from(results.len()).unwrap_or(u32::MAX);
         statuses.extend(status.map(|status| (position, status)));
+        queued.extend(std::mem::take(&mut result.queued).into_iter().map(Arc::new));
         result.call_id = Some(waiting.call_id);
         result.name.get_or_insert(waiting.request.call.name);
         result.call = u32::try_from(index).ok().map(|index| CallPosition { message, index });
@@ -242,7 +246,7 @@ async fn results_of_decided_calls(
     }
     let mut message = Arc::new(Message::tool_results(results));
     mark_statuses(&mut message, statuses);
-    Ok(Some(message))
+    Ok(Some((message, queued)))
 }
 
 fn discarding(

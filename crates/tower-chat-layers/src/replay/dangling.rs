@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, MessageId};
+use tower_chat_core::{Message, MessageId, RunId};
 
 use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
 
 /// A stored call without a stored result, as a replay treats it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DanglingCall {
+    /// The run that asked for it, if its message has an id.
+    pub(crate) run: Option<RunId>,
     pub(crate) tool: String,
     pub(crate) call_id: String,
     /// It is shown, with a result that says it was interrupted; else it is left out.
@@ -73,7 +75,8 @@ impl Replay {
         ended.close_round();
         let of_call = |call: &Arc<Unanswered>| {
             let (tool, call_id) = call.dangling()?;
-            Some(DanglingCall { tool, call_id, is_visible: call.is_visible })
+            let run = call.call_position.map(|(message, _)| message.run);
+            Some(DanglingCall { run, tool, call_id, is_visible: call.is_visible })
         };
         ended.left_out.iter().filter_map(of_call).collect()
     }

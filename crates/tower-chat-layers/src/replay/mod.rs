@@ -59,7 +59,9 @@ pub(crate) use self::{
     dangling::DanglingCall,
     pending::{PendingApproval, PendingBatch},
     round::INTERRUPTED,
-    run_end::{end_marker, is_end_marker, mark_ended, mark_not_kept, without_mark},
+    run_end::{
+        end_marker, ended_by, is_end_marker, mark_ended, mark_ended_by, mark_not_kept, without_mark,
+    },
 };
 pub use self::{
     call_ids::effective_call_ids,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tower_chat_core::{
-    Message, Part, Role,
+    EndedBy, Message, Part, Role,
     pairing::{RUN_ENDED, is_marked_ended},
 };
 
@@ -40,11 +40,41 @@ pub(crate) fn mark_ended(message: &mut Arc<Message>) {
     Arc::make_mut(message).metadata.insert(RUN_ENDED.to_owned(), Value::Bool(true));
 }
 
+/// The key of the metadata of the last stored message of a run that says what has ended the run,
+/// where the message itself does not show it.
+const ENDED_BY: &str = "ended_by";
+
+const STOP: &str = "stop";
+const ROUND_LIMIT: &str = "round_limit";
+
+/// Says in the last message of a run what has ended the run.
+pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
+    let name = match ended_by {
+        EndedBy::Stop => STOP,
+        EndedBy::RoundLimit => ROUND_LIMIT,
+        // Its result says so.
+        _ => return,
+    };
+    Arc::make_mut(message).metadata.insert(ENDED_BY.to_owned(), Value::from(name));
+}
+
+/// What has ended the run of which this is the last stored message, as far as it says so.
+pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
+    match message.metadata.get(ENDED_BY).and_then(Value::as_str) {
+        Some(STOP) => Some(EndedBy::Stop),
+        Some(ROUND_LIMIT) => Some(EndedBy::RoundLimit),
+        Some(_) | None => message.results().any(|result| result.ends_run).then_some(EndedBy::Tool),
+    }
+}
+
 /// The message as the caller of the run got it.
 pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     let mut message = message.clone();
     if is_marked_ended(&message) {
         Arc::make_mut(&mut message).metadata.remove(RUN_ENDED);
+    }
+    if message.metadata.contains_key(ENDED_BY) {
+        Arc::make_mut(&mut message).metadata.remove(ENDED_BY);
     }
     message
 }

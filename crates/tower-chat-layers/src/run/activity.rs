@@ -78,10 +78,16 @@ impl Run {
         }
     }
 
+    /// That the run is at work now.
+    pub(super) fn activity_now(&self) -> RunActivity {
+        let activity = RunActivity::new(self.0.clock.now()).with_start(self.0.arrived_at);
+        activity.with_mode(self.0.mode)
+    }
+
     /// What the next write tells. Usage waits for a write with messages, since a store cannot tell
     /// the repetition of another from a new one.
     pub(super) fn activity(&self, state: &mut State, has_messages: bool) -> RunActivity {
-        let activity = RunActivity::new(self.0.clock.now()).with_mode(self.0.mode);
+        let activity = self.activity_now();
         match has_messages {
             true => activity.with_usage(std::mem::take(&mut state.calls.untold_usage.usage)),
             false => activity,

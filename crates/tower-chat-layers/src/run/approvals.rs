@@ -100,6 +100,11 @@ impl Run {
         waiting.call_position.is_some_and(|call| self.state().prior_attempts.has_result(call))
     }
 
+    /// Whether a call waits in the conversation of which this one is a copy, and not here.
+    pub(crate) fn is_copied_approval(&self, waiting: &PendingApproval) -> bool {
+        waiting.call_position.is_some_and(|call| self.state().prior_attempts.is_copied(call))
+    }
+
     /// Whether a stored message holds an approval request of this id.
     pub(crate) fn holds_approval_request(&self, id: &str) -> bool {
         self.state().approval_request(id).is_some()

@@ -13,14 +13,16 @@ use crate::replay::INTERRUPTED;
 /// What the model is told of a call that was not run before its run ended.
 pub(crate) const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
 
-/// The results that the last round lacks, as one message in the order of its calls, and the rows
-/// that say where they are: in the message at `sequence`.
+/// The results that the last round lacks, as one message in the order of its calls, with what their
+/// tools have queued after it; and the rows that say where the results are: in the message at
+/// `sequence`.
 pub(crate) fn missing_results<'a>(
     tools: impl IntoIterator<Item = &'a ToolRecord>,
     sequence: u64,
     id_of: impl Fn(u64) -> Option<MessageId>,
-) -> (Option<Message>, Vec<ToolRecord>) {
+) -> (Vec<Message>, Vec<ToolRecord>) {
     let mut results = Vec::new();
+    let mut queued = Vec::new();
     let mut rows = Vec::new();
     let open = tools.into_iter().filter(|row| !matches!(row.result, RecordedResult::InMessage(_)));
     for row in open.filter(|row| row.status != ToolStatus::PendingApproval) {
@@ -37,6 +39,7 @@ pub(crate) fn missing_results<'a>(
                 ToolResult::error(&row.call_id, text)
             }
         };
+        queued.append(&mut result.queued);
         result.call_id = Some(row.call_id.clone());
         // By position: siblings with its id may have results, and a hook may have left some out.
         let position = |message| CallPosition { message, index: row.call.index };
@@ -47,5 +50,6 @@ pub(crate) fn missing_results<'a>(
         results.push(result);
         rows.push(row);
     }
-    ((!results.is_empty()).then(|| Message::tool_results(results)), rows)
+    let results = (!results.is_empty()).then(|| Message::tool_results(results));
+    (results.into_iter().chain(queued).collect(), rows)
 }

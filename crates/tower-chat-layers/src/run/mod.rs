@@ -8,12 +8,14 @@
 mod activity;
 mod answered_calls;
 mod approvals;
+mod approved_calls;
 mod begin;
 mod call_records;
 mod compose;
 mod held_calls;
 mod history;
 mod hooks;
+mod input_digest;
 mod journaled;
 mod last_call;
 mod loaded;
@@ -44,6 +46,7 @@ mod write;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
 };
 
 use tower_chat_core::{
@@ -122,6 +125,8 @@ struct Shared {
     is_background: bool,
     /// It was begun by a tool of another run.
     is_nested: bool,
+    /// When its request arrived.
+    arrived_at: SystemTime,
     state: Mutex<State>,
     /// The last field, so that nothing else of the run has these messages when they are let go.
     _loaded: Loaded,
@@ -145,6 +150,10 @@ pub(crate) struct HistoryBefore {
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
+
+/// A request extension that says when the request arrived, before it waited for its turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ArrivedAt(pub(crate) SystemTime);
 
 /// A request extension that says a `PerServiceCallPersistence` has handled the request already.
 #[derive(Debug, Clone, Copy)]
@@ -260,6 +269,17 @@ impl Run {
     /// Keeps the tool of a call that an earlier run has asked for, or that there was none.
     pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
         self.state().call_records.hooks.pin(call, tool);
+    }
+
+    /// Takes note of a message that a tool has queued. It is kept where the results of tools are: the
+    /// tool does not run again for it.
+    pub(crate) fn note_queued_by_tool(&self, message: MessageId) {
+        self.state().queued_by_tools.insert(message);
+    }
+
+    /// Whether a tool has queued a message.
+    pub(crate) fn is_queued_by_tool(&self, message: MessageId) -> bool {
+        self.state().queued_by_tools.contains(&message)
     }
 
     /// Takes note of what a tool loop knows of the results in a message, in their order.

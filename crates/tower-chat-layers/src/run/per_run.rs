@@ -128,6 +128,7 @@ impl PerRun<'_> {
                 adopted: Some(adopted),
                 is_whole_run: true,
                 ends_run: true,
+                ended_by: answer.finish.ended_by,
                 ..RunWrite::default()
             };
             run.submit(&mut state, slot, write).0
@@ -138,7 +139,7 @@ impl PerRun<'_> {
                 answer.messages.splice(..0, stored);
                 Ok(answer)
             }
-            Err(failed) => Err(run.not_stored(failed, Some(answer))),
+            Err(failed) => Err(run.refused(failed, Some(answer)).await),
         }
     }
 

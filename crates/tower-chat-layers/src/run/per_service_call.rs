@@ -1,9 +1,9 @@
 //! Per-service-call mode: each answered call is appended with what was new in it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Message, Role,
+    Message, Role, ToolStatus,
     store::{StoreError, author::Slot},
 };
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     UnansweredInputs,
-    tool::{ToolOutcome, ToolReport},
+    tool::{CallOfRun, ToolOutcome, ToolReport},
 };
 
 /// A run of which each service call is stored by itself. What an answered call adds is common to
@@ -42,14 +42,14 @@ impl PerServiceCall<'_> {
         call: &mut OpenCall,
         slot: Result<Slot, StoreError>,
     ) -> Submission {
-        let count = self.0.policy().inputs_of_failed_call.count(call.inputs());
+        let count = self.0.policy().inputs_of_failed_call.count(self.0, call.inputs());
         self.submit_inputs(call, slot, count)
     }
 
     /// A service call was dropped: submits what the policy keeps of its inputs. Nothing can be
     /// awaited here, so the store's own task does it.
     pub(super) fn call_cancelled(&self, call: &mut OpenCall, slot: Result<Slot, StoreError>) {
-        let count = self.0.policy().inputs_of_dropped_call.count(call.inputs());
+        let count = self.0.policy().inputs_of_dropped_call.count(self.0, call.inputs());
         drop(self.submit_inputs(call, slot.map(Slot::without_blocking), count));
     }
 
@@ -76,6 +76,27 @@ impl PerServiceCall<'_> {
         state.unsettled.extend(write);
         inputs.iter().for_each(|message| state.conversation.replay.push(message));
         submission
+    }
+
+    /// Tools were dropped while they ran. A call that waited for approval has a claim that says so.
+    pub(super) fn note_interrupted(&self, calls: Vec<(CallOfRun, SystemTime)>) {
+        let mut state = self.0.state();
+        if state.is_persister_missed {
+            return;
+        }
+        let of_run = calls.into_iter().filter(|(call, _)| call.0.run == self.0.id());
+        let rows = of_run.filter_map(|(call, started_at)| {
+            let mut row = state.call_row(call)?;
+            row.status = ToolStatus::Interrupted;
+            row.started_at = Some(started_at);
+            Some(row)
+        });
+        let rows: Vec<_> = rows.collect();
+        if !rows.is_empty() {
+            let submission = self.0.submit_rows(&mut state, rows, Vec::new());
+            drop(state);
+            drop(submission);
+        }
     }
 
     /// An answer was refused: the results that its call has carried go into the record alone.
@@ -141,9 +162,11 @@ impl PerServiceCall<'_> {
 }
 
 impl UnansweredInputs {
-    /// How many of a call's inputs are stored, from the first.
-    fn count(self, inputs: &[Arc<Message>]) -> usize {
-        let is_result = |message: &Arc<Message>| message.role == Role::Tool;
+    /// How many of a call's inputs are stored, from the first. What a tool has queued comes with
+    /// its result.
+    fn count(self, run: &Run, inputs: &[Arc<Message>]) -> usize {
+        let is_queued = |message: &Message| message.id.is_some_and(|id| run.is_queued_by_tool(id));
+        let is_result = |message: &Arc<Message>| message.role == Role::Tool || is_queued(message);
         match self {
             Self::All => inputs.len(),
             Self::Results => inputs.iter().rposition(is_result).map_or(0, |last| last + 1),

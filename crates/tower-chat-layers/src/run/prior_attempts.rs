@@ -83,12 +83,20 @@ pub(super) struct PriorAttempts {
     calls: HashMap<CallOfRun, CallOutcome>,
     /// Calls that the record has closed with a result, although no message holds it.
     with_result: HashSet<CallOfRun>,
+    /// Calls that the record has closed without a result, since they wait in the conversation of
+    /// which this one is a copy.
+    copied: HashSet<CallOfRun>,
 }
 
 impl PriorAttempts {
     /// What is known of a call, if it was begun.
     pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.calls.get(&call).cloned()
+    }
+
+    /// Whether a call was copied while it waited, and waits in the original alone.
+    pub(super) fn is_copied(&self, call: CallOfRun) -> bool {
+        self.copied.contains(&call)
     }
 
     /// Whether the record has closed a call with a result.
@@ -103,6 +111,10 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
         for call in waiting {
             if !call.status.is_open() && call.result.is_some() {
                 begun.with_result.insert((call.message, call.sequence_index as usize));
+                continue;
+            }
+            if call.status == ToolStatus::RejectedByApproval {
+                begun.copied.insert((call.message, call.sequence_index as usize));
                 continue;
             }
             if call.started_at.is_none() && call.result.is_none() {

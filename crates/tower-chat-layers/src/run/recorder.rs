@@ -4,7 +4,7 @@
 //! [`PerServiceCall`] and [`Journaled`]. The tool loop and the layers call those of [`Run`], and do
 //! not ask which mode it is.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Answer, BoxError, Message,
@@ -162,6 +162,14 @@ impl Run {
             Recorder::PerServiceCall(PerServiceCall(run)) | Recorder::Journaled(Journaled(run)) => {
                 run.submit_messages(messages);
             }
+        }
+    }
+
+    /// The caller has gone away while tools ran, which were dropped: records that their calls may or
+    /// may not have taken effect, where nobody goes on with them.
+    pub(crate) fn note_interrupted(&self, calls: Vec<(CallOfRun, SystemTime)>) {
+        if let Recorder::PerServiceCall(run) = self.recorder() {
+            run.note_interrupted(calls);
         }
     }
 

@@ -10,7 +10,7 @@ use tower_chat_core::{
 use super::{
     Run, ServiceCall, Settings, State,
     model_request::{joined, own_messages},
-    stored_messages::stored_of_run,
+    stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
     PersistenceError, RepeatedTranscript,
@@ -65,7 +65,7 @@ pub(super) fn observe_alone(
     let Conversation { key, run } = conversation;
     let choice = request.extensions.get::<RepeatedTranscript>().copied();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
-    let (added, is_overtaken) = stored_of_run(history, *run);
+    let RunInStore { added, is_overtaken, .. } = stored_of_run(history, *run);
     let is_known = !added.is_empty();
     if history.messages.is_empty() || (!is_known && choice == RepeatedTranscript::Append) {
         return Ok(None);

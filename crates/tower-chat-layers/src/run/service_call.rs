@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatOptions, ChatUpdate, ConversationKey, HistoryOwner, Message, MessageId, Role,
+    Answer, ChatOptions, ChatUpdate, ConversationKey, EndedBy, HistoryOwner, Message, MessageId,
+    Role,
     store::{StoreError, author::Slot},
 };
 
@@ -206,6 +207,8 @@ impl OpenCall {
         state.of_mode.forget_partial_text();
         let step = self.loop_policy.as_ref().map(|policy| policy.next_step(&answer.messages));
         let first_calls = self.first_calls(step.as_ref(), &answer.messages);
+        let is_last_call = self.loop_policy.as_ref().is_some_and(|policy| policy.is_last_call);
+        write.ended_by = is_last_call.then_some(EndedBy::RoundLimit);
         run.recorder().call_answered(&mut write, step.as_ref(), first_calls);
         // A loop that is not of this crate does not say what follows. Unmarked, the answer would count
         // as a part of the interrupted one before it.
@@ -333,7 +336,7 @@ impl StoredCall {
             }
             Err(failed) => {
                 run.state().calls.refused = ordinal;
-                Err(run.not_stored(failed, Some(answer)))
+                Err(run.refused(failed, Some(answer)).await)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a run knows of its conversation, and of its own part in it.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     Message, MessageId, Messages, Role, RunId, Saved, ToolResult,
@@ -9,6 +9,7 @@ use tower_chat_core::{
 
 use super::{
     activity::UntoldUsage,
+    approved_calls::ApprovedCalls,
     call_records::CallRecords,
     journaled::Journal,
     last_call::LastCall,
@@ -24,6 +25,9 @@ pub(super) struct State {
     pub(super) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
     pub(super) calls: ServiceCalls,
+    /// The messages that tools of this attempt have queued.
+    pub(super) queued_by_tools: HashSet<MessageId>,
+    pub(super) approved_calls: ApprovedCalls,
     pub(super) call_records: CallRecords,
     /// What the record said, when the run began, of calls that wait for approval.
     pub(super) prior_attempts: PriorAttempts,
@@ -38,6 +42,8 @@ pub(super) struct State {
     pub(super) is_persister_reported: bool,
     /// A service call was made, and no persister below the tool loop had reported.
     pub(super) is_persister_missed: bool,
+    /// The digest of what the user says in the input, which is stored with the first message.
+    pub(super) input_digest: Option<String>,
     pub(super) of_mode: ModeState,
 }
 

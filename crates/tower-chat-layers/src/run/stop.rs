@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, store::author::Slot};
+use tower_chat_core::{EndedBy, Message, store::author::Slot};
 
 use super::{Run, write::RunWrite};
 use crate::PersistenceError;
@@ -39,7 +39,12 @@ impl Run {
             let mut messages = self.number(state.conversation.taken, messages);
             state.mark_trailing_results(&mut messages);
             let close = self.recorder().close();
-            let write = RunWrite { close, ends_run: true, ..RunWrite::messages(messages) };
+            let write = RunWrite {
+                close,
+                ends_run: true,
+                ended_by: Some(EndedBy::Stop),
+                ..RunWrite::messages(messages)
+            };
             self.submit(&mut state, Ok(Slot::unbounded()), write).0
         };
         match submission.outcome().await {
@@ -47,7 +52,7 @@ impl Run {
                 self.state().unsaved = unsaved;
                 Ok(())
             }
-            Err(failed) => Err(self.not_stored(failed, None)),
+            Err(failed) => Err(self.refused(failed, None).await),
         }
     }
 }

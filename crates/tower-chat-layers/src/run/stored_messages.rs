@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use tower_chat_core::{Message, MessageId, Messages, RunId, pairing::AnswerKey, store::History};
 
-use super::State;
+use super::{State, input_digest::take_mark};
 
 /// What was found out of the messages of the loaded history, which does not change while a run is
 /// under way. It is looked at from its end, and only as far as something is looked for in it.
@@ -20,15 +20,27 @@ struct Index {
     rounds: HashMap<usize, u32>,
 }
 
-/// The messages of this run that are stored already, because it is sent again, and whether others
-/// stand after them.
-pub(super) fn stored_of_run(history: &History, run: RunId) -> (Vec<Arc<Message>>, bool) {
-    let Some(end) = history.end_of_run(run) else { return (Vec::new(), false) };
+/// The messages of this run that are stored already, because it is sent again, the digest of its
+/// input, and whether others stand after them.
+pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
+    let Some(end) = history.end_of_run(run) else { return RunInStore::default() };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
     let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);
     let mut added: Vec<_> = before.take_while(is_of_run).cloned().collect();
     added.reverse();
-    (added, end < history.messages.len())
+    let input_digest = added.first_mut().and_then(take_mark);
+    RunInStore { added, input_digest, is_overtaken: end < history.messages.len() }
+}
+
+/// What is stored of a run.
+#[derive(Debug, Default)]
+pub(super) struct RunInStore {
+    /// Its messages, as its caller knows them.
+    pub(super) added: Vec<Arc<Message>>,
+    /// The digest of its input, if the first message has one.
+    pub(super) input_digest: Option<String>,
+    /// Another run has written after it.
+    pub(super) is_overtaken: bool,
 }
 
 impl State {

@@ -45,7 +45,14 @@ impl Run {
         if starts.is_empty() {
             return Ok(());
         }
-        self.write_beside(RunWrite { starts, ..RunWrite::default() }).await
+        let started = self.write_beside(RunWrite { starts, ..RunWrite::default() }).await;
+        if let Err(PersistenceError::NotStored(lost)) = &started
+            && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
+        {
+            // The calls are another attempt's.
+            self.keep_claims();
+        }
+        started
     }
 
     /// Makes durable what came out of a call, and that another is about to run. A caller who goes
@@ -64,6 +71,9 @@ impl Run {
     ) -> Result<(), PersistenceError> {
         if !self.records_call(outcome.0) {
             return Ok(());
+        }
+        if outcome.0.0.run != self.id() {
+            self.state().approved_calls.note_outcome(&outcome);
         }
         let write = self.recorder().with_outcome(outcome, beside, ends_run);
         let mut pending = PendingOutcome(self, Some(write));
@@ -187,8 +197,10 @@ impl State {
                 Retained::Redacted(redaction) => (redaction.result, redaction.error),
                 Retained::Nothing(_) => continue,
             };
-            let mut result = changed.unwrap_or_else(|| Box::new(result.clone()));
+            let original = result;
+            let mut result = changed.unwrap_or_else(|| Box::new(original.clone()));
             truncation.apply(&mut result);
+            result.queued.clone_from(&original.queued);
             let mut row = stored.row();
             if !stored.held.waits_for_approval {
                 row.status = report.status;
@@ -199,6 +211,11 @@ impl State {
             row.finished_at = report.finished_at;
             records.put(row);
         }
+    }
+
+    /// The row of a stored call before it was begun.
+    pub(super) fn call_row(&self, call: CallOfRun) -> Option<ToolRecord> {
+        Some(self.stored_call(call, &[])?.row())
     }
 
     /// A call of messages about to be stored, or one that is stored.

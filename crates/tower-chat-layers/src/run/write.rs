@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tower_chat_core::{
-    Answer, HistoryOwner, Message, MessageId,
+    Answer, EndedBy, HistoryOwner, Message, MessageId,
     store::{
         ServiceIdChange, StoreError,
         author::{Claim, Close, Slot, Write},
@@ -12,11 +12,12 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, State, Submission, compose::Composed, records::Records, service_id::Adopted,
-    submission::FailedSubmission,
+    Run, State, Submission, compose::Composed, input_digest::mark_input, records::Records,
+    service_id::Adopted, submission::FailedSubmission,
 };
 use crate::{
     NotStored, PersistenceError, StoreFailure,
+    replay::mark_ended_by,
     tool::{CallOfRun, ToolOutcome},
 };
 
@@ -38,6 +39,8 @@ pub(super) struct RunWrite {
     pub(super) close: Option<Close>,
     /// It is the last of its run, which ended on purpose.
     pub(super) ends_run: bool,
+    /// What has ended it, apart from the model's own last answer.
+    pub(super) ended_by: Option<EndedBy>,
     /// With this answer, which was stored before.
     pub(super) last_response: Vec<Arc<Message>>,
 }
@@ -117,6 +120,14 @@ impl Run {
             stored.extend(marker.iter().cloned());
             messages.extend(marker);
         }
+        if let (Some(digest), Some(first)) = (&state.input_digest, stored.first_mut())
+            && first.id.is_some_and(|id| id.run == self.id() && id.index == 0)
+        {
+            mark_input(first, digest);
+        }
+        if let (Some(ended_by), Some(last)) = (write.ended_by, stored.last_mut()) {
+            mark_ended_by(last, ended_by);
+        }
         let close = write.close;
         let replaced = match (state.of_mode.journal_mut(), citations) {
             (Some(journal), Some(citations)) => {
@@ -131,6 +142,8 @@ impl Run {
                 journal.note_started(&write.starts);
             }
             claims = state.start_rows(&write.starts, messages, now, &mut records);
+            let of_earlier_runs = write.starts.iter().filter(|call| call.0.run != self.id());
+            of_earlier_runs.for_each(|call| state.approved_calls.note_claim(*call, now));
         }
         Contents { stored, records, claims, replaced, service_id, close }
     }
@@ -180,8 +193,21 @@ impl Run {
 
     /// Waits for a submission whose failure fails the call.
     pub(super) async fn settled(&self, mut submission: Submission) -> Result<(), PersistenceError> {
-        let outcome = submission.outcome().await;
-        outcome.map(drop).map_err(|failed| self.not_stored(failed, None))
+        match submission.outcome().await {
+            Ok(_) => Ok(()),
+            Err(failed) => Err(self.refused(failed, None).await),
+        }
+    }
+
+    /// The error of a write that failed. Where another run has written first, what came out of
+    /// approved calls is recorded all the same.
+    pub(super) async fn refused(
+        &self,
+        failed: FailedSubmission,
+        answer: Option<Answer>,
+    ) -> PersistenceError {
+        self.record_outcomes_again(&failed.source).await;
+        self.not_stored(failed, answer)
     }
 
     pub(super) fn not_stored(

@@ -43,26 +43,30 @@ pub(crate) fn lease_renewed(
     );
 }
 
-/// Stored calls have no result: of some the model is told so, the others it is not shown.
-pub(crate) fn repaired(key: &ConversationKey, visible: &[DanglingCall], left_out: &[DanglingCall]) {
-    REPAIRED_CALLS.add((visible.len() + left_out.len()) as u64, &[]);
-    let names = |calls: &[DanglingCall]| {
-        let names = calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    if !visible.is_empty() {
-        tracing::warn!(
-            conversation = %key,
-            calls = names(visible),
-            "stored tool calls have no result, since their runs were interrupted: the model is \
-             told that they may or may not have taken effect"
-        );
-    }
-    if !left_out.is_empty() {
-        tracing::warn!(
-            conversation = %key,
-            calls = names(left_out),
-            "stored tool calls have no result, and are not shown to the model"
-        );
+/// Stored calls have no result: of some the model is told so, the others it is not shown. That is a
+/// warning when it is found first; of `known` calls an earlier run has given it.
+pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[DanglingCall]) {
+    REPAIRED_CALLS.add((new.len() + known.len()) as u64, &[]);
+    for (calls, is_new) in [(new, true), (known, false)] {
+        let names = |is_visible: bool| {
+            let calls = calls.iter().filter(|call| call.is_visible == is_visible);
+            let names = calls.map(|call| format!("{} ({})", call.tool, call.call_id));
+            Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
+        };
+        if let Some(calls) = names(true) {
+            let message = "stored tool calls have no result, since their runs were interrupted: \
+                           the model is told that they may or may not have taken effect";
+            match is_new {
+                true => tracing::warn!(conversation = %key, calls, "{message}"),
+                false => tracing::debug!(conversation = %key, calls, "{message}"),
+            }
+        }
+        if let Some(calls) = names(false) {
+            let message = "stored tool calls have no result, and are not shown to the model";
+            match is_new {
+                true => tracing::warn!(conversation = %key, calls, "{message}"),
+                false => tracing::debug!(conversation = %key, calls, "{message}"),
+            }
+        }
     }
 }

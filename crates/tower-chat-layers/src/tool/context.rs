@@ -12,6 +12,8 @@ use super::{CallOfRun, PendingCall, RunAncestry, source_numbers::SourceNumbers};
 #[derive(Clone)]
 pub struct ToolContext {
     run: Arc<RunContext>,
+    /// Of this call.
+    handle: RunHandle,
     pending: PendingCall,
     round_index: usize,
     sequence_index: usize,
@@ -37,7 +39,8 @@ impl ToolContext {
         pending: PendingCall,
         (round_index, sequence_index): (usize, usize),
     ) -> Self {
-        Self { run, pending, round_index, sequence_index }
+        let handle = run.handle.for_call();
+        Self { run, handle, pending, round_index, sequence_index }
     }
 
     /// The call as the model made it.
@@ -109,9 +112,12 @@ impl ToolContext {
         &self.run.extensions
     }
 
-    /// Adds a message for the run's next service call.
+    /// Adds a message for the run's next service call, where it comes after the results of the
+    /// round. It is stored with the outcome of the call: if that service call fails, the message is
+    /// part of what is stored as the result is. If the tool ends the run, no service call follows,
+    /// and the message stays in the run's handle.
     pub fn queue(&self, message: Message) {
-        self.run.handle.queue(message);
+        self.handle.queue(message);
     }
 
     /// Takes the next `count` numbers for sources that the tool has found, so that no two sources
@@ -141,7 +147,7 @@ impl ToolContext {
 
     /// The handle by which messages can be queued after the tool has returned.
     pub fn run_handle(&self) -> &RunHandle {
-        &self.run.handle
+        &self.handle
     }
 
     /// Marks a request as a run inside this run, so that one on this conversation, or on an

@@ -44,7 +44,8 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 /// [`ToolLoopError::ApprovalMissing`] for a batch that is decided in part, and
 /// [`ToolLoopError::ResultsMissing`] for one with calls that the caller has not answered;
 /// [`ToolLoopError::ApprovalAnswered`] and [`ToolLoopError::ApprovalUnknown`] for a decision about a
-/// call that has its result, or about a request that is nowhere.
+/// call that has its result, or about a request that is nowhere, or waits in the conversation of
+/// which this one is a copy; [`ToolLoopError::ApprovalContradicted`] for two that differ.
 pub(super) fn decide(
     request: &ChatRequest,
     run: Option<&Run>,
@@ -59,6 +60,10 @@ pub(super) fn decide(
         return Ok(Vec::new());
     }
     let conversation = || request.conversation().map(|conversation| conversation.key.clone());
+    if let Some(id) = contradicted(own()) {
+        let (id, conversation) = (id.to_owned(), conversation());
+        return Err(ToolLoopError::ApprovalContradicted { id, conversation });
+    }
     let mut calls = Vec::new();
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
     let stored = run.map(|run| run.pending_batches(own())).unwrap_or_default();
@@ -78,7 +83,11 @@ pub(super) fn decide(
             let is_answered = || run.is_some_and(|run| run.has_recorded_result(&waiting));
             let is_rejected = decision.is_some_and(|decision| !decision.approved);
             let name = &waiting.request.call.name;
-            if decision.is_some() && is_answered() {
+            let is_of_copy = || run.is_some_and(|run| run.is_copied_approval(&waiting));
+            if decision.is_some() && is_of_copy() {
+                let (id, conversation) = (waiting.request.id, conversation());
+                return Err(ToolLoopError::ApprovalUnknown { id, conversation });
+            } else if decision.is_some() && is_answered() {
                 let (id, conversation) = (waiting.request.id, conversation());
                 return Err(ToolLoopError::ApprovalAnswered { id, conversation });
             } else if decision.is_none() && (waiting.request.required || !has_returned) {
@@ -125,20 +134,37 @@ fn decisions<'a>(
     decisions
 }
 
-/// The requests that the last messages decide about: no result and no word of the model stands
-/// behind them.
-fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'a str> {
-    let mut new = Vec::new();
+/// The decisions of the last messages: no result and no word of the model stands behind them.
+fn last_decisions<'a>(
+    messages: impl Iterator<Item = &'a Arc<Message>>,
+) -> Vec<&'a ApprovalResponse> {
+    let mut last = Vec::new();
     for message in messages {
         if matches!(message.role, Role::Assistant | Role::Tool) {
-            new.clear();
+            last.clear();
         }
-        new.extend(message.parts.iter().filter_map(|part| match part {
-            Part::ApprovalResponse(decision) => Some(decision.request_id.as_str()),
+        last.extend(message.parts.iter().filter_map(|part| match part {
+            Part::ApprovalResponse(decision) => Some(decision),
             _ => None,
         }));
     }
-    new
+    last
+}
+
+/// The requests that the last messages decide about.
+fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'a str> {
+    let decisions = last_decisions(messages).into_iter();
+    decisions.map(|decision| decision.request_id.as_str()).collect()
+}
+
+/// The first request that the last messages both approve and reject.
+fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<&'a str> {
+    let mut decided: HashMap<&str, bool> = HashMap::new();
+    last_decisions(messages).into_iter().find_map(|decision| {
+        let id = decision.request_id.as_str();
+        let first = *decided.entry(id).or_insert(decision.approved);
+        (first != decision.approved).then_some(id)
+    })
 }
 
 /// Whether these messages hold an approval request, and the result of its call with no word of the

@@ -88,6 +88,17 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+    /// An approval request was both approved and rejected; nothing was run.
+    #[error(
+        "the approval request {id:?}{} is both approved and rejected: send one decision about it",
+        of_conversation(conversation.as_ref())
+    )]
+    ApprovalContradicted {
+        /// The request.
+        id: String,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
     /// Calls were approved that wait for results of calls of the same answer that the caller
     /// executes. Nothing was run.
     #[error(
@@ -187,6 +198,7 @@ impl ToolLoopError {
             Self::ApprovalMissing { .. }
             | Self::ApprovalAnswered { .. }
             | Self::ApprovalUnknown { .. }
+            | Self::ApprovalContradicted { .. }
             | Self::ResultsMissing { .. }
             | Self::ArgumentsNotKept { .. }
             | Self::UnknownCalls { .. }

@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use super::{
     error::{Chain, ToolFailure, ToolPanicked},
-    outcomes::{Outcome, Outcomes},
+    outcomes::{Outcome, Outcomes, Started},
     settings::Settings,
 };
 use crate::{
@@ -82,12 +82,16 @@ impl Executor<'_> {
             let position = pending.position();
             // Tools that are ready at once would keep the worker until the last of them.
             consume_budget().await;
+            if !self.may_start((sequence_index, position), &outcomes.started) {
+                break;
+            }
             let outcome = self.run(sequence_index, pending, tool).await;
             let next = nexts.next().flatten();
             let ends_batch = outcome.ends_batch();
             let noted = match outcome.of(self.noted(position)) {
                 Some(of_call) => {
-                    let next = next.filter(|_| !outcome.ends_batch());
+                    let is_last = ends_batch || self.context.handle.is_stopped();
+                    let next = next.filter(|_| !is_last);
                     // With the first outcome.
                     let beside = std::mem::take(&mut not_run);
                     Some(self.note(of_call, beside, next, outcome.terminate))
@@ -115,9 +119,13 @@ impl Executor<'_> {
     ) -> Result<(), PersistenceError> {
         let to_run = calls.len();
         let (mut ended, mut durable, mut not_run) = (0, 0, not_run);
+        let started = outcomes.started.clone();
         let run = async |CallToRun { sequence_index, pending, tool }| {
             let position = pending.position();
-            (sequence_index, position, self.run(sequence_index, pending, tool).await)
+            if !self.may_start((sequence_index, position), &started) {
+                return None;
+            }
+            Some((sequence_index, position, self.run(sequence_index, pending, tool).await))
         };
         let mut running: FuturesUnordered<_> = calls.into_iter().map(run).collect();
         let mut noting = FuturesUnordered::new();
@@ -130,7 +138,7 @@ impl Executor<'_> {
                     return Poll::Ready(Some(Step::Noted(noted)));
                 }
                 match running.poll_next_unpin(cx) {
-                    Poll::Ready(Some(ran)) => Poll::Ready(Some(Step::Ran(Box::new(ran)))),
+                    Poll::Ready(Some(ran)) => Poll::Ready(Some(Step::Ran(ran.map(Box::new)))),
                     Poll::Ready(None) if noting.is_empty() => Poll::Ready(None),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,
                 }
@@ -139,7 +147,9 @@ impl Executor<'_> {
                 None => break,
                 Some(Step::Noted(Ok(()))) => durable += 1,
                 Some(Step::Noted(Err(error))) => _ = failure.get_or_insert(error),
-                Some(Step::Ran(ran)) => {
+                // The run was stopped before the tool began.
+                Some(Step::Ran(None)) => {}
+                Some(Step::Ran(Some(ran))) => {
                     let (index, position, outcome) = *ran;
                     ended += 1;
                     let of_call = outcome.of(self.noted(position));
@@ -156,6 +166,22 @@ impl Executor<'_> {
             }
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Whether a tool may start, which is noted: once the run is stopped, no further tool is started.
+    fn may_start(
+        &self,
+        (sequence_index, position): (usize, Option<CallOfRun>),
+        started: &Started,
+    ) -> bool {
+        if self.context.handle.is_stopped() {
+            return false;
+        }
+        started.note(sequence_index, position, self.clock.now());
+        if let (Some(run), Some(position)) = (self.run, position) {
+            run.note_tool_begun(position);
+        }
+        true
     }
 
     /// Answers the calls whose tools do not run in this batch: refused ones, and those whose result
@@ -225,6 +251,7 @@ impl Executor<'_> {
         };
         let position_in_round = (self.round_index, sequence_index);
         let context = ToolContext::new(self.context.clone(), call, position_in_round);
+        let handle = context.run_handle().clone();
         let started_at = self.clock.now();
         let answer = self.traced(&pending, run_caught(tool, context)).await;
         let mut outcome = match answer {
@@ -234,6 +261,9 @@ impl Executor<'_> {
         if outcome.report.status != ToolStatus::RejectedArguments {
             outcome.report.started_at = Some(started_at);
             outcome.report.finished_at = Some(self.clock.now());
+        }
+        if !outcome.terminate {
+            outcome.result.queued = handle.take_queued_of_call();
         }
         outcome
     }
@@ -340,7 +370,7 @@ impl Executor<'_> {
 
 /// What happens next among calls that run at the same time.
 enum Step {
-    Ran(Box<(usize, Option<CallOfRun>, Outcome)>),
+    Ran(Option<Box<(usize, Option<CallOfRun>, Outcome)>>),
     Noted(Result<(), PersistenceError>),
 }
 

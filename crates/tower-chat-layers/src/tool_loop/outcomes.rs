@@ -1,6 +1,10 @@
 //! What the calls of a round have come to.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
 
 use tower_chat_core::{Message, ToolResult, ToolStatus};
 
@@ -18,6 +22,32 @@ pub(super) struct Outcomes {
     pub(super) results: Vec<(usize, ToolResult, ToolReport)>,
     failures: Vec<ToolFailure>,
     pub(super) terminate: bool,
+    pub(super) started: Started,
+}
+
+/// When the tools of a batch started, by the positions of their calls in the batch.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Started(Arc<Mutex<HashMap<usize, StartedTool>>>);
+
+#[derive(Debug, Clone, Copy)]
+struct StartedTool {
+    call: Option<CallOfRun>,
+    at: SystemTime,
+}
+
+impl Started {
+    pub(super) fn note(&self, sequence_index: usize, call: Option<CallOfRun>, at: SystemTime) {
+        self.tools().insert(sequence_index, StartedTool { call, at });
+    }
+
+    /// When the tool of a call started, if it has.
+    pub(super) fn at(&self, sequence_index: usize) -> Option<SystemTime> {
+        self.tools().get(&sequence_index).map(|started| started.at)
+    }
+
+    fn tools(&self) -> MutexGuard<'_, HashMap<usize, StartedTool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Outcomes {
@@ -43,6 +73,14 @@ impl Outcomes {
         self.results.push((sequence_index, result, report));
     }
 
+    /// The calls whose tools have started and not ended, with the time of their starts.
+    pub(super) fn unfinished(&self) -> Vec<(CallOfRun, SystemTime)> {
+        let answered = self.answered();
+        let started = self.started.tools();
+        let unfinished = started.iter().filter(|(index, _)| !answered.contains(index));
+        unfinished.filter_map(|(_, started)| Some((started.call?, started.at))).collect()
+    }
+
     /// Whether a tool ended the run.
     pub(super) fn terminate(&self) -> bool {
         self.terminate
@@ -53,21 +91,24 @@ impl Outcomes {
         std::mem::take(&mut self.failures)
     }
 
-    /// One message with all results so far, in call order, and what is known of each besides;
-    /// `None` if there are none.
-    pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports)> {
+    /// One message with all results so far, in call order, what is known of each besides, and what
+    /// their tools have queued; `None` if there are none.
+    pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports, Vec<Message>)> {
         if self.results.is_empty() {
             return None;
         }
+        self.started = Started::default();
         self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
         let mut reports = ToolReports::with_capacity(self.results.len());
+        let mut queued = Vec::new();
         // Drained, so that the next batch finds the room.
-        let results = self.results.drain(..).map(|(_, result, report)| {
+        let results = self.results.drain(..).map(|(_, mut result, report)| {
             reports.push(report);
+            queued.append(&mut result.queued);
             result
         });
         let message = Message::tool_results(results);
-        Some((message, reports))
+        Some((message, reports, queued))
     }
 }
 

@@ -38,12 +38,11 @@ where
         };
         self.counters.batches += 1;
         let executed = executor.execute(calls, &mut self.outcomes);
-        match unless_stopped(&context.handle, executed).await {
-            Some(executed) => executed?,
-            None => {
-                let begun = if self.settings.concurrent { batch.len() } else { 1 };
-                self.outcomes.stop(&batch, begun);
-            }
+        unless_stopped(&context.handle, executed).await.transpose()?;
+        // A tool that has ended the run was the last to start, if one runs after the other.
+        let is_at_end = self.outcomes.terminate() && !self.settings.concurrent;
+        if context.handle.is_stopped() && !is_at_end {
+            self.outcomes.stop(&batch);
         }
         let failures = self.outcomes.take_failures();
         self.counters.failed(
@@ -95,11 +94,21 @@ where
 
 impl<S> Rounds<S> {
     pub(super) fn add_results(&mut self) {
-        let Some((message, reports)) = self.outcomes.take_message() else { return };
+        let Some((message, reports, queued)) = self.outcomes.take_message() else { return };
         self.has_unsent_results = true;
         let id = self.add(message);
         if let (Some(run), Some(id)) = (&self.run, id) {
             run.report_tools(id, reports);
+        }
+        if self.outcomes.terminate() {
+            // No service call follows.
+            return self.context.handle.put_back(queued);
+        }
+        for message in queued {
+            let id = self.add(message);
+            if let (Some(run), Some(id)) = (&self.run, id) {
+                run.note_queued_by_tool(id);
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use crate::{
     next_step::{CallCount, PlannedCall},
     run::{Run, RunOfLoop},
     tool::{RunContext, Tools},
+    validate::check_not_empty,
     yielding::yield_if_large,
 };
 
@@ -34,6 +35,9 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
+    if request.extensions.get::<Run>().is_none() {
+        check_not_empty(&request)?;
+    }
     let mut ready = ready;
     let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
     let streamed = request.options.stream;
@@ -250,8 +254,15 @@ impl<S> Rounds<S> {
             let in_flight = std::mem::take(&mut self.in_flight);
             in_flight.give_back(ordinal, self.run.as_ref(), &self.context.handle);
         }
+        let interrupted = self.outcomes.unfinished();
         if self.submits_results() {
             self.submit_results();
+        }
+        if let Some(run) = &self.run {
+            run.note_interrupted(interrupted);
+        }
+        if let Some(run) = &self.run {
+            run.withdraw_claims();
         }
     }
 }

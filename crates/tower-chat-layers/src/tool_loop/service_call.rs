@@ -41,6 +41,9 @@ where
             };
             ready?;
         }
+        if context.handle.is_stopped() {
+            return self.stop_before_call().await;
+        }
         self.take_queued();
         let request = self.next_request();
         let called = self.service.call(request);

@@ -67,21 +67,21 @@ pub(super) fn refuse_stopped(calls: &mut [PlannedCall]) {
 }
 
 impl Outcomes {
-    /// Answers the calls of a batch that have no outcome because the run was stopped. The first
-    /// `begun` of them may or may not have run.
-    pub(super) fn stop(&mut self, batch: &[PendingCall], begun: usize) {
-        let mut begun = begun;
+    /// Answers the calls of a batch that have no outcome because the run was stopped. Those whose
+    /// tools have started may or may not have run.
+    pub(super) fn stop(&mut self, batch: &[PendingCall]) {
         let answered = self.answered();
         for (index, pending) in batch.iter().enumerate() {
             if answered.contains(&index) {
                 continue;
             }
-            let (output, status) = match begun {
-                0 => (Refusal::Stopped.output(pending.name()), ToolStatus::Stopped),
-                _ => (ToolOutput::error(INTERRUPTED), ToolStatus::Interrupted),
+            let started_at = self.started.at(index);
+            let (output, status) = match started_at {
+                None => (Refusal::Stopped.output(pending.name()), ToolStatus::Stopped),
+                Some(_) => (ToolOutput::error(INTERRUPTED), ToolStatus::Interrupted),
             };
-            begun = begun.saturating_sub(1);
-            self.add_not_run(index, result(pending, output), ToolReport::not_run(status));
+            let report = ToolReport { started_at, ..ToolReport::not_run(status) };
+            self.add_not_run(index, result(pending, output), report);
         }
     }
 }
@@ -139,6 +139,10 @@ impl<S> Rounds<S> {
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
+        if let Some(run) = &self.run {
+            // The result of each call says that it did not run.
+            run.keep_claims();
+        }
         if let Some(run) = self.run.as_ref().filter(|run| !run.is_written_at_end()) {
             run.stop(unsent.iter().cloned().collect(), answer).await?;
             finish.saved = Some(run.saved());

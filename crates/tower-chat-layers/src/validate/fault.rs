@@ -74,6 +74,15 @@ pub enum Fault {
         /// The message.
         message: usize,
     },
+    /// There are no messages.
+    #[error("there are no messages")]
+    NoMessages,
+    /// A message of anybody but the model has no content.
+    #[error("message {message} has no content")]
+    EmptyMessage {
+        /// The message.
+        message: usize,
+    },
     /// A call that does not come from the model.
     #[error("message {message} calls tool {tool:?}, but is no assistant message")]
     MisplacedCall {
@@ -96,7 +105,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The message it is in.
+    /// The message it is in; 0 if there are none.
     pub fn message(&self) -> usize {
         match self {
             Self::Unanswered { message, .. }
@@ -106,8 +115,10 @@ impl Fault {
             | Self::RepeatedCallId { message, .. }
             | Self::Approval { message, .. }
             | Self::EmptyAssistant { message }
+            | Self::EmptyMessage { message }
             | Self::MisplacedCall { message, .. }
             | Self::MisplacedResult { message, .. } => *message,
+            Self::NoMessages => 0,
         }
     }
 }
@@ -121,7 +132,7 @@ pub struct InvalidMessages {
 }
 
 impl InvalidMessages {
-    pub(super) fn of(faults: Vec<Fault>) -> Result<(), Self> {
+    pub(crate) fn of(faults: Vec<Fault>) -> Result<(), Self> {
         let mut faults = faults.into_iter();
         match faults.next() {
             None => Ok(()),

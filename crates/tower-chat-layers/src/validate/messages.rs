@@ -16,7 +16,7 @@ use super::{Fault, InvalidMessages};
 /// - Calls have ids, and different ones within a message; the same id may come back later.
 /// - Calls stand in assistant messages and results in tool messages, except for the results of
 ///   tools that the provider ran itself, which stand behind their calls.
-/// - Nothing about approvals is left, and no assistant message is empty.
+/// - Nothing about approvals is left, no assistant message is empty, and no other one without parts.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, validate::{Fault, validate_messages}};
@@ -40,7 +40,8 @@ pub fn validate_messages<'a>(
 
 /// Checks the messages of a request.
 ///
-/// One that carries a service id may begin with results: the service holds their calls.
+/// It has messages, unless it continues an answer that is made in the background. One that carries
+/// a service id may begin with results: the service holds their calls.
 ///
 /// ```
 /// use tower_chat::{ChatRequest, Message, ToolResult, validate::validate_request};
@@ -55,6 +56,9 @@ pub fn validate_messages<'a>(
 ///
 /// As [`validate_messages`].
 pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
+    if request.messages.is_empty() && request.options.continuation.is_none() {
+        return InvalidMessages::of(vec![Fault::NoMessages]);
+    }
     let held_by_service = matches!(request.history_owner, Some(HistoryOwner::Service(_)));
     let check = Check::new(held_by_service);
     check.run(request.messages.iter().map(|message| &**message))
@@ -128,6 +132,9 @@ impl<'a> Check<'a> {
                 }
                 _ => {}
             }
+        }
+        if !is_assistant && content.parts.is_empty() {
+            self.faults.push(Fault::EmptyMessage { message });
         }
         if is_assistant && content.parts.iter().all(|part| part.as_text() == Some("")) {
             self.faults.push(Fault::EmptyAssistant { message });

@@ -19,11 +19,13 @@
 //! Above `PerServiceCallPersistence` it sees results whose calls are stored below it, and refuses
 //! them. Above the tool loop it never sees a round.
 
+mod empty;
 mod fault;
 mod layer;
 mod messages;
 mod service;
 
+pub(crate) use self::empty::{check_content, check_not_empty, may_be_empty};
 pub use self::{
     fault::{Fault, InvalidMessages, InvalidRequest},
     layer::ValidateTranscript,

@@ -2,21 +2,30 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ConversationKey, Message};
+use tower_chat_core::{ConversationKey, Message, Messages};
 
 use crate::{replay::Replay, telemetry};
 
 /// Logs what the model is shown, or not shown, of stored calls that neither the history nor the
-/// run's own input answers.
-pub(super) fn warn_of_dangling(key: &ConversationKey, replay: &Replay, own: &[Arc<Message>]) {
+/// run's own input answers. It is a warning about the calls of the last run alone: each later run
+/// finds the others again.
+pub(super) fn warn_of_dangling(
+    key: &ConversationKey,
+    history: &Messages,
+    replay: &Replay,
+    own: &[Arc<Message>],
+) {
     if replay.dangling_calls().is_empty() {
         return;
     }
     let mut replay = replay.clone();
     own.iter().for_each(|message| replay.push(message));
-    let (visible, left_out): (Vec<_>, Vec<_>) =
-        replay.dangling().into_iter().partition(|call| call.is_visible);
-    if !visible.is_empty() || !left_out.is_empty() {
-        telemetry::repaired(key, &visible, &left_out);
+    let dangling = replay.dangling();
+    if dangling.is_empty() {
+        return;
     }
+    let last_run = history.last().and_then(|last| last.id).map(|id| id.run);
+    let (new, known): (Vec<_>, Vec<_>) =
+        dangling.into_iter().partition(|call| call.run.is_none() || call.run == last_run);
+    telemetry::repaired(key, &new, &known);
 }

@@ -9,7 +9,10 @@ mod resume;
 mod settings;
 mod stored_answer;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
 
 use tower_chat_core::{
     ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages,
@@ -26,10 +29,12 @@ use self::{
     request::not_stored_before,
 };
 use super::{
-    Run, ServiceCall, Shared, answers_approvals,
+    ArrivedAt, Run, ServiceCall, Shared, answers_approvals,
+    approved_calls::ApprovedCalls,
     call_records::CallRecords,
     history::{has_incomplete_responses, is_incomplete_response, load_history},
     hooks::Hooks,
+    input_digest::{differs, input_digest},
     journaled::Journal,
     loaded::Loaded,
     model_request::own_messages,
@@ -37,14 +42,19 @@ use super::{
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
     repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
-    run_end::recorded_end,
+    run_end::{is_complete, recorded_end},
     service_id::{Recording, agreed_service_id},
     state::{LoadedConversation, ModeState, ServiceCalls, State, StoredBefore},
-    stored_messages::stored_of_run,
+    stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
-    PersistenceError, PersistenceMode, RepeatedTranscript, replay::Replay, tool::RunAncestry,
-    transcript::Step, yielding::yield_if_large,
+    PersistenceError, PersistenceMode, RepeatedTranscript,
+    recovery::ResumesRun,
+    replay::Replay,
+    tool::RunAncestry,
+    transcript::Step,
+    validate::{Fault, InvalidMessages, check_content, may_be_empty},
+    yielding::yield_if_large,
 };
 
 /// What is given when a run begins.
@@ -84,6 +94,8 @@ struct TakenInput {
     own: Vec<Arc<Message>>,
     /// Which service call the request makes, where it was compared with what is stored.
     step: Option<Step>,
+    /// The digest of what the user says in it.
+    digest: Option<String>,
 }
 
 impl Run {
@@ -97,6 +109,8 @@ impl Run {
         caller: Caller,
     ) -> Result<Self, PersistenceError> {
         let is_background = request.options.is_background();
+        let arrived_at = request.extensions.remove::<ArrivedAt>();
+        let arrived_at = arrived_at.map_or_else(|| settings.clock.now(), |ArrivedAt(at)| at);
         let beginning =
             Beginning { settings, mode, conversation: &conversation, caller, is_background };
         beginning.check(request)?;
@@ -113,7 +127,13 @@ impl Run {
                 (history, loaded) = beginning.load(request, &opened).await?;
             }
         }
+        let names_run = request.extensions.get::<ResumesRun>().is_some();
+        let says_nothing = own_messages(request).is_empty()
+            && history.history.messages.is_empty()
+            && !names_run
+            && !may_be_empty(request);
         let input = beginning.take_input(request, &history, observed).await?;
+        beginning.check_not_empty(says_nothing, &input)?;
         let approves = answers_approvals(input.own.iter().chain(opened.staged()));
         let state = beginning.state(&opened, history, input, approves).await?;
         let run = Self(Arc::new(Shared {
@@ -124,6 +144,7 @@ impl Run {
             is_alone: caller == Caller::ServiceCall,
             is_background,
             is_nested: RunAncestry::is_nested(request),
+            arrived_at,
             state: Mutex::new(state),
             _loaded: loaded,
             conversation,
@@ -288,20 +309,58 @@ impl Beginning<'_> {
     ) -> Result<TakenInput, PersistenceError> {
         let LoadedHistory { history, is_read, .. } = loaded;
         yield_if_large(&own_messages(request)).await;
-        let (added, is_overtaken) = stored_of_run(history, self.conversation.run);
+        let RunInStore { added, input_digest: stored_digest, is_overtaken } =
+            stored_of_run(history, self.conversation.run);
         if let Some(ObservedAlone { observed, .. }) = observed {
             request.extensions.remove::<RepeatedTranscript>();
             take_observed(request, &observed);
             let step = Some(observed.step);
             let own = observed.new;
-            return Ok(TakenInput { added, is_overtaken, last_answer: None, own, step });
+            let digest = added.is_empty().then(|| input_digest(&own)).flatten();
+            return Ok(TakenInput { added, is_overtaken, last_answer: None, own, step, digest });
         }
         let stored = Stored { history, added: &added, is_read: *is_read };
         let taken = take_new(self.settings, self.conversation, request, &stored, self.caller);
         let last_answer = taken.await?;
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
-        Ok(TakenInput { own, added, is_overtaken, last_answer, step: None })
+        let digest = self.compares_input(request).then(|| input_digest(&own)).flatten();
+        // A run that is not complete takes further input behind what is stored.
+        let may_be_longer = !is_complete(&added);
+        if digest.is_some() && differs(stored_digest.as_deref(), &own, may_be_longer) {
+            let Conversation { key, run } = self.conversation.clone();
+            return Err(PersistenceError::RunIdReused { key, run });
+        }
+        Ok(TakenInput { own, added, is_overtaken, last_answer, step: None, digest })
+    }
+
+    /// Whether the request's own messages are the input of the run. Where no layer above the tool loop
+    /// begins the run, those of a later service call are not, and a loop that numbers none may send
+    /// either.
+    fn compares_input(&self, request: &ChatRequest) -> bool {
+        match self.caller {
+            Caller::Request => true,
+            Caller::ServiceCall => {
+                request.extensions.get::<ServiceCall>().is_some_and(|call| call.ordinal == 0)
+            }
+        }
+    }
+
+    /// Checks that the request of a run of which nothing is stored says something.
+    fn check_not_empty(
+        &self,
+        says_nothing: bool,
+        input: &TakenInput,
+    ) -> Result<(), PersistenceError> {
+        if !input.added.is_empty() {
+            return Ok(());
+        }
+        let checked = match says_nothing {
+            true => InvalidMessages::of(vec![Fault::NoMessages]),
+            false => check_content(0, &input.own),
+        };
+        let key = self.conversation.key.clone();
+        checked.map_err(|source| PersistenceError::EmptyRequest { key, source })
     }
 
     /// Puts together what the run knows.
@@ -315,7 +374,7 @@ impl Beginning<'_> {
         let Self { settings, conversation: Conversation { key, run }, .. } = *self;
         let (store, not_loaded) = (&settings.store, self.not_loaded());
         let LoadedHistory { history, replay, is_read, prior_rows, .. } = loaded;
-        let TakenInput { added, is_overtaken, last_answer, own, step } = input;
+        let TakenInput { added, is_overtaken, last_answer, own, step, digest } = input;
         let prior_attempts = match approves {
             true => prior_attempts(store, key, &history, &replay).await.map_err(&not_loaded)?,
             false => PriorAttempts::default(),
@@ -332,7 +391,7 @@ impl Beginning<'_> {
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
         // The calls of a run that is resumed are run, or answered, by its tool loop.
         if is_read && opened.resumed.is_none() {
-            warn_of_dangling(key, &replay, &own);
+            warn_of_dangling(key, &history.messages, &replay, &own);
         }
         let indexes = added.iter().filter_map(|message| message.id);
         let taken = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
@@ -355,6 +414,8 @@ impl Beginning<'_> {
                 is_repeated: step == Some(Step::Repeat),
             },
             calls: ServiceCalls::default(),
+            queued_by_tools: HashSet::new(),
+            approved_calls: ApprovedCalls::default(),
             call_records,
             prior_attempts,
             unsaved: unsaved.iter().map(|write| write.messages().len()).sum(),
@@ -362,6 +423,7 @@ impl Beginning<'_> {
             is_end_stored: false,
             is_persister_reported: false,
             is_persister_missed: false,
+            input_digest: digest,
             of_mode: self.state_of_mode(opened, &history, &own, (taken, visible), prior_rows),
             conversation: LoadedConversation {
                 pruned: history.head.pruned,

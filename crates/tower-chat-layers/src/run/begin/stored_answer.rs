@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, ChatRequest, Finish, Message, Role, RunId};
+use tower_chat_core::{Answer, ChatRequest, EndedBy, Finish, Message, Role, RunId};
 
 use crate::{
     PersistenceError,
     adapt::as_one_message,
+    replay::ended_by,
     run::{
         Run, ServiceCall, State,
         journaled::input_of,
@@ -37,11 +38,17 @@ impl Run {
             }
             return Ok(None);
         }
+        let is_of_tool = recorded.is_some_and(|results| results.iter().any(|it| it.ends_run));
+        let ended_by = match is_of_tool {
+            true => Some(EndedBy::Tool),
+            false => answer.last().and_then(|last| ended_by(last)),
+        };
         let next = state.conversation.next_id(self.id());
         let messages = as_answered(answer, recorded, next);
         drop(state);
         let mut finish = Finish::default();
         finish.saved = Some(self.saved());
+        finish.ended_by = ended_by;
         Ok(Some(Answer::new(messages, finish)))
     }
 

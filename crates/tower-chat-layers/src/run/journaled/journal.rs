@@ -159,6 +159,11 @@ impl Journal {
         self.stage == Stage::Open
     }
 
+    /// Whether the store has the run as an open one, whoever works on it.
+    pub(in crate::run) fn is_in_store(&self) -> bool {
+        matches!(self.stage, Stage::Open | Stage::Left)
+    }
+
     /// The number of this attempt at the run.
     pub(super) fn attempt(&self) -> u32 {
         self.lease.attempt
@@ -230,7 +235,7 @@ impl Journal {
     }
 
     /// A write as one of this run, which neither opens nor closes it.
-    pub(super) fn staged(
+    pub(in crate::run) fn staged(
         &mut self,
         write: Write,
         mut rows: Vec<ToolRecord>,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tower_chat_core::store::{
-    RunActivity, StoreError,
+    StoreError,
     author::{Slot, Write},
 };
 
@@ -29,7 +29,7 @@ impl Journaled<'_> {
             return Submission::nothing();
         };
         let id = conversation.next_id(run.id());
-        let activity = RunActivity::new(now).with_mode(run.mode());
+        let activity = run.activity_now();
         let write =
             Write::new(run.key().clone(), id, conversation.revision, []).with_activity(activity);
         journal.renew(now);

@@ -232,7 +232,7 @@ impl Journaled<'_> {
                 };
                 let next = conversation.revision.sequence + 1;
                 let (results, rows) = missing_results(journal.unanswered(), next, id_of);
-                messages.extend(results.map(Arc::new));
+                messages.extend(results.into_iter().map(Arc::new));
                 let text = journal.partial_text();
                 messages.extend(text.map(|text| Arc::new(partial_message(&text))));
                 (Close::Commit, rows)

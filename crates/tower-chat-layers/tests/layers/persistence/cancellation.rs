@@ -7,9 +7,9 @@ use futures_util::{FutureExt, StreamExt};
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
     ChatPipeline, ChatRequest, ChatUpdate, Clock, DeadlineExceeded, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolLoop, ToolResult, Tools,
+    PerServiceCallPersistence, PersistenceMode, ToolLoop, ToolResult, ToolStatus, Tools,
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
-    store::HistoryStore,
+    store::{HistoryStore, InvocationQuery},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -573,6 +573,33 @@ async fn the_conversation_goes_on_after_a_cancellation() {
                     .all(|message: &std::sync::Arc<Message>| message.id.is_some());
                 assert!(valid);
             }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_call_that_ran_when_its_caller_went_away_is_recorded_as_interrupted() {
+    Cases::all()
+        .with_all_ids()
+        .modes([PerServiceCall], "per run nothing is stored, and a journaled run goes on")
+        .check(async |case| {
+            let (store, gate) = (case.store().await, Gate::closed());
+            let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
+            let tools = tools_with_gate(&Ran::default(), &gate);
+            let client = case.stack(model, &store, policy(), tools);
+            tokio::select! {
+                biased;
+                answer = send(&client, case.ask("where?")) => panic!("{answer:?}"),
+                () = gate.reached(1) => {}
+            }
+            store.inner().flush().await.unwrap();
+            let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
+            let rows = found
+                .found
+                .iter()
+                .map(|(_, call)| (call.status, call.started_at.is_some(), call.result.is_some()));
+            let expected = [(ToolStatus::Ok, true, true), (ToolStatus::Interrupted, true, false)];
+            assert_eq!(rows.collect::<Vec<_>>(), expected);
         })
         .await;
 }

@@ -4,9 +4,10 @@
 use tower::Layer;
 use tower_chat::{
     EndedBy, PerRunPersistence, PerServiceCallPersistence, ToolLoop, Tools,
+    store::HistoryStore,
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -101,6 +102,31 @@ async fn a_run_that_is_taken_over_is_logged() {
             let logged = logged();
             send(&client, request).await.unwrap();
             assert_eq!(logged.lines_with(&["is taken over", "attempt=2", "alice/support"]), 1);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_call_without_a_result_is_a_warning_once() {
+    let cases = Cases::all().modes([PerServiceCall], "the other modes store no such call");
+    cases
+        .check(async |case| {
+            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+            let texts = ["one", "two", "three"].map(Step::text);
+            let model = ScriptedModel::new([case.calls([("wait", "c1")])].into_iter().chain(texts));
+            let client = case.stack(model, &store, policy(), tools_with_gate(&ran, &gate));
+            tokio::select! {
+                biased;
+                answer = send(&client, case.ask("where?")) => panic!("{answer:?}"),
+                () = gate.reached(1) => {}
+            }
+            store.inner().flush().await.unwrap();
+            for warnings in [1, 0, 0] {
+                let logged = logged();
+                send(&client, case.ask("and?")).await.unwrap();
+                let line = "stored tool calls have no result";
+                assert_eq!(logged.lines_with(&["WARN", line]), warnings);
+            }
         })
         .await;
 }

@@ -1,13 +1,16 @@
 //! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
 //! the store wherever a run stops.
 
+mod approval_claims;
 mod approvals;
 mod call_limit;
 mod cancellation;
 mod concurrency;
 mod conflicts;
 mod conflicts_mid_run;
+mod empty_requests;
 mod foreign_loops;
+mod forks;
 mod full_queue;
 mod idle_timeout;
 mod large_requests;
@@ -19,9 +22,12 @@ mod own_loops;
 mod partial_text;
 mod per_run;
 mod per_service_call;
+mod queued_by_tools;
 mod resume;
 mod run_end;
+mod run_ids;
 mod stack_errors;
+mod stop_between_tools;
 mod stopping;
 mod store_failure;
 mod transcripts;

@@ -1,0 +1,169 @@
+//! The digest of what the user says in the input of a run: a run id that is used again with another
+//! input is noticed by it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tower_chat_core::{MediaSource, Message, Part, Role};
+
+/// The key of the metadata of the first stored message of a run that has the digest of its input.
+/// Messages of older releases have none.
+const INPUT_DIGEST: &str = "run_input";
+
+/// What a digest begins with: how it is made. One that is made in another way is not compared. The
+/// number of messages of the user follows.
+const VERSION: &str = "1:";
+
+/// The digest of what the user says in the input of a run; `None` if the input has no message of the
+/// user.
+///
+/// Texts, media and decisions about approval requests count. Messages of the system, which may have
+/// the time in them, metadata, and what providers keep beside a part do not.
+pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
+    digest_of_first(usize::MAX, input)
+}
+
+/// The same of no more than so many messages of the user.
+fn digest_of_first(most: usize, input: &[Arc<Message>]) -> Option<String> {
+    let mut hash = Sha256::new();
+    let mut count = 0_usize;
+    for message in input.iter().filter(|message| message.role == Role::User).take(most) {
+        count += 1;
+        add(&mut hash, "message");
+        for part in &message.parts {
+            match part {
+                Part::Text(text) => {
+                    add(&mut hash, "text");
+                    add(&mut hash, &text.text);
+                }
+                Part::Media(media) => {
+                    let (kind, source) = match &media.source {
+                        MediaSource::Url(url) => ("url", url),
+                        MediaSource::Base64(bytes) => ("base64", bytes),
+                        MediaSource::File(file) => ("file", file),
+                        _ => continue,
+                    };
+                    add(&mut hash, kind);
+                    add(&mut hash, &media.media_type);
+                    add(&mut hash, source);
+                }
+                Part::ApprovalResponse(decision) => {
+                    add(&mut hash, if decision.approved { "approved" } else { "rejected" });
+                    add(&mut hash, &decision.request_id);
+                    add(&mut hash, decision.reason.as_deref().unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+    }
+    let digits = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    (count > 0).then(|| format!("{VERSION}{count}:{digits}"))
+}
+
+/// Adds a text with its length, so that no two sequences of texts are the same bytes.
+fn add(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+}
+
+/// Writes the digest into the first message of a run.
+pub(super) fn mark_input(message: &mut Arc<Message>, digest: &str) {
+    let metadata = &mut Arc::make_mut(message).metadata;
+    metadata.insert(INPUT_DIGEST.to_owned(), Value::from(digest));
+}
+
+/// Takes the digest out of the first message of a run, if the message has one.
+pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
+    if !message.metadata.contains_key(INPUT_DIGEST) {
+        return None;
+    }
+    match Arc::make_mut(message).metadata.remove(INPUT_DIGEST)? {
+        Value::String(digest) => Some(digest),
+        _ => None,
+    }
+}
+
+/// Whether the input of a request is another one than that of which the digest is stored. One that
+/// may be longer has to begin with the stored one.
+pub(super) fn differs(stored: Option<&str>, input: &[Arc<Message>], may_be_longer: bool) -> bool {
+    let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
+    let count = of_stored.and_then(|(count, _)| count.parse().ok());
+    let Some(count) = count else { return false };
+    let most = if may_be_longer { count } else { usize::MAX };
+    digest_of_first(most, input).as_deref() != stored
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_core::{ApprovalResponse, Media};
+
+    use super::*;
+
+    fn digest(messages: impl IntoIterator<Item = Message>) -> Option<String> {
+        let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
+        input_digest(&messages)
+    }
+
+    fn user(part: impl Into<Part>) -> Message {
+        Message::new(Role::User, vec![part.into()])
+    }
+
+    #[test]
+    fn inputs_that_differ_have_different_digests() {
+        let decided = |approved: bool, reason: Option<&str>| {
+            let mut decision = ApprovalResponse::new("a1", approved);
+            decision.reason = reason.map(str::to_owned);
+            user(Part::ApprovalResponse(decision))
+        };
+        let media = |source| user(Part::Media(Media::new("image/png", source)));
+        let inputs = [
+            vec![Message::user("a")],
+            vec![Message::user("b")],
+            vec![Message::user("a"), Message::user("b")],
+            vec![Message::user("ab")],
+            vec![Message::new(Role::User, vec![Part::text("a"), Part::text("b")])],
+            vec![decided(true, None)],
+            vec![decided(false, None)],
+            vec![decided(false, Some("no"))],
+            vec![media(MediaSource::Url("x".into()))],
+            vec![media(MediaSource::File("x".into()))],
+        ];
+        let digests: Vec<_> = inputs.into_iter().map(digest).collect();
+        for (position, one) in digests.iter().enumerate() {
+            assert!(one.is_some());
+            assert!(!digests[..position].contains(one), "{position}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_does_not_say_does_not_count() {
+        let mut noted = Message::user("a");
+        noted.metadata.insert("seen".into(), true.into());
+        let expected = digest([Message::user("a")]);
+        assert_eq!(digest([Message::system("It is 10:42."), noted]), expected);
+        assert_eq!(digest([Message::system("It is 10:42.")]), None);
+        assert_eq!(digest([Message::tool_results([])]), None);
+    }
+
+    #[test]
+    fn digests_of_other_versions_are_not_compared() {
+        let input = [Arc::new(Message::user("a"))];
+        assert!(!differs(Some("2:1:00"), &input, false));
+        assert!(!differs(None, &input, false));
+        assert!(differs(Some("1:1:00"), &input, false));
+        assert!(!differs(input_digest(&input).as_deref(), &input, false));
+    }
+
+    #[test]
+    fn further_messages_may_follow_where_the_input_may_be_longer() {
+        let [one, two] = ["a", "b"].map(|text| Arc::new(Message::user(text)));
+        let stored = input_digest(std::slice::from_ref(&one));
+        let longer = [one, two.clone()];
+        assert!(differs(stored.as_deref(), &longer, false));
+        assert!(!differs(stored.as_deref(), &longer, true));
+        assert!(differs(stored.as_deref(), &[two], true));
+        let stored = input_digest(&longer);
+        assert!(differs(stored.as_deref(), &longer[..1], true));
+    }
+}

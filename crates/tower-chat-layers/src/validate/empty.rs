@@ -1,0 +1,52 @@
+//! Requests that say nothing.
+
+use std::sync::Arc;
+
+use tower_chat_core::{ChatRequest, Message, Role, RunHandle};
+
+use super::{Fault, InvalidMessages, InvalidRequest};
+
+/// Checks, for a tool loop without a persistence layer above it, that a request says something:
+/// that it has messages, and that what comes after the last answer has content.
+///
+/// # Errors
+///
+/// [`InvalidRequest`].
+pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidRequest> {
+    let own: Vec<_> = request.messages.iter_from(request.new_from).collect();
+    let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let first = own.iter().rposition(is_answer).map_or(0, |last| last + 1);
+    let checked = match request.messages.is_empty() && !may_be_empty(request) {
+        true => InvalidMessages::of(vec![Fault::NoMessages]),
+        false => check_content(request.new_from + first, own.into_iter().skip(first)),
+    };
+    checked.map_err(|source| InvalidRequest {
+        conversation: request.conversation().map(|conversation| conversation.key.clone()),
+        source,
+    })
+}
+
+/// Checks that messages have content, but for those of the model. They are counted from `first`.
+///
+/// # Errors
+///
+/// All that have none, or nothing but blank texts, which some services do not take.
+pub(crate) fn check_content<'a>(
+    first: usize,
+    messages: impl IntoIterator<Item = &'a Arc<Message>>,
+) -> Result<(), InvalidMessages> {
+    let is_empty = |message: &Message| {
+        let is_blank = |text: &str| text.trim().is_empty();
+        message.role != Role::Assistant
+            && message.parts.iter().all(|part| part.as_text().is_some_and(is_blank))
+    };
+    let empty = (first..).zip(messages).filter(|(_, message)| is_empty(message));
+    InvalidMessages::of(empty.map(|(message, _)| Fault::EmptyMessage { message }).collect())
+}
+
+/// Whether a request may have no messages: it continues an answer that is made in the background, or
+/// some are queued for it.
+pub(crate) fn may_be_empty(request: &ChatRequest) -> bool {
+    let handle = request.extensions.get::<RunHandle>();
+    request.options.continuation.is_some() || handle.is_some_and(RunHandle::has_queued)
+}

@@ -1,0 +1,258 @@
+//! Approved calls that two ask for at once, whose caller goes away, and that are decided twice.
+
+use std::pin::pin;
+
+use futures_util::poll;
+use tower::Layer;
+use tower_chat::{
+    ApprovalRequest, ApprovalResponse, ChatRequest, EndedBy, Message, PersistenceError, Role,
+    ToolLoop, ToolLoopError, ToolStatus, Tools,
+    store::{HistoryStore, InvocationQuery},
+    tool::{ToolContext, ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
+
+use crate::common::*;
+
+/// A `pay` that needs approval, and waits at a gate before it pays.
+fn paying(ran: &Ran, gate: &Gate) -> Tools {
+    let (ran, gate) = (ran.clone(), gate.clone());
+    tools(&ran.clone()).with(tool_fn(
+        definition("pay").needs_approval(),
+        move |context: ToolContext| {
+            let (ran, gate) = (ran.clone(), gate.clone());
+            let answer = format!("payed {}", label_of(&context));
+            ran.note("pay");
+            async move {
+                gate.pass().await;
+                Ok(ToolOutput::from(answer))
+            }
+        },
+    ))
+}
+
+fn deciding<const N: usize>(case: Case, decisions: [ApprovalResponse; N]) -> ChatRequest {
+    let parts = decisions.into_iter().map(Into::into).collect();
+    case.ask_with([Message::new(Role::User, parts)])
+}
+
+async fn asked(case: Case, client: &Client) -> Vec<ApprovalRequest> {
+    let answer = send(client, case.ask("buy")).await.unwrap();
+    answer.approval_requests().cloned().collect()
+}
+
+/// The first call of the record: its status, whether it was begun, and its result.
+async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
+    store.inner().flush().await.unwrap();
+    let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    let call = found.into_iter().next().unwrap().1;
+    (call.status, call.started_at.is_some(), call.result.map(|result| result.text()))
+}
+
+#[tokio::test]
+async fn the_outcome_of_a_call_that_two_processes_were_asked_for_is_recorded() {
+    let cases = Cases::all()
+        .modes([PerRun, PerServiceCall], "a journaled run holds its conversation with a lease");
+    for is_same_run in [true, false] {
+        cases
+            .clone()
+            .check(async |case| {
+                let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+                let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("one")]);
+                let client = case.stack(model.clone(), &store, policy(), paying(&ran, &gate));
+                let asked = asked(case, &client).await;
+                let request = deciding(case, [asked[0].approve()]);
+                let again = match is_same_run {
+                    true => request.clone(),
+                    false => deciding(case, [asked[0].approve()]),
+                };
+                let mut first = pin!(send(&client, request));
+                let mut there = pin!(gate.reached(1));
+                while poll!(there.as_mut()).is_pending() {
+                    assert!(poll!(first.as_mut()).is_pending());
+                    tokio::task::yield_now().await;
+                }
+                let elsewhere = store.in_another_process();
+                let other = ScriptedModel::new([Step::text("two")]);
+                let second = case.stack(other, &elsewhere, policy(), paying(&ran, &gate));
+                let second = send(&second, again).await;
+                gate.open();
+                let first = first.await;
+                assert_eq!(ran.names(), ["pay"]);
+                assert!(first.is_ok() || second.is_ok(), "{first:?} {second:?}");
+                let paid = (ToolStatus::Ok, true, Some("payed c1".to_owned()));
+                assert_eq!(row(&store).await, paid, "{first:?} {second:?}");
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to_end() {
+    let cases = Cases::all()
+        .modes([PerRun, PerServiceCall], "a journaled run holds its conversation with a lease");
+    cases
+        .check(async |case| {
+            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+            let told = Gate::closed();
+            let model =
+                ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("one").waits(&told)]);
+            let client = case.stack(model.clone(), &store, policy(), paying(&ran, &gate));
+            let asked = asked(case, &client).await;
+            let mut first = pin!(send(&client, deciding(case, [asked[0].approve()])));
+            let mut there = pin!(gate.reached(1));
+            while poll!(there.as_mut()).is_pending() {
+                assert!(poll!(first.as_mut()).is_pending());
+                tokio::task::yield_now().await;
+            }
+            // The other one asks its model while the tool runs, and is answered when it has ended.
+            let elsewhere = store.in_another_process();
+            let other_told = Gate::closed();
+            let other = ScriptedModel::new([Step::text("two").waits(&other_told)]);
+            let client = case.stack(other, &elsewhere, policy(), paying(&ran, &gate));
+            let mut second = pin!(send(&client, deciding(case, [asked[0].approve()])));
+            let mut there = pin!(other_told.reached(1));
+            while poll!(there.as_mut()).is_pending() {
+                assert!(poll!(second.as_mut()).is_pending());
+                tokio::task::yield_now().await;
+            }
+            gate.open();
+            let mut there = pin!(told.reached(1));
+            while poll!(there.as_mut()).is_pending() {
+                assert!(poll!(first.as_mut()).is_pending());
+                tokio::task::yield_now().await;
+            }
+            other_told.open();
+            second.await.unwrap();
+            told.open();
+            assert!(matches!(refused(first.await), PersistenceError::NotStored(_)));
+            let paid = (ToolStatus::Ok, true, Some("payed c1".to_owned()));
+            assert_eq!(row(&store).await, paid);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_claim_is_withdrawn_when_the_caller_goes_away_before_the_tool_begins() {
+    for is_same_run in [true, false] {
+        let reason = "a journaled run stays open, and its own request goes on with it";
+        let cases = Cases::all().with_all_ids();
+        let cases = cases.only(reason, |case| is_same_run || case.mode != Journaled);
+        let scenario = async |case: Case| {
+            let (store, ran, _, client) =
+                case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
+            let asked = asked(case, &client).await;
+            let request = deciding(case, [asked[0].approve()]);
+            store.hold_appends();
+            {
+                let mut run = pin!(send(&client, request.clone()));
+                loop {
+                    assert!(poll!(run.as_mut()).is_pending());
+                    if poll!(pin!(store.holding(1))).is_ready() {
+                        if store.writes().last().is_some_and(|write| !write.claims().is_empty()) {
+                            break;
+                        }
+                        // The input of a journaled run.
+                        store.release_appends();
+                        store.hold_appends();
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+            store.release_appends();
+            assert_eq!(ran.names(), [""; 0], "it has not begun");
+            assert_eq!(row(&store).await, (ToolStatus::PendingApproval, false, None));
+            let request = match is_same_run {
+                true => request,
+                false => deciding(case, [asked[0].approve()]),
+            };
+            send(&client, request).await.unwrap();
+            assert_eq!(ran.names(), ["pay"], "it runs now, and once");
+            let paid = (ToolStatus::Ok, true, Some("payed c1".to_owned()));
+            assert_eq!(row(&store).await, paid);
+        };
+        cases.check(scenario).await;
+    }
+}
+
+#[tokio::test]
+async fn an_approval_of_a_run_that_was_stopped_is_answered() {
+    every_id(async |case| {
+        let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+        let model = ScriptedModel::new([case.calls([("pay", "c1")])]);
+        let client = case.stack(model.clone(), &store, policy(), paying(&ran, &gate));
+        let asked = asked(case, &client).await;
+        let mut request = deciding(case, [asked[0].approve()]);
+        let handle = request.run_handle();
+        let there = async {
+            gate.reached(1).await;
+            handle.stop();
+        };
+        let (answer, ()) = tokio::join!(send(&client, request.clone()), there);
+        assert_eq!(answer.unwrap().finish.ended_by, Some(EndedBy::Stop));
+        assert_eq!(row(&store).await.0, ToolStatus::Interrupted);
+        let again = deciding(case, [asked[0].approve()]);
+        let error = send(&client, again).await.unwrap_err();
+        let error: &ToolLoopError = error.downcast_ref().unwrap();
+        assert!(matches!(error, ToolLoopError::ApprovalAnswered { .. }), "{error:?}");
+        assert_eq!((ran.names().len(), model.requests().len()), (1, 1));
+        let same = send(&client, request).await.unwrap();
+        assert_eq!(same.finish.ended_by, Some(EndedBy::Stop));
+        assert_eq!(model.requests().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn yes_and_no_to_one_request_are_both_refused() {
+    for is_yes_first in [true, false] {
+        for in_one_message in [true, false] {
+            every_case(async |case| {
+                let (store, ran, model, client) =
+                    case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
+                let asked = asked(case, &client).await;
+                let before = stored(&store).await;
+                let mut both = [asked[0].approve(), asked[0].reject("too dear")];
+                if !is_yes_first {
+                    both.reverse();
+                }
+                let request = match in_one_message {
+                    true => deciding(case, both),
+                    false => case.ask_with(
+                        both.map(|decision| Message::new(Role::User, vec![decision.into()])),
+                    ),
+                };
+                let error = send(&client, request).await.unwrap_err();
+                let error: &ToolLoopError = error.downcast_ref().unwrap();
+                assert!(matches!(error, ToolLoopError::ApprovalContradicted { .. }), "{error:?}");
+                assert_eq!((ran.names().len(), model.requests().len()), (0, 1));
+                assert_eq!(durable(&store).await, before);
+                // The same decision twice is one.
+                let twice = deciding(case, [asked[0].approve(), asked[0].approve()]);
+                send(&client, twice).await.unwrap();
+                assert_eq!(ran.names(), ["pay"]);
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn yes_and_no_are_refused_without_persistence() {
+    for streamed in BOTH_WAYS {
+        let (ran, model) = (Ran::default(), ScriptedModel::new([calls([("pay", "c1")])]));
+        let client = boxed(ToolLoop::new(tools(&ran)).layer(model.clone()));
+        let answer = send(&client, ChatRequest::user("buy")).await.unwrap();
+        let asked: Vec<_> = answer.approval_requests().cloned().collect();
+        let both = vec![asked[0].approve().into(), asked[0].reject("no").into()];
+        let mut messages = vec![Message::user("buy")];
+        messages.extend(answer.messages.iter().map(|message| (**message).clone()));
+        messages.push(Message::new(Role::User, both));
+        let request = ChatRequest::new(messages);
+        let request = if streamed { request.streamed() } else { request };
+        let error = send(&client, request).await.unwrap_err();
+        let error: &ToolLoopError = error.downcast_ref().unwrap();
+        assert!(matches!(error, ToolLoopError::ApprovalContradicted { .. }), "{error:?}");
+        assert_eq!(ran.names(), [""; 0]);
+    }
+}

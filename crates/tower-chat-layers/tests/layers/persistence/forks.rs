@@ -1,0 +1,81 @@
+//! An approval belongs to one conversation: in a copy of it, the call was not approved.
+
+use tower_chat::{
+    ApprovalRequest, ChatRequest, ConversationKey, Message, Part, Role, ToolLoopError, ToolStatus,
+    store::{HistoryStore, InvocationQuery},
+};
+use tower_chat_testkit::Step;
+
+use crate::common::*;
+
+fn copy() -> ConversationKey {
+    ConversationKey::new("alice", "copy")
+}
+
+fn deciding(case: Case, part: impl Into<Part>, key: ConversationKey) -> ChatRequest {
+    let request = ChatRequest::new(Message::new(Role::User, vec![part.into()]));
+    case.way(request).in_conversation(key)
+}
+
+#[tokio::test]
+async fn an_approval_is_of_the_original_alone() {
+    for first_in_copy in [true, false] {
+        every_id(async |case| {
+            let (store, ran, model, client) = case
+                .begin_with_log([
+                    case.calls([("pay", "c1")]),
+                    Step::text("paid"),
+                    Step::text("no payment"),
+                ])
+                .await;
+            let answer = send(&client, case.ask("buy")).await.unwrap();
+            let asked: Vec<_> = answer.approval_requests().cloned().collect();
+            store.inner().flush().await.unwrap();
+            store.inner().fork(&key(), &copy()).await.unwrap();
+            assert_eq!(store.inner().head(&copy()).await.unwrap().pending_approvals.len(), 0);
+            if !first_in_copy {
+                send(&client, deciding(case, asked[0].approve(), key())).await.unwrap();
+            }
+            for decision in [asked[0].approve(), asked[0].reject("no")] {
+                let error = send(&client, deciding(case, decision, copy())).await.unwrap_err();
+                let error: &ToolLoopError = error.downcast_ref().unwrap();
+                assert!(matches!(error, ToolLoopError::ApprovalUnknown { .. }), "{error:?}");
+            }
+            assert!(store.inner().head(&copy()).await.unwrap().open_run.is_none());
+            if first_in_copy {
+                send(&client, deciding(case, asked[0].approve(), key())).await.unwrap();
+            }
+            assert_eq!(ran.names(), ["pay"], "once, in the original");
+            let rows = store.inner().invocations(&InvocationQuery::of(&copy())).await.unwrap();
+            assert_eq!(rows.found[0].1.status, ToolStatus::RejectedByApproval);
+            let question = ChatRequest::user("and?").in_conversation(copy());
+            send(&client, case.way(question)).await.unwrap();
+            assert_eq!(model.requests().len(), 3);
+            assert_eq!(seen(&model, 2), ["user buy", "user and?"]);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_claimed_in_the_original_is_none_in_the_copy() {
+    let cases = Cases::all().modes([PerRun, Journaled], "per service call its result is stored");
+    let scenario = async |case: Case| {
+        let (store, ran, _, client) = case
+            .begin_with_log([case.calls([("pay", "c1")]), Step::error("down"), Step::text("paid")])
+            .await;
+        let answer = send(&client, case.ask("buy")).await.unwrap();
+        let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
+        let yes = deciding(case, asked[0].approve(), key());
+        // The outcome is in the record.
+        send(&client, yes.clone()).await.unwrap_err();
+        store.inner().flush().await.unwrap();
+        store.inner().fork(&key(), &copy()).await.unwrap();
+        let rows = store.inner().invocations(&InvocationQuery::of(&copy())).await.unwrap();
+        let row = &rows.found[0].1;
+        assert_eq!((row.status, &row.result), (ToolStatus::RejectedByApproval, &None));
+        send(&client, yes).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+    };
+    cases.check(scenario).await;
+}

@@ -1,0 +1,204 @@
+//! A message that a tool queues is stored with the outcome of the tool: the tool does not run again
+//! for it.
+
+use tower_chat::{
+    ApprovalRequest, Message, Role, Tools, UnansweredInputs,
+    recovery::{RunEnd, close},
+    tool::{ToolContext, ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{ScriptedModel, Step};
+
+use crate::common::*;
+
+/// `note` queues a message by its context, and one by the handle of the context; `pay` does so too,
+/// and needs approval.
+fn tools_that_queue(ran: &Ran) -> Tools {
+    let run = |name: &'static str| {
+        let ran = ran.clone();
+        move |context: ToolContext| {
+            ran.note(name);
+            context.run_handle().queue(Message::user(format!("see {}", label_of(&context))));
+            context.queue(Message::user(format!("and {}", label_of(&context))));
+            async move { Ok(ToolOutput::from("noted")) }
+        }
+    };
+    Tools::new()
+        .with(tool_fn(definition("note"), run("note")))
+        .with(tool_fn(definition("pay").needs_approval(), run("pay")))
+}
+
+const NOTED: [&str; 5] =
+    ["user go", "assistant note#c1", "tool c1=noted", "user see c1", "user and c1"];
+
+#[tokio::test]
+async fn they_outlive_a_service_call_that_fails() {
+    for is_elsewhere in [false, true] {
+        every_case(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let model = ScriptedModel::new([
+                case.calls([("note", "c1")]),
+                Step::error("overloaded"),
+                Step::text("done"),
+                Step::text("done"),
+            ]);
+            let stack =
+                |store: &Store| case.stack(model.clone(), store, policy(), tools_that_queue(&ran));
+            let request = case.ask("go");
+            send(&stack(&store), request.clone()).await.unwrap_err();
+            let store = if is_elsewhere { store.in_another_process() } else { store };
+            if case.is(PerRun) {
+                // Nothing of the run is stored, and its tool runs again.
+                assert_eq!(durable(&store).await, [""; 0]);
+                return;
+            }
+            send(&stack(&store), request).await.unwrap();
+            assert_eq!(ran.names(), ["note"]);
+            let all = [&NOTED[..], &["assistant done"]].concat();
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(seen(&model, 2), NOTED);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_begins_again_has_them_once() {
+    let cases = Cases::all().modes([PerRun], "in the other modes no tool runs again");
+    cases
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let round = || case.calls([("note", "c1")]);
+            let model =
+                ScriptedModel::new([round(), Step::error("overloaded"), round(), Step::text("ok")]);
+            let client = case.stack(model.clone(), &store, policy(), tools_that_queue(&ran));
+            let mut request = case.ask("go");
+            let handle = request.run_handle();
+            send(&client, request.clone()).await.unwrap_err();
+            assert!(!handle.has_queued());
+            send(&client, request).await.unwrap();
+            assert_eq!(ran.names(), ["note", "note"]);
+            assert_eq!(stored(&store).await, [&NOTED[..], &["assistant ok"]].concat());
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn they_outlive_a_caller_who_goes_away_and_the_end_of_the_process() {
+    let cases = Cases::all()
+        .modes([PerServiceCall, Journaled], "per run nothing is stored, and the tool runs again");
+    for keeps_inputs in [UnansweredInputs::All, UnansweredInputs::Results] {
+        cases
+            .clone()
+            .check(async |case| {
+                let (store, ran) = (case.store().await, Ran::default());
+                let model = ScriptedModel::new([
+                    case.calls([("note", "c1")]),
+                    Step::hang(),
+                    Step::text("done"),
+                ]);
+                let policy = policy().with_inputs_of_dropped_call(keeps_inputs);
+                let stack = |store: &Store| {
+                    case.stack(model.clone(), store, policy.clone(), tools_that_queue(&ran))
+                };
+                let request = case.ask("go");
+                until_called(&model, 2, send(&stack(&store), request.clone())).await;
+                let store = store.in_another_process();
+                send(&stack(&store), request).await.unwrap();
+                assert_eq!(ran.names(), ["note"]);
+                assert_eq!(stored(&store).await, [&NOTED[..], &["assistant done"]].concat());
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn they_are_part_of_a_run_that_is_committed_as_it_stands() {
+    let cases = Cases::all().modes([Journaled], "no other run stays open");
+    cases
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let model =
+                ScriptedModel::new([case.calls([("note", "c1")]), Step::error("overloaded")]);
+            let client = case.stack(model, &store, policy(), tools_that_queue(&ran));
+            send(&client, case.ask("go")).await.unwrap_err();
+            assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+            assert_eq!(stored(&store).await, NOTED);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn what_an_approved_call_has_queued_is_stored_with_its_outcome() {
+    every_case(async |case| {
+        let (store, ran) = (case.store().await, Ran::default());
+        let model = ScriptedModel::new([
+            case.calls([("pay", "c1")]),
+            Step::error("overloaded"),
+            Step::text("done"),
+        ]);
+        let stack =
+            |store: &Store| case.stack(model.clone(), store, policy(), tools_that_queue(&ran));
+        let answer = send(&stack(&store), case.ask("buy")).await.unwrap();
+        let yes = answer.approval_requests().map(ApprovalRequest::approve).map(Into::into);
+        let request = case.ask_with([Message::new(Role::User, yes.collect())]);
+        send(&stack(&store), request.clone()).await.unwrap_err();
+        let store = store.in_another_process();
+        send(&stack(&store), request).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        let all = [
+            "user buy",
+            "assistant pay#c1?",
+            "user yes",
+            "tool c1=noted",
+            "user see c1",
+            "user and c1",
+            "assistant done",
+        ];
+        assert_eq!(stored(&store).await, all);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn they_are_stored_when_the_run_is_stopped_before_the_next_call() {
+    every_case(async |case| {
+        let (store, ran) = (case.store().await, Ran::default());
+        let model = ScriptedModel::new([case.calls([("note", "c1")])]);
+        let mut request = case.ask("go");
+        let handle = request.run_handle();
+        let stopping = handle.clone();
+        let tools = tools_that_queue(&ran).with(tool_fn(
+            definition("note"),
+            move |context: ToolContext| {
+                context.queue(Message::user("see c1"));
+                context.queue(Message::user("and c1"));
+                stopping.stop();
+                async { Ok(ToolOutput::from("noted")) }
+            },
+        ));
+        let client = case.stack(model, &store, policy(), tools);
+        let answer = send(&client, request).await.unwrap();
+        assert_eq!(shorts(&answer.messages), NOTED[1..]);
+        assert_eq!(stored(&store).await[..5], NOTED);
+        assert!(!handle.has_queued());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_tool_queues_that_ends_the_run_stays_in_the_handle() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([case.calls([("end", "c1")])]);
+        let mut request = case.ask("go");
+        let handle = request.run_handle();
+        let tools = Tools::new().with(tool_fn(definition("end"), |context: ToolContext| {
+            context.queue(Message::user("and then?"));
+            async { Ok(ToolOutput::from("ended").terminate()) }
+        }));
+        let client = case.stack(model, &store, policy(), tools);
+        send(&client, request).await.unwrap();
+        assert_eq!(handle.take_queued(), [Message::user("and then?")]);
+    })
+    .await;
+}

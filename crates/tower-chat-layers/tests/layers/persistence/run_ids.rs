@@ -1,0 +1,230 @@
+//! A run id is an idempotency key: with another input it is refused, with the same it is a repetition.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use tower::Layer;
+use tower_chat::{
+    Clock, Conversation, Media, MediaSource, Message, MessageId, Part, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceError, Role, RunId, ToolLoop,
+    store::{
+        HistoryStore, Revision,
+        author::{Slot, Write},
+    },
+};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
+
+use crate::common::*;
+
+fn run() -> RunId {
+    RunId::from_bytes([0xc4; 16])
+}
+
+fn in_run<const N: usize>(case: Case, messages: [Message; N]) -> tower_chat::ChatRequest {
+    case.ask_with(messages).in_run(Conversation { key: key(), run: run() })
+}
+
+fn image(address: &str) -> Message {
+    let media = Media::new("image/png", MediaSource::Url(address.into()));
+    Message::new(Role::User, vec![Part::text("what is this?"), Part::Media(media)])
+}
+
+/// Inputs that differ, each from the one beside it.
+fn pairs() -> [(Message, Message); 3] {
+    [
+        (Message::user("pay 5"), Message::user("pay 500")),
+        (image("https://a.example/1"), image("https://a.example/2")),
+        (Message::user("pay 5"), image("https://a.example/1")),
+    ]
+}
+
+fn is_reused(error: &PersistenceError) -> bool {
+    matches!(error, PersistenceError::RunIdReused { run: of, .. } if *of == run())
+}
+
+#[tokio::test]
+async fn the_id_of_a_complete_run_is_not_used_again_with_another_input() {
+    for (first, other) in pairs() {
+        every_case(async |case| {
+            let (store, model, client) =
+                case.begin([case.calls([("look", "c1")]), Step::text("done")]).await;
+            let answer = send(&client, in_run(case, [first.clone()])).await.unwrap();
+            let before = stored(&store).await;
+            for is_elsewhere in [false, true] {
+                let store = if is_elsewhere { store.in_another_process() } else { store.clone() };
+                let client = case.agent(&model, &store);
+                let error = refused(send(&client, in_run(case, [other.clone()])).await);
+                assert!(is_reused(&error), "{error:?}");
+                let added = [first.clone(), Message::user("and more")];
+                assert!(is_reused(&refused(send(&client, in_run(case, added)).await)));
+                assert_eq!((durable(&store).await, model.requests().len()), (before.clone(), 2));
+                let again = send(&client, in_run(case, [first.clone()])).await.unwrap();
+                assert_eq!(shorts(&again.messages), shorts(&answer.messages));
+            }
+            // Another run is another run.
+            model.push(Step::text("other"));
+            send(&client, case.ask_with([other.clone()])).await.unwrap();
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_id_of_an_interrupted_run_is_not_used_again_with_another_input() {
+    let cases = Cases::all().modes([PerServiceCall, Journaled], "per run nothing of it is stored");
+    for (first, other) in pairs() {
+        cases
+            .clone()
+            .check(async |case| {
+                let (store, model, client) = case
+                    .begin([
+                        case.calls([("look", "c1")]),
+                        Step::error("overloaded"),
+                        Step::text("done"),
+                    ])
+                    .await;
+                send(&client, in_run(case, [first.clone()])).await.unwrap_err();
+                let before = durable(&store).await;
+                let error = refused(send(&client, in_run(case, [other.clone()])).await);
+                assert!(is_reused(&error), "{error:?}");
+                assert_eq!((durable(&store).await, model.requests().len()), (before, 2));
+                let again = send(&client, in_run(case, [first.clone()])).await.unwrap();
+                assert_eq!(again.text(), "done");
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_decision_about_an_approval_is_part_of_the_input() {
+    every_case(async |case| {
+        let (store, ran, model, client) =
+            case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
+        let answer = send(&client, case.ask("buy")).await.unwrap();
+        let asked: Vec<_> = answer.approval_requests().cloned().collect();
+        let deciding = |decision| Message::new(Role::User, vec![Part::ApprovalResponse(decision)]);
+        let no = in_run(case, [deciding(asked[0].reject("too dear"))]);
+        send(&client, no.clone()).await.unwrap();
+        let yes = in_run(case, [deciding(asked[0].approve())]);
+        let error = refused(send(&client, yes).await);
+        assert!(is_reused(&error), "{error:?}");
+        send(&client, no).await.unwrap();
+        assert_eq!((ran.names().len(), model.requests().len()), (0, 2));
+        assert_eq!(stored(&store).await.len(), 5);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_user_does_not_say_may_differ() {
+    every_case(async |case| {
+        let (_, model, client) = case.begin([Step::text("done")]).await;
+        let at = |time: &str| {
+            let mut sent = Message::user("where?");
+            sent.metadata.insert("sent".into(), time.into());
+            in_run(case, [Message::system(format!("It is {time}.")), sent])
+        };
+        send(&client, at("10:41")).await.unwrap();
+        assert_eq!(send(&client, at("10:42")).await.unwrap().text(), "done");
+        assert_eq!(model.requests().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_of_an_older_release_has_no_digest_and_is_not_compared() {
+    every_case(async |case| {
+        let (store, model) = (case.store().await, ScriptedModel::new([]));
+        let messages = [Message::user("pay 5"), Message::assistant("paid")];
+        let messages: Vec<_> = (0..)
+            .zip(messages)
+            .map(|(index, mut message)| {
+                message.id = Some(MessageId { run: run(), index });
+                Arc::new(message)
+            })
+            .collect();
+        let id = MessageId { run: run(), index: 0 };
+        let write = Write::new(key(), id, Revision::ABSENT, messages);
+        store.inner().append(Slot::unbounded(), vec![write]).await.unwrap();
+        let client = case.agent(&model, &store);
+        let answer = send(&client, in_run(case, [Message::user("pay 500")])).await.unwrap();
+        assert_eq!(answer.text(), "paid");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_id_of_a_run_of_a_persister_alone_is_compared_too() {
+    for streamed in BOTH_WAYS {
+        let case = Case {
+            mode: PerServiceCall,
+            streamed,
+            backend: crate::case::Backend::Memory,
+            ids: crate::case::Ids::Distinct,
+        };
+        let store = store();
+        let model = ScriptedModel::new([
+            case.calls([("look", "c1")]),
+            Step::error("overloaded"),
+            Step::text("done"),
+        ]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
+        send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap_err();
+        let other = || in_run(case, [Message::user("pay 500")]);
+        assert!(is_reused(&refused(send(&client, other()).await)));
+        send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap();
+        assert!(is_reused(&refused(send(&client, other()).await)));
+        assert_eq!(model.requests().len(), 3);
+    }
+}
+
+/// A clock that a test moves.
+#[derive(Clone)]
+struct Watch(Arc<AtomicU64>);
+
+impl Watch {
+    fn at(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn a_run_started_when_its_first_request_arrived_whatever_its_id_says() {
+    every_case(async |case| {
+        let watch = Watch(Arc::new(AtomicU64::new(1_800_000_000)));
+        let store = case.store().await;
+        let (slow, gate) = (watch.clone(), Gate::closed());
+        let model = ScriptedModel::new([
+            case.calls([("wait", "c1")]),
+            Step::respond(move |_| {
+                slow.0.fetch_add(60, Ordering::SeqCst);
+                Step::text("done")
+            }),
+        ]);
+        gate.open();
+        let of_clock = watch.clone();
+        let clock = Clock::new(move || of_clock.at());
+        let below = PerServiceCallPersistence::new(store.clone()).clock(clock.clone());
+        let tool_loop = ToolLoop::new(tools_with_gate(&Ran::default(), &gate));
+        let above = PerRunPersistence::new(store.clone()).mode(case.mode).clock(clock);
+        let client = boxed(above.layer(tool_loop.layer(below.layer(model))));
+        let arrived = watch.at();
+        send(&client, in_run(case, [Message::user("go")])).await.unwrap();
+        watch.0.fetch_add(60, Ordering::SeqCst);
+        send(&client, in_run(case, [Message::user("go")])).await.unwrap();
+        store.inner().flush().await.unwrap();
+        let runs = store.inner().runs(&key(), None, 10).await.unwrap();
+        assert_eq!(runs.len(), 1);
+        assert_eq!(runs[0].started_at(), arrived);
+        assert_eq!(runs[0].last_written_at, arrived + Duration::from_secs(60));
+        let summary = store.inner().summary(&key()).await.unwrap().unwrap();
+        assert_eq!(summary.created_at, arrived);
+    })
+    .await;
+}
