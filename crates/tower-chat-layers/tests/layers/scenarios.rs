@@ -15,21 +15,33 @@ fn every_test_that_the_list_of_scenarios_names_exists() {
     assert!(checked > 100, "only {checked} names were found");
 }
 
+/// The rows of the tables over modes in a part of the contract, without their heads.
+fn rows_by_mode(part: &str) -> Vec<Vec<&str>> {
+    let rows = part.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
+    let rows = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    let mut rows: Vec<Vec<&str>> = rows.filter(|row| row.len() == 4).collect();
+    let count = rows.len();
+    rows.retain(|row| *row != ["event", "`PerRun`", "`PerServiceCall`", "`Journaled`"]);
+    assert!(rows.len() < count, "no table has the modes in its head");
+    rows
+}
+
 #[test]
-fn every_cell_of_the_contract_names_tests_that_exist() {
+fn the_contract_says_what_happens_and_names_tests_by_event_and_mode() {
     let contract = document("contract.md");
     names(&contract).for_each(assert_exists);
-    let rows = contract.lines().filter(|line| line.starts_with('|'));
-    let rows: Vec<Vec<&str>> = rows.map(|row| row.trim_matches('|').split('|').collect()).collect();
-    let (head, rows) = rows.split_first().expect("a table");
-    let head: Vec<&str> = head.iter().map(|cell| cell.trim()).collect();
-    assert_eq!(head, ["event", "`PerRun`", "`PerServiceCall`", "`Journaled`"]);
-    let events = rows.get(1..).expect("rows below the line");
-    assert!(events.len() >= 15, "only {} events", events.len());
-    for row in events {
-        assert_eq!(row.len(), 4, "{row:?}");
+    let (behaviour, tests) = contract.split_once("\n## The tests\n").expect("two parts");
+    assert_eq!(names(behaviour).next(), None, "the first part is for users");
+    let (behaviour, tests) = (rows_by_mode(behaviour), rows_by_mode(tests));
+    assert!(behaviour.len() >= 25, "only {} events", behaviour.len());
+    let events = |rows: &[Vec<&str>]| rows.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>();
+    assert_eq!(events(&behaviour), events(&tests));
+    for row in &behaviour {
+        assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
+    }
+    for row in &tests {
         for cell in row.iter().skip(1) {
-            assert!(names(cell).next().is_some(), "no test shows: {cell}");
+            assert!(names(cell).next().is_some(), "no test shows a mode of: {}", row[0]);
         }
     }
 }
