@@ -78,7 +78,8 @@
 //!
 //! A client that hangs up drops its run, and what is stored then is what the stack's persistence
 //! mode says of a caller who goes away. To shut down, give axum's `with_graceful_shutdown` a
-//! signal, and close the store after it: runs under way come to their end.
+//! signal, and close the store after it: runs under way come to their end. A client that sends half a
+//! request, or reads no answer, keeps that server from ending, so the host gives its end a time limit.
 //!
 //! # Not here
 //!

@@ -58,7 +58,8 @@
 //! of tools and usage are made in the store. Two pages read more: a message that is shown whole, and
 //! what the model is sent next, which depends on the whole conversation. An open run is read whole too.
 //! At most 16 pages of one address, and 64 in all, follow a conversation at the same time; a router that an
-//! application serves knows the addresses from axum's `ConnectInfo`.
+//! application serves knows the addresses from axum's `ConnectInfo`. Behind a proxy, all readers have the address of
+//! the proxy.
 
 mod guard;
 mod inspector;
