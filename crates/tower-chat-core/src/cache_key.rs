@@ -44,7 +44,7 @@ impl ChatRequest {
     ///
     /// | in the key | not in it |
     /// |---|---|
-    /// | of a message: role, author, parts with all that a provider is sent of them, the ids of tool calls and the providers' items included | [`id`](Message::id), [`added_at`](Message::added_at), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
+    /// | of a message: role, author, parts with all that a provider is sent of them, the ids of tool calls and the providers' items included | [`id`](Message::id), [`added_at`](Message::added_at), [`finish_reason`](Message::finish_reason), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
     /// | of the options: model, instructions, tool choice, temperature, `top_p`, the limit of tokens, `extra`, exact numbers, background and continuation | [`stream`](ChatOptions::stream): the answer is the same, whole or streamed |
     /// | of a tool: name, description, parameters, the provider's item, `strict` | whether it needs approval, is safe to retry, or accepts stored arguments |
     /// | the id under which the service keeps the history | [`new_from`](Self::new_from), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |
@@ -206,7 +206,8 @@ impl Canonical {
     }
 
     fn message(&mut self, message: &Message) {
-        let Message { role, parts, author, id: _, added_at: _, metadata: _ } = message;
+        let Message { role, parts, author, id: _, added_at: _, finish_reason: _, metadata: _ } =
+            message;
         self.tag(match role {
             Role::System => 0,
             Role::Developer => 1,
@@ -267,7 +268,7 @@ impl Canonical {
     }
 
     fn call(&mut self, call: &ToolCall) {
-        let ToolCall { id, name, arguments, provider_executed, native } = call;
+        let ToolCall { id, name, arguments, provider_executed, is_cut_off: _, native } = call;
         self.optional_text(id.as_ref());
         self.text(name);
         self.text(arguments);

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    BoxError, Message, Part, Role, SharedError, metadata, part, store::author::milliseconds,
+    BoxError, FinishReason, Message, Part, Role, SharedError, metadata, part,
+    store::author::milliseconds,
 };
 
 /// The version that [`encode`] writes.
@@ -55,6 +56,8 @@ struct Stored<'a> {
     author: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     added_at: Option<SystemTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<&'a FinishReason>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     metadata: &'a Map<String, Value>,
 }
@@ -68,6 +71,7 @@ struct Loaded {
     author: Option<String>,
     #[serde(default, with = "milliseconds::optional")]
     added_at: Option<SystemTime>,
+    finish_reason: Option<FinishReason>,
     #[serde(default, deserialize_with = "metadata::deserialize")]
     metadata: Map<String, Value>,
 }
@@ -98,6 +102,7 @@ pub fn encode(message: &Message) -> String {
         parts: &message.parts,
         author: message.author.as_deref(),
         added_at: message.added_at,
+        finish_reason: message.finish_reason.as_ref(),
         metadata: &message.metadata,
     };
     #[allow(clippy::expect_used, reason = "all map keys are strings and nothing else can fail")]
@@ -127,6 +132,7 @@ impl From<Loaded> for Message {
         let mut message = Self::new(loaded.role, loaded.parts);
         message.author = loaded.author;
         message.added_at = loaded.added_at;
+        message.finish_reason = loaded.finish_reason;
         message.metadata = loaded.metadata;
         message
     }

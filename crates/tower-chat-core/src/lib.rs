@@ -46,6 +46,7 @@ mod cache_key;
 
 mod exact_numbers;
 pub mod format;
+mod history_lost;
 mod history_owner;
 mod key;
 mod memory_store;
@@ -78,6 +79,7 @@ pub use self::{
     approval::{ApprovalRequest, ApprovalResponse},
     cache_key::CacheKey,
     exact_numbers::ExactNumbers,
+    history_lost::{HistoryLost, is_history_lost},
     history_owner::HistoryOwner,
     key::{CallPosition, Conversation, ConversationKey, MessageId, ParseIdError, RunId},
     memory_store::MemoryStore,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    ApprovalRequest, ApprovalResponse, MessageId, Part, ToolCall, ToolResult, pairing::asked_call,
-    part, store::author::milliseconds,
+    ApprovalRequest, ApprovalResponse, FinishReason, MessageId, Part, ToolCall, ToolResult,
+    pairing::asked_call, part, store::author::milliseconds,
 };
 
 /// Who speaks.
@@ -34,7 +34,10 @@ pub enum Role {
 /// let message = Message::user("Where is my order?");
 /// assert_eq!((message.role, message.text().as_str()), (Role::User, "Where is my order?"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+///
+/// Two messages are equal if they say the same under the same id. Why the answer of a message
+/// [ended](Self::finish_reason) is not compared, since transcripts that clients send again do not have it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
     /// Who speaks.
@@ -53,15 +56,34 @@ pub struct Message {
     /// older releases have none; see [`time`](Self::time).
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
+    /// Why the answer of the model ended whose last message this is. It decides what follows the answer,
+    /// also when the run goes on in another process. [`ChatResponse`](crate::ChatResponse) sets it from
+    /// [`Finish::reason`](crate::Finish::reason). Messages that were stored by older releases have none.
+    /// Not sent to models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<FinishReason>,
     /// Anything else to keep with it. Not sent to models.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { role, parts, author, id, added_at, finish_reason: _, metadata } = self;
+        *role == other.role
+            && *id == other.id
+            && *added_at == other.added_at
+            && *author == other.author
+            && *parts == other.parts
+            && *metadata == other.metadata
+    }
+}
+
 impl Message {
     /// A message of these parts.
     pub fn new(role: Role, parts: Vec<Part>) -> Self {
-        Self { role, parts, author: None, id: None, added_at: None, metadata: Map::new() }
+        let (author, id, added_at, finish_reason) = (None, None, None, None);
+        Self { role, parts, author, id, added_at, finish_reason, metadata: Map::new() }
     }
 
     /// A system message with one text.
@@ -109,9 +131,10 @@ impl Message {
     /// The same message with other parts. Its own are not copied.
     #[must_use]
     pub fn with_parts(&self, parts: Vec<Part>) -> Self {
-        let Self { role, parts: _, author, id, added_at, metadata } = self;
+        let Self { role, parts: _, author, id, added_at, finish_reason, metadata } = self;
         let (author, metadata) = (author.clone(), metadata.clone());
-        Self { role: *role, parts, author, id: *id, added_at: *added_at, metadata }
+        let (id, added_at, finish_reason) = (*id, *added_at, finish_reason.clone());
+        Self { role: *role, parts, author, id, added_at, finish_reason, metadata }
     }
 
     /// When it was added to its conversation, as far as that is known: [`added_at`](Self::added_at),

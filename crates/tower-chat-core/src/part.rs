@@ -145,6 +145,10 @@ pub struct ToolCall {
     /// The provider ran this tool itself; no result is owed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provider_executed: bool,
+    /// A token limit ended the answer inside of this call: its arguments may lack something, also where
+    /// they look whole. It is never run. Never sent to a provider.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut_off: bool,
     /// The provider's item for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
@@ -167,6 +171,7 @@ impl ToolCall {
             name: name.into(),
             arguments: arguments.into(),
             provider_executed: false,
+            is_cut_off: false,
             native: None,
         }
     }

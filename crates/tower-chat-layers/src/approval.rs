@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, EndedBy, Message, Part, Role, ToolDefinition, ToolResult,
-    pairing::CallLog,
+    ApprovalRequest, CallPosition, EndedBy, Message, Part, Role, ToolCall, ToolDefinition,
+    ToolResult, pairing::CallLog,
 };
 
 use crate::replay::ended_by;
@@ -37,7 +37,9 @@ pub(crate) fn request_pending(
     let must_ask = {
         let calls = messages.iter().filter(|message| message.role == Role::Assistant);
         let mut calls = calls.flat_map(|message| message.calls()).zip(is_answered.clone());
-        calls.any(|(call, is_answered)| !is_answered && needs_approval(&call.name))
+        // A call that was cut off is never run.
+        let may_run = |call: &ToolCall| !call.is_cut_off && needs_approval(&call.name);
+        calls.any(|(call, is_answered)| !is_answered && may_run(call))
     };
     if !must_ask {
         return messages;
@@ -122,7 +124,7 @@ fn ask_for_all(
             continue;
         }
         if answered.next() != Some(true) && !is_callers(&call.name) {
-            let required = needs_approval(&call.name);
+            let required = !call.is_cut_off && needs_approval(&call.name);
             let request = ApprovalRequest::new(format!("{prefix}_{index}"), call.clone(), required);
             *part = Part::ApprovalRequest(request);
         }
@@ -134,7 +136,7 @@ fn ask_for_all(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tower_chat_core::{MessageId, RunId, ToolCall};
+    use tower_chat_core::{MessageId, RunId};
 
     use super::*;
 

@@ -54,13 +54,19 @@ pub(crate) fn unchanged(
     is_same.then_some(json)
 }
 
-/// Whether a part is as it was read, but for what the store adds to results.
+/// Whether a part is as it was read, but for what the store adds to results, and the end of the answer to
+/// calls.
 fn is_same_part(read: &Part, part: &Part) -> bool {
     match part {
         Part::ToolResult(result) if result.call.is_some() || result.ends_run => {
             let mut result = result.clone();
             (result.call, result.ends_run) = (None, false);
             *read == Part::ToolResult(result)
+        }
+        Part::ToolCall(call) if call.is_cut_off => {
+            let mut call = call.clone();
+            call.is_cut_off = false;
+            *read == Part::ToolCall(call)
         }
         part => read == part,
     }

@@ -1,7 +1,7 @@
 //! The reason for which an answer ended, and its usage, as fields of a body.
 
 use serde_json::{Map, Value};
-use tower_chat_core::{Finish, FinishReason, Usage};
+use tower_chat_core::{Finish, FinishReason, Message, Part, Usage};
 
 /// How a wire names the reasons for which answers end.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,19 @@ fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
         _ if has_calls => FinishReason::ToolCalls,
         Some(reason) => reason.clone(),
         None => FinishReason::Stop,
+    }
+}
+
+/// Marks the call with which an answer ends, if a token limit has ended it. On wires whose arguments are an
+/// object, those of a call that was cut off can look whole: the object is empty, or closed by the service
+/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
+pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
+    if finish.reason != Some(FinishReason::Length) {
+        return;
+    }
+    let of_content = message.parts.iter_mut().filter(|part| !matches!(part, Part::Native(_)));
+    if let Some(Part::ToolCall(call)) = of_content.last() {
+        call.is_cut_off = !call.provider_executed;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use crate::{
-    ApprovalRequest, ChatUpdate, Finish, Message, Part, Role, ToolCall,
+    ApprovalRequest, ChatUpdate, Finish, FinishReason, Message, Part, RawJson, Role, ToolCall,
     pairing::{CallLog, LoggedCall},
 };
 
@@ -36,8 +36,12 @@ pub struct Answer {
 
 impl Answer {
     /// An answer of these messages, with its end.
-    pub fn new(messages: Vec<Arc<Message>>, finish: impl Into<Box<Finish>>) -> Self {
-        Self { messages, finish: finish.into() }
+    ///
+    /// The last message of the model is given the [reason](Finish::reason) of the end, unless it has one.
+    pub fn new(mut messages: Vec<Arc<Message>>, finish: impl Into<Box<Finish>>) -> Self {
+        let finish = finish.into();
+        note_end(&mut messages, &finish);
+        Self { messages, finish }
     }
 
     /// The text of the last message of the model; empty where it said nothing.
@@ -73,6 +77,36 @@ impl Answer {
     }
 }
 
+/// Notes in the last answer of the model among these messages why it ended, and which of its calls were
+/// cut off. An answer in which that is noted is not changed: the reason may be that of a whole run.
+pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
+    let Some(reason) = &finish.reason else { return };
+    let of_answer = messages.iter().rev().take_while(|it| it.role == Role::Assistant).count();
+    let first = messages.len() - of_answer;
+    let Some(answer) = messages.get_mut(first..) else { return };
+    if answer.last().is_none_or(|last| last.finish_reason.is_some()) {
+        return;
+    }
+    if *reason == FinishReason::Length {
+        for message in answer.iter_mut().filter(|message| message.calls().any(is_incomplete)) {
+            for part in &mut Arc::make_mut(message).parts {
+                if let Part::ToolCall(call) = part {
+                    call.is_cut_off |= !call.provider_executed && is_incomplete(call);
+                }
+            }
+        }
+    }
+    if let Some(last) = answer.last_mut() {
+        Arc::make_mut(last).finish_reason = Some(reason.clone());
+    }
+}
+
+/// Whether the arguments of a call are nothing, or no complete JSON.
+fn is_incomplete(call: &ToolCall) -> bool {
+    let arguments = call.arguments.trim();
+    arguments == "null" || arguments.parse::<RawJson>().is_err()
+}
+
 /// Makes an [`Answer`] of the updates of a response.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
@@ -94,6 +128,6 @@ impl Fold {
 
     /// The answer, or `None` if its end never came.
     pub(super) fn finish(self) -> Option<Answer> {
-        Some(Answer { messages: self.messages, finish: self.finish? })
+        Some(Answer::new(self.messages, self.finish?))
     }
 }

@@ -5,12 +5,12 @@ use std::{
     collections::{BTreeMap, VecDeque},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use futures_core::{Stream, stream::BoxStream};
 
-use super::{ChatUpdate, ToolCallDelta};
+use super::{ChatUpdate, ToolCallDelta, answer::note_end};
 use crate::{BoxError, Message, Part, Reasoning, Role, ToolCall};
 
 /// The answer's stream ended before its end was announced.
@@ -63,7 +63,10 @@ impl Accumulator {
 pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
     accumulator: Accumulator,
-    ready: VecDeque<ChatUpdate>,
+    ready: VecDeque<Result<ChatUpdate, BoxError>>,
+    /// Messages of the model that may be the last of the answer: once the finish is there, why it ended
+    /// is noted in them. They are held back no longer than the next update is awaited.
+    held: Vec<Arc<Message>>,
 }
 
 impl Assembled {
@@ -74,6 +77,7 @@ impl Assembled {
             updates: Some(Box::pin(updates)),
             accumulator: Accumulator::default(),
             ready: VecDeque::new(),
+            held: Vec::new(),
         }
     }
 
@@ -83,15 +87,29 @@ impl Assembled {
             ChatUpdate::ReasoningDelta(text) => self.accumulator.reasoning.push_str(text),
             ChatUpdate::ToolCallDelta(delta) => self.accumulator.push_call(delta),
             ChatUpdate::Message(_) => self.accumulator = Accumulator::default(),
-            ChatUpdate::Finish(_) => {
+            ChatUpdate::Finish(finish) => {
                 let accumulator = std::mem::take(&mut self.accumulator);
                 if !accumulator.is_empty() {
-                    self.ready.push_back(ChatUpdate::Message(Arc::new(accumulator.into_message())));
+                    self.held.push(Arc::new(accumulator.into_message()));
                 }
+                note_end(&mut self.held, finish);
                 self.updates = None;
             }
         }
-        self.ready.push_back(update);
+        match update {
+            ChatUpdate::Message(message) if message.role == Role::Assistant => {
+                self.held.push(message);
+            }
+            update => {
+                self.release();
+                self.ready.push_back(Ok(update));
+            }
+        }
+    }
+
+    /// Shows the messages that were held back.
+    fn release(&mut self) {
+        self.ready.extend(self.held.drain(..).map(|message| Ok(ChatUpdate::Message(message))));
     }
 }
 
@@ -101,10 +119,18 @@ impl Stream for Assembled {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             if let Some(update) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(update)));
+                return Poll::Ready(Some(update));
             }
             let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
-            let error = match ready!(updates.as_mut().poll_next(cx)) {
+            let update = match updates.as_mut().poll_next(cx) {
+                Poll::Ready(update) => update,
+                Poll::Pending if self.held.is_empty() => return Poll::Pending,
+                Poll::Pending => {
+                    self.release();
+                    continue;
+                }
+            };
+            let error = match update {
                 Some(Ok(update)) => {
                     self.accept(update);
                     continue;
@@ -116,7 +142,8 @@ impl Stream for Assembled {
                 }
             };
             self.updates = None;
-            return Poll::Ready(Some(Err(error)));
+            self.release();
+            self.ready.push_back(Err(error));
         }
     }
 }

@@ -53,14 +53,15 @@ enum Body {
 
 impl ChatResponse {
     /// An answer that is all there. Costs no more than the messages themselves.
+    ///
+    /// The last message of the model is given the [reason](Finish::reason) of the end, unless it has one.
     pub fn whole<M: Into<Arc<Message>>>(
         messages: impl IntoIterator<Item = M>,
         finish: impl Into<Box<Finish>>,
     ) -> Self {
-        Self(Body::Whole {
-            messages: messages.into_iter().map(Into::into).collect(),
-            finish: Some(finish.into()),
-        })
+        let Answer { messages, finish } =
+            Answer::new(messages.into_iter().map(Into::into).collect(), finish);
+        Self(Body::Whole { messages: messages.into(), finish: Some(finish) })
     }
 
     /// A model client's stream of updates.

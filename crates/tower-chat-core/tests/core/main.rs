@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
+mod answer_end;
 mod bare_store;
 mod cache_key;
 mod messages;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Part, ToolDefinition};
+use tower_chat_core::{FinishReason, Message, Part, ToolDefinition};
 
 use super::{NextStep, PlannedCall, pending_calls};
 use crate::{
@@ -78,12 +78,17 @@ impl CallRules<'_> {
         if calls.is_empty() {
             // A persister below has turned the calls into requests for approval already.
             let is_asking = answer.iter().any(|message| asks_for_approval(message));
-            return if is_asking { NextStep::ReturnCalls } else { NextStep::Finish };
+            return match (is_asking, is_paused(answer)) {
+                (true, _) => NextStep::ReturnCalls,
+                (false, true) => NextStep::GoOn,
+                (false, false) => NextStep::Finish,
+            };
         }
         let mut planned = Vec::with_capacity(calls.len());
         let (mut is_returned, mut needs_approval) = (false, false);
         for call in calls {
-            if !settled(&call) {
+            // A call that was cut off gets its result here, whoever would have run it.
+            if !settled(&call) && !call.call().is_cut_off {
                 is_returned |= self.is_callers(call.name());
                 needs_approval |= self.needs_approval(call.name());
             }
@@ -95,6 +100,18 @@ impl CallRules<'_> {
             (false, false) => NextStep::RunTools(planned),
         }
     }
+}
+
+/// Whether the service stopped in the middle of an answer, and goes on with it if it is sent the same
+/// messages again, with the answer so far as the last of them.
+///
+/// Anthropic does so when its own tools were called often in one answer
+/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>: `pause_turn`), and when it has
+/// compacted the context (`compaction`).
+pub(crate) fn is_paused(answer: &[Arc<Message>]) -> bool {
+    let reason = answer.last().and_then(|last| last.finish_reason.as_ref());
+    let Some(FinishReason::Other(reason)) = reason else { return false };
+    matches!(reason.as_str(), "pause_turn" | "compaction")
 }
 
 fn asks_for_approval(message: &Message) -> bool {

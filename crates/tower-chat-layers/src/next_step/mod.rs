@@ -14,11 +14,15 @@ use tower_chat_core::{ChatOptions, Message, RunHandle};
 pub use self::call_rules::UnknownTools;
 pub(crate) use self::{
     call_count::{CallCount, TooManyCalls},
-    call_rules::CallRules,
+    call_rules::{CallRules, is_paused},
     pending_calls::pending_calls,
     planned_call::{Action, PlannedCall, Refusal, charge},
 };
 use crate::tool::{CallOfRun, Tools};
+
+/// How many paused answers of one run go on. Anthropic pauses an answer after 10 calls of its own tools by
+/// default; a run that pauses without end must end all the same.
+pub(crate) const MAX_PAUSES: u32 = 16;
 
 /// What follows a complete answer of the model.
 #[derive(Clone)]
@@ -27,6 +31,8 @@ pub(crate) enum NextStep {
     RunTools(Vec<PlannedCall>),
     /// The model is called again, with a message that was queued.
     CallAgain,
+    /// The model is called again with the same messages: its answer is paused, and goes on with the next.
+    GoOn,
     /// The run ends, and the calls of the answer become requests for approval.
     AskApproval,
     /// The run ends, and the calls go back to the caller, as calls or as requests for approval.
@@ -39,7 +45,7 @@ impl NextStep {
     /// Whether the run ends with the answer.
     pub(crate) fn ends_run(&self) -> bool {
         match self {
-            Self::RunTools(_) | Self::CallAgain => false,
+            Self::RunTools(_) | Self::CallAgain | Self::GoOn => false,
             Self::AskApproval | Self::ReturnCalls | Self::Finish => true,
         }
     }
@@ -62,6 +68,8 @@ pub(crate) struct LoopPolicy {
     /// How many the run has made.
     pub(crate) tool_calls: usize,
     pub(crate) max_calls_per_answer: Option<usize>,
+    /// How many more paused answers of the run go on.
+    pub(crate) pauses_left: u32,
     pub(crate) handle: RunHandle,
 }
 
@@ -88,7 +96,14 @@ impl LoopPolicy {
                 charge(&mut calls, self.tool_calls, self.max_calls);
                 NextStep::RunTools(calls)
             }
-            NextStep::Finish if self.handle.has_queued() => NextStep::CallAgain,
+            NextStep::Finish | NextStep::GoOn if self.handle.has_queued() => NextStep::CallAgain,
+            NextStep::GoOn if self.pauses_left == 0 => {
+                tracing::warn!(
+                    "the answer of the model is paused, and {MAX_PAUSES} paused answers of the run went \
+                     on before: the run ends with it"
+                );
+                NextStep::Finish
+            }
             step => step,
         }
     }

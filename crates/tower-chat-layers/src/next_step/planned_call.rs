@@ -34,11 +34,16 @@ pub(crate) enum Refusal {
     },
     /// The run was stopped.
     Stopped,
+    /// A token limit ended the answer inside of the call.
+    CutOff,
 }
 
 impl PlannedCall {
-    /// A call that is run, if its tool is known.
+    /// A call that is run, if its tool is known and it is whole.
     pub(crate) fn run(pending: PendingCall, tools: &Tools) -> Self {
+        if pending.call().is_cut_off {
+            return Self { pending, action: Action::Refuse(Refusal::CutOff) };
+        }
         let tool = tools.tool(pending.name());
         Self::of(pending, tool)
     }

@@ -15,7 +15,7 @@ use super::{
     State, history::is_incomplete_response, partial_text::is_partial_response, records::Records,
 };
 use crate::{
-    next_step::pending_calls,
+    next_step::{is_paused, pending_calls},
     pending_results::results_of_ended_run,
     replay::{end_marker, is_end_marker, mark_ended, without_mark},
     tool::CallOfRun,
@@ -36,6 +36,7 @@ pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
     response.iter().any(ends)
         || (!response.is_empty()
             && !last.id.is_some_and(|id| is_incomplete_response(last, id.run))
+            && !is_paused(response)
             && pending_calls(response).is_empty())
 }
 
@@ -92,7 +93,8 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
 impl State {
     /// Whether the run ends now with an answer of which nothing stored says that it is the last.
     pub(super) fn has_unmarked_end(&self) -> bool {
-        !self.is_end_stored && !pending_calls(response_at_end(&self.conversation.added)).is_empty()
+        let response = response_at_end(&self.conversation.added);
+        !self.is_end_stored && (is_paused(response) || !pending_calls(response).is_empty())
     }
 
     /// Takes note that one of these results, which are in the record alone, ended the run. Those of
@@ -124,7 +126,8 @@ impl State {
             let is_partial_response = written
                 .last()
                 .is_some_and(|last| last.id.is_some_and(|id| is_incomplete_response(last, id.run)));
-            if is_partial_response || !pending_calls(response_at_end(&all)).is_empty() {
+            let is_open = is_paused(written) || !pending_calls(response_at_end(&all)).is_empty();
+            if is_partial_response || is_open {
                 let first = messages.len() - written.len();
                 let stored = stored.get_mut(first..).unwrap_or_default();
                 stored.iter_mut().for_each(mark_ended);

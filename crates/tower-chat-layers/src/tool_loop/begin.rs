@@ -136,7 +136,7 @@ impl<S> Rounds<S> {
             NextStep::Finish if response.last().is_some_and(|last| is_without_calls(last)) => {
                 Phase::Calling
             }
-            NextStep::CallAgain => Phase::Calling,
+            NextStep::CallAgain | NextStep::GoOn => Phase::Calling,
             NextStep::AskApproval | NextStep::ReturnCalls | NextStep::Finish => {
                 Phase::Finishing(finish)
             }

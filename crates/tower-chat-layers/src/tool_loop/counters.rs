@@ -17,6 +17,8 @@ pub(super) struct RunCounters {
     pub(super) batches: usize,
     /// Rounds so far, as the limit counts them.
     pub(super) rounds: usize,
+    /// Paused answers that went on.
+    pub(super) pauses: u32,
     tool_calls: usize,
     failing_rounds: usize,
     failures: Vec<ToolFailure>,

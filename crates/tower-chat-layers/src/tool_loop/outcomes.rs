@@ -139,6 +139,7 @@ impl Refusal {
             Self::Rejected { .. } => ToolStatus::RejectedByApproval,
             Self::OverBudget { .. } => ToolStatus::SkippedBudget,
             Self::Stopped => ToolStatus::Stopped,
+            Self::CutOff => ToolStatus::RejectedArguments,
         }
     }
 
@@ -150,6 +151,10 @@ impl Refusal {
                 "The call was not run: no more than {budget} tool calls are allowed here."
             )),
             Self::Stopped => ToolOutput::error("The call was not run: the run was stopped before."),
+            Self::CutOff => ToolOutput::error(
+                "The call was not run: the answer was cut off by the token limit, so that the arguments \
+                 of the call are not complete. Make the call again, with shorter arguments or in parts.",
+            ),
         }
     }
 }

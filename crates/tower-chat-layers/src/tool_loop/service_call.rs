@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     PersistenceError,
-    next_step::{CallCount, CallRules, LoopPolicy, NextStep, TooManyCalls},
+    next_step::{CallCount, CallRules, LoopPolicy, MAX_PAUSES, NextStep, TooManyCalls},
     run::{HistoryBefore, Run, RunOfLoop, ServiceCall},
     tool::Tools,
     yielding::yield_if_large,
@@ -175,6 +175,7 @@ impl<S> Rounds<S> {
             is_last_call: self.is_last_call(),
             concurrent: self.settings.concurrent,
             max_calls_per_answer: self.settings.max_calls_per_answer,
+            pauses_left: MAX_PAUSES.saturating_sub(self.counters.pauses),
             max_calls: self.settings.max_calls,
             tool_calls: self.counters.tool_calls(),
             handle: self.context.handle.clone(),
@@ -237,6 +238,10 @@ impl<S> Rounds<S> {
         let step = self.stored_step(&messages);
         self.phase = match step.unwrap_or_else(|| self.loop_policy().next_step(&messages)) {
             NextStep::CallAgain => Phase::Calling,
+            NextStep::GoOn => {
+                self.counters.pauses += 1;
+                Phase::Calling
+            }
             NextStep::RunTools(calls) => {
                 self.counters.rounds += 1;
                 self.counters.count_calls(&calls);

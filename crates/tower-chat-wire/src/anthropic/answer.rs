@@ -3,11 +3,11 @@
 use serde_json::Value;
 use tower_chat_core::{Answer, Finish, FinishReason, Usage};
 
-use super::parse_answer as parse_message;
+use super::{container, parse_answer as parse_message};
 use crate::{
     AnswerError,
-    finish_fields::Reasons,
-    object::{self, Object, metadata, reports, take, take_text, text, to_value},
+    finish_fields::{Reasons, note_cut_off_call},
+    object::{self, Object, metadata, take, take_text, to_value},
     refusal::{self, CodeFields},
 };
 
@@ -17,11 +17,14 @@ pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 /// The answer that the body of a whole one is.
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let fields = object::parse(body)?;
-    if reports(&fields, "error") || text(&fields, "type").is_some_and(|kind| kind == "error") {
+    if refusal::is_error(&fields, "content") {
         return Err(refusal::parse(None, body, CodeFields::Others));
     }
-    let message = parse_message(body).map_err(|source| AnswerError::unreadable(source, body))?;
+    let mut message =
+        parse_message(body).map_err(|source| AnswerError::unreadable(source, body))?;
     let finish = finish(fields, message.calls().next().is_some());
+    note_cut_off_call(&mut message, &finish);
+    container::keep(&mut message, finish.metadata.get("container"));
     Ok(Answer::new(vec![message.into()], finish))
 }
 

@@ -77,6 +77,7 @@ mod accumulator;
 mod answer;
 mod block_order;
 mod call;
+mod container;
 mod content;
 mod continuation;
 mod envelope;

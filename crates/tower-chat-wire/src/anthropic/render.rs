@@ -6,6 +6,7 @@ use serde::Serialize;
 use tower_chat_core::{Message, Part, RawJson, Role};
 
 use super::{
+    WIRE,
     block_order::{Block, Kind, Speaker, Turn, content_of, ordered_blocks},
     call, content,
     envelope::{self, Item},
@@ -27,11 +28,43 @@ pub struct Body {
 
 /// Writes a conversation, as the [module](super) says it.
 pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
-    let mut writing = Writing::default();
+    let mut writing = Writing { keeps_open_calls: true, ..Writing::default() };
     for message in messages {
         writing.message(message);
     }
     writing.into_body()
+}
+
+/// Writes a conversation for the service to go on with: calls of its own tools that never got their results
+/// are left out where it does not go on with them.
+pub(super) fn render_to_go_on<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
+    let messages: Vec<&Message> = messages.into_iter().collect();
+    let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
+    for (index, message) in messages.iter().enumerate() {
+        writing.keeps_open_calls = keeps_open_calls(messages.get(index + 1..).unwrap_or_default());
+        writing.message(message);
+    }
+    writing.into_body()
+}
+
+/// The ids of calls of the service's own tools that have their results. The result of a call with which a
+/// paused answer ended is in the answer that goes on with it.
+fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
+    let of_assistant = messages.iter().filter(|message| message.role == Role::Assistant);
+    let ids = of_assistant.flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::ToolResult(result) => result.call_id.clone(),
+        Part::Native(native) => Fields::of_native(Some(native), WIRE)?.text("tool_use_id"),
+        _ => None,
+    });
+    ids.collect()
+}
+
+/// Whether calls of the service's own tools are written without results, by what follows their message: in
+/// a paused answer, which is the last message of the request, and before results of tools of the client,
+/// after which the service goes on with them. Anywhere else the service refuses them.
+fn keeps_open_calls(later: &[&Message]) -> bool {
+    let next = later.iter().find(|message| message.role != Role::Assistant);
+    next.is_none_or(|next| next.results().next().is_some())
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +74,10 @@ struct Writing {
     empty_system: Option<RawJson>,
     turns: Vec<Turn>,
     round: Round,
+    /// The ids of calls of the service's own tools that have their results.
+    answered: HashSet<String>,
+    /// Whether those of the message that is written are written without results.
+    keeps_open_calls: bool,
 }
 
 impl Writing {
@@ -84,7 +121,10 @@ impl Writing {
                 self.push_any(Assistant, Kind::Thinking, block);
             }
             Part::ToolCall(call) if call.provider_executed => {
-                self.push_any(Assistant, Kind::Other, call::render_of_provider(call));
+                let is_answered = || call.id.as_ref().is_some_and(|id| self.answered.contains(id));
+                if self.keeps_open_calls || is_answered() {
+                    self.push_any(Assistant, Kind::Other, call::render_of_provider(call));
+                }
             }
             Part::ToolCall(call) => {
                 self.join(Assistant);

@@ -1,9 +1,14 @@
 //! The body of a request.
 
+use std::time::SystemTime;
+
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
 
-use super::{WIRE, goes_on_without_thinking, most_tokens::most_tokens, render_body};
+use super::{
+    WIRE, container, goes_on_without_thinking, most_tokens::most_tokens, render::render_to_go_on,
+    render_body,
+};
 use crate::{
     body::{BodyWire, set},
     object::{Object, raw, to_object},
@@ -24,6 +29,17 @@ pub enum RequestForm<'a> {
     /// Vertex AI, which has the model in the address and the version of the API in the body
     /// (<https://docs.claude.com/en/api/claude-on-vertex-ai>).
     Vertex,
+}
+
+impl RequestForm<'_> {
+    /// Whether the model is Anthropic's, which alone knows its containers: other services use the same
+    /// format.
+    fn is_claude(self) -> bool {
+        match self {
+            Self::Anthropic { model } => model.contains("claude"),
+            Self::Vertex => true,
+        }
+    }
 }
 
 /// The version of the API in Vertex AI.
@@ -74,11 +90,24 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
         let thinks = fields
             .get("thinking")
             .is_some_and(|thinking| thinking.get("type").is_some_and(|kind| kind == "enabled"));
+        let container =
+            container::current(messages.iter().map(|message| &**message), SystemTime::now());
+        // One that the caller names counts, and `null` says that there is to be none.
+        let is_callers = options.extra.contains_key("container");
+        if let (Some(container), false) = (container, is_callers)
+            && form.is_claude()
+        {
+            fields.insert("container".to_owned(), container.into());
+        }
         if thinks && goes_on_without_thinking(messages.iter().map(|message| &**message), WIRE) {
             fields.remove("thinking");
         }
     }
-    let conversation = render_body(messages.iter().map(|message| &**message));
+    let written = messages.iter().map(|message| &**message);
+    let conversation = match form {
+        Some(_) => render_to_go_on(written),
+        None => render_body(written),
+    };
     let mut body = to_object(&fields, options);
     if let Some(system) = conversation.system {
         body.insert("system".to_owned(), system);

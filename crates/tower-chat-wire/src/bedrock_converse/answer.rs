@@ -7,8 +7,9 @@ use super::{WIRE, message, turns::Conversation};
 use crate::{
     AnswerError, as_read,
     body::whole,
-    finish_fields::{Reasons, put_usage},
+    finish_fields::{Reasons, note_cut_off_call, put_usage},
     object::{self, Object, metadata, raw, take, take_object, take_text, to_value},
+    refusal::{self, CodeFields},
 };
 
 const REASONS: Reasons = Reasons { read: reason, spell };
@@ -17,12 +18,16 @@ const REASONS: Reasons = Reasons { read: reason, spell };
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
+    if refusal::is_error(&fields, "output") {
+        return Err(refusal::parse(None, body, CodeFields::Others));
+    }
     let output = take_object(&mut fields, "output");
     let message = output.and_then(|mut output| take(&mut output, "message"));
     let message = message.ok_or_else(|| malformed("it has no message"))?;
-    let message = message::parse_answer(&message)
+    let mut message = message::parse_answer(&message)
         .map_err(|source| AnswerError::unreadable(source, message.get()))?;
     let finish = finish(fields, message.calls().next().is_some());
+    note_cut_off_call(&mut message, &finish);
     Ok(Answer::new(vec![message.into()], finish))
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod accumulators;
+mod answer_end;
 mod anthropic;
 mod anthropic_generated;
 mod anthropic_recorded;

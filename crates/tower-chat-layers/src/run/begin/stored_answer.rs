@@ -47,6 +47,8 @@ impl Run {
         let messages = as_answered(answer, recorded, next);
         drop(state);
         let mut finish = Finish::default();
+        let last = messages.iter().rev().find(|message| message.role == Role::Assistant);
+        finish.reason = last.and_then(|message| message.finish_reason.clone());
         finish.saved = Some(self.saved());
         finish.ended_by = ended_by;
         Ok(Some(Answer::new(messages, finish)))

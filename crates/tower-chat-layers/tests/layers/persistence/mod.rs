@@ -1,6 +1,7 @@
 //! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
 //! the store wherever a run stops.
 
+mod answer_end;
 mod approval_claims;
 mod approvals;
 mod call_limit;

@@ -1,0 +1,108 @@
+//! The container in which Anthropic runs code.
+//!
+//! An answer of the code execution tool names the container and when it expires. A request that names it
+//! runs its code there, beside the files that are there already
+//! (<https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool>). A paused answer can
+//! only go on in its container.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use tower_chat_core::{Message, Role};
+
+/// The name under which a message keeps the container of its answer, in its metadata.
+const CONTAINER: &str = "anthropic_container";
+
+/// Keeps the container that an answer names with its message.
+pub(super) fn keep(message: &mut Message, container: Option<&Value>) {
+    let named = container.filter(|container| container.get("id").is_some_and(Value::is_string));
+    message.metadata.extend(named.map(|named| (CONTAINER.to_owned(), named.clone())));
+}
+
+/// The id of the newest container that has not expired at this time. One of which nothing says when it
+/// expires is not used.
+pub(super) fn current<'m>(
+    messages: impl DoubleEndedIterator<Item = &'m Message>,
+    now: SystemTime,
+) -> Option<&'m str> {
+    let of_assistant = messages.rev().filter(|message| message.role == Role::Assistant);
+    let newest = of_assistant.filter_map(|message| message.metadata.get(CONTAINER)).next()?;
+    let expires_at = newest.get("expires_at").and_then(Value::as_str).and_then(time)?;
+    newest.get("id")?.as_str().filter(|_| now < expires_at)
+}
+
+/// The time of a text such as `2026-02-25T20:10:30.123Z` or `2026-02-25T20:10:30+00:00`; RFC 3339.
+fn time(text: &str) -> Option<SystemTime> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let rest = text.get(19..)?.trim_start_matches(|it: char| it == '.' || it.is_ascii_digit());
+    let offset = match rest.split_at_checked(1)? {
+        ("Z" | "z", "") => 0,
+        (sign @ ("+" | "-"), offset) => {
+            let (hours, minutes) = offset.split_once(':')?;
+            let (hours, minutes) = (hours.parse::<i64>().ok()?, minutes.parse::<i64>().ok()?);
+            let seconds = (hours.min(24) * 60 + minutes.min(60)) * 60;
+            if sign == "-" { -seconds } else { seconds }
+        }
+        _ => return None,
+    };
+    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+    let seconds = i64::try_from(seconds).ok()?.checked_sub(offset)?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))
+}
+
+/// How many days there are from 1 January 1970 to a date of the Gregorian calendar.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    // The year begins in March, so that a leap day is its last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let of_years = year * 365 + year / 4 - year / 100 + year / 400;
+    of_years + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_time_is_read_with_its_offset() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2000-02-29T12:00:00.5Z", Some(951_825_600)),
+            ("2026-02-25T20:10:30+01:30", Some(1_772_044_830)),
+            ("2026-02-25T20:10:30-00:30", Some(1_772_052_030)),
+            ("2026-02-25", None),
+            ("2026-13-25T20:10:30Z", None),
+            ("yesterday, I think ..", None),
+        ] {
+            assert_eq!(time(text), seconds.map(at), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_newest_container_counts_until_it_expires() {
+        let with = |id: &str, expires_at: &str| {
+            let mut message = Message::assistant("ran");
+            keep(&mut message, Some(&json!({"id": id, "expires_at": expires_at})));
+            message
+        };
+        let messages = [
+            with("c1", "2000-01-01T00:00:00Z"),
+            with("c2", "1970-01-01T00:01:40Z"),
+            Message::user("go on"),
+            Message::assistant("no code"),
+        ];
+        assert_eq!(current(messages.iter(), at(99)), Some("c2"));
+        assert_eq!(current(messages.iter(), at(100)), None, "the older one was left");
+        assert_eq!(current(messages[..1].iter(), at(100)), Some("c1"));
+    }
+}
