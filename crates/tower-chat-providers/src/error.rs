@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use tower_chat_core::{BoxError, SentinelAtClient};
+use tower_chat_core::{BoxError, HistoryLost, SentinelAtClient};
 #[cfg(any(feature = "bedrock", feature = "ollama"))]
 use tower_chat_wire::body::BodyError;
 use tower_chat_wire::{AnswerError, is_refusal_retryable, rules::NotTaken, stream::LimitExceeded};
@@ -29,6 +29,8 @@ use tower_chat_wire::{AnswerError, is_refusal_retryable, rules::NotTaken, stream
 pub struct ProviderError {
     provider: &'static str,
     request_id: Option<Box<str>>,
+    /// The service no longer has the history that the request refers to.
+    history_lost: Option<HistoryLost>,
     kind: Box<ProviderErrorKind>,
 }
 
@@ -102,7 +104,7 @@ pub struct Refusal {
 impl ProviderError {
     /// An error of a provider, for providers and layers outside this crate.
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
-        Self { provider, request_id: None, kind: Box::new(kind) }
+        Self { provider, request_id: None, history_lost: None, kind: Box::new(kind) }
     }
 
     /// The same error as one of the provider that the layer stands beneath.
@@ -182,6 +184,22 @@ impl ProviderError {
     /// Makes the type known to [`tower_chat_core::is_retryable`]. Every client calls it.
     pub(crate) fn register() {
         tower_chat_core::register_error(Self::is_retryable);
+    }
+
+    /// Notes whether the service has refused the request because it no longer has the history under this
+    /// id. The error is then found by [`tower_chat_core::is_history_lost`].
+    ///
+    /// OpenAI, Azure and xAI name the id in their message, with the status 404, or 400 and the code
+    /// `previous_response_not_found`.
+    pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
+        if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
+            let is_named = refusal.code.as_deref() == Some("previous_response_not_found");
+            let is_missing = matches!(refusal.status, Some(400 | 404) | None)
+                && refusal.message.contains(id)
+                && refusal.message.to_ascii_lowercase().contains("not found");
+            self.history_lost = (is_named || is_missing).then_some(HistoryLost);
+        }
+        self
     }
 
     pub(crate) fn with_request_id(mut self, id: Option<&str>) -> Self {
@@ -276,9 +294,8 @@ impl std::error::Error for ProviderError {
                 source.as_ref().map(|source| &**source as _)
             }
             ProviderErrorKind::NotTaken(error) => Some(error),
-            ProviderErrorKind::Unsupported { .. }
-            | ProviderErrorKind::Refused(_)
-            | ProviderErrorKind::Truncated { .. } => None,
+            ProviderErrorKind::Refused(_) => self.history_lost.as_ref().map(|lost| lost as _),
+            ProviderErrorKind::Unsupported { .. } | ProviderErrorKind::Truncated { .. } => None,
         }
     }
 }

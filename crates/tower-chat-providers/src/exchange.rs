@@ -3,12 +3,9 @@
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, Request, Response,
-    header::{CONTENT_ENCODING, CONTENT_TYPE},
-};
+use http::{HeaderMap, Request, Response, header::CONTENT_ENCODING};
 use http_body::Body;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_chat_wire::{
     body::{AnswerContext, BodyWire},
@@ -19,6 +16,7 @@ use tower_service::Service;
 
 use crate::{
     auth::SentSecrets,
+    body_kind::{self, BodyKind},
     error::{Errors, ProviderError, ProviderErrorKind},
     frames::StreamFraming,
     provider::{Exchange, Provider, Settings, Step},
@@ -41,7 +39,9 @@ where
     B::Error: Into<BoxError>,
 {
     let errors = settings.errors;
-    request.service_id().map_err(|error| errors.make(ProviderErrorKind::Sentinel(error)))?;
+    let service_id = request.service_id();
+    let service_id = service_id.map_err(|error| errors.make(ProviderErrorKind::Sentinel(error)))?;
+    let service_id = service_id.cloned();
     let rules = settings.rules.clone();
     let rules = rules.or_else(|| provider.rules(&request, &settings).map(Arc::new));
     let fitted = rules.map(|rules| fitted(&request, &rules, errors)).transpose()?;
@@ -53,7 +53,7 @@ where
         let Exchange { request, step } = exchange;
         let response = transport.call(request).await;
         let response = response.map_err(|error| errors.transport(error))?;
-        let context = ResponseContext::of(&response, &settings);
+        let context = ResponseContext::of(&response, &settings, service_id.clone());
         match step {
             Step::Answer(mut expected) => {
                 let AnswerContext { issuer, names, changes, .. } = of_request;
@@ -106,22 +106,26 @@ where
     B::Error: Into<BoxError>,
 {
     let Expected { wire, framing, context: of_request } = expected;
-    let is_json = has_json(&response);
     let read = async {
         let body = accepted(response, &context, wire).await?;
-        match framing {
-            // A service that cannot stream answers with a whole body.
-            Some(framing) if framing == StreamFraming::Lines || !is_json => {
-                let frames = framing.frames(body, context.limits);
-                let accumulator = wire.accumulator_to(of_request);
-                Ok(streamed::Begun::Stream(streamed::begin(frames, accumulator).await))
-            }
-            _ => {
+        let (beginning, body) = body_kind::peek(body).await;
+        // The body itself says what it is: services that cannot stream answer with a whole body, and
+        // some label a stream as JSON.
+        let frames = match BodyKind::of(&beginning).framing(framing) {
+            Some(framing) => framing.frames(body, context.limits),
+            None => {
                 let text = whole(body, &context).await?;
-                let answer = wire.parse_answer_to(&text, &of_request);
-                Ok(streamed::Begun::Whole(answer.map_err(|error| context.errors.answer(error))?))
+                let Some(framing) = body_kind::framing_of_text(&text, wire) else {
+                    let text = text.trim_start_matches('\u{feff}');
+                    let answer = wire.parse_answer_to(text, &of_request);
+                    let answer = answer.map_err(|error| context.errors.answer(error))?;
+                    return Ok(streamed::Begun::Whole(answer));
+                };
+                framing.frames(Full::new(Bytes::from(text)), context.limits)
             }
-        }
+        };
+        let accumulator = wire.accumulator_to(of_request);
+        Ok(streamed::Begun::Stream(streamed::begin(frames, accumulator).await))
     };
     match read.await.map_err(|error| context.complete(error))? {
         streamed::Begun::Whole(answer) => Ok(answer.into()),
@@ -136,6 +140,8 @@ pub(crate) struct ResponseContext {
     limits: Limits,
     headers: HeaderMap,
     request_id: Option<String>,
+    /// The id under which the service has the history that the request refers to.
+    service_id: Option<Arc<str>>,
     secrets: SentSecrets,
 }
 
@@ -152,7 +158,7 @@ const REQUEST_ID: [&str; 7] = [
 ];
 
 impl ResponseContext {
-    fn of<B>(response: &Response<B>, settings: &Settings) -> Self {
+    fn of<B>(response: &Response<B>, settings: &Settings, service_id: Option<Arc<str>>) -> Self {
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         let secrets = response.extensions().get::<SentSecrets>();
         let mut secrets = secrets.cloned().unwrap_or_default();
@@ -162,6 +168,7 @@ impl ResponseContext {
             limits: settings.limits,
             headers: response.headers().clone(),
             request_id: REQUEST_ID.into_iter().find_map(header),
+            service_id,
             secrets,
         }
     }
@@ -170,6 +177,7 @@ impl ResponseContext {
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())
+            .with_service_id(self.service_id.as_deref())
             .map_texts(|text| self.secrets.redact(text))
     }
 }
@@ -197,11 +205,6 @@ where
             Err(context.errors.malformed(what, ""))
         }
     }
-}
-
-fn has_json<B>(response: &Response<B>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("application/json")))
 }
 
 /// The error of a status other than success. What there is of the body counts: it is an error in any

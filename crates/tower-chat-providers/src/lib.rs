@@ -59,6 +59,7 @@
 #[cfg(feature = "async-openai")]
 pub mod adapt;
 pub mod auth;
+mod body_kind;
 mod client;
 mod error;
 mod exchange;

@@ -133,8 +133,8 @@ impl Exchange {
         Self { request, step: Step::First { wire, then: Box::new(then) } }
     }
 
-    /// The answer is a stream of frames, if there is a framing. A service that answers with
-    /// `application/json` all the same is read whole.
+    /// The answer is a stream of frames, if there is a framing. A service that answers with one JSON
+    /// value all the same is read whole. The beginning of the body says which it is, not its label.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {

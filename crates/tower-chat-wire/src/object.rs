@@ -12,7 +12,7 @@ pub(crate) use crate::{
 /// The fields of a JSON object.
 pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
     serde_json::from_str(json).map_err(|source| AnswerError::Malformed {
-        what: "it is no JSON object".to_owned(),
+        what: format!("it is no JSON object{}", beginning(json)),
         body: json.to_owned(),
         source: Some(source.into()),
     })
@@ -21,11 +21,27 @@ pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
 /// The fields of an event's data.
 pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     serde_json::from_str(&frame.data).map_err(|source| AnswerError::Malformed {
-        what: "an event is no JSON object".to_owned(),
+        what: format!("an event is no JSON object{}", beginning(&frame.data)),
         body: frame.data.clone(),
         source: Some(source.into()),
     })
 }
+
+/// Says how a text begins that is no JSON, such as the page of a proxy. Says nothing of JSON, even if it
+/// is cut off or damaged: it may have what the user wrote in it.
+fn beginning(text: &str) -> String {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    if text.is_empty() || text.starts_with(['{', '[', '"']) {
+        return String::new();
+    }
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let begin: String = words.chars().take(MOST_CHARACTERS).collect();
+    let dots = if begin.len() < words.len() { "..." } else { "" };
+    format!(" but begins with {begin:?}{dots}")
+}
+
+/// How many characters of a text an error shows.
+const MOST_CHARACTERS: usize = 200;
 
 /// The field as a text, if it is there and is one.
 pub(crate) fn text(object: &Object, name: &str) -> Option<String> {

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::AnswerError;
+use crate::{
+    AnswerError,
+    object::{Object, reports, text},
+};
 
 /// Which fields of an error are its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +19,27 @@ pub(crate) enum CodeFields {
     Others,
 }
 
+/// Whether an answer, or an event of a stream, reports an error. `content` is the field that an answer
+/// has, and an error has not.
+///
+/// The error is in `error` as a rule. vLLM and Mistral send `{"object": "error", "message": …}`, and
+/// services built with FastAPI `{"detail": …}`, both with the HTTP status 200 once a stream has begun.
+pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
+    let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
+    let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));
+    let is_text = |name| text(fields, name).is_some_and(|text| !text.is_empty());
+    reports(fields, "error")
+        || is_named("object")
+        || is_named("type")
+        || (!reports(fields, content) || is_text(content))
+            && (has_reason("detail") || has_reason("errors") || is_text("message"))
+}
+
+/// Whether the text of a JSON value says nothing.
+fn is_empty(json: &str) -> bool {
+    matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
+}
+
 /// The error of a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a list of
 /// one of them.
 pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> AnswerError {
@@ -23,7 +47,7 @@ pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> Answ
     // Google puts the body into a list where a stream was asked for, and other services do too.
     let json = json.get(0).unwrap_or(&json);
     let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
-    let message = ["message", "Message", "msg", "detail", "error"]
+    let message = ["message", "Message", "msg", "detail", "errors", "error"]
         .into_iter()
         .find_map(|field| error.get(field).or_else(|| json.get(field)).filter(|v| !v.is_null()))
         .unwrap_or(error);

@@ -58,6 +58,9 @@ impl Decoder for MessageDecoder {
         }
         Ok(())
     }
+
+    /// A message has a length and a checksum: what is left at the end is a part of one.
+    fn finish(&mut self, _frames: &mut Vec<Frame>) {}
 }
 
 /// The frame that a message is. One that reports an exception is a frame named `error`, whose data is

@@ -15,6 +15,11 @@ impl LineDecoder {
         Self { line: Vec::new(), limits }
     }
 
+    fn take_line(&mut self) -> String {
+        let line = std::mem::take(&mut self.line);
+        String::from_utf8_lossy(&line).trim().to_owned()
+    }
+
     fn extend(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
         let length = self.line.len().saturating_add(bytes.len());
         self.limits.check(Limit::Line, length)?;
@@ -32,13 +37,19 @@ impl Decoder for LineDecoder {
             if lines.peek().is_none() {
                 break;
             }
-            let line = std::mem::take(&mut self.line);
-            let data = String::from_utf8_lossy(&line).trim().to_owned();
+            let data = self.take_line();
             if !data.is_empty() {
                 frames.push(Frame { event: None, data });
             }
         }
         Ok(())
+    }
+
+    fn finish(&mut self, frames: &mut Vec<Frame>) {
+        let data = self.take_line();
+        if super::is_whole(&data) {
+            frames.push(Frame { event: None, data });
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use futures_core::Stream;
 use futures_util::{StreamExt, stream};
 use http_body::Body;
 use http_body_util::BodyExt;
-use tower_chat_core::BoxError;
+use tower_chat_core::{BoxError, RawJson};
 use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits, check_depth};
 
 /// How the frames of a stream are told apart.
@@ -80,6 +80,14 @@ impl StreamFraming {
 trait Decoder: Send + 'static {
     /// Appends the frames that some more bytes complete; before an error, those in front of it.
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError>;
+
+    /// Appends the frame at the end of the body, if it is whole although its own end is missing.
+    fn finish(&mut self, frames: &mut Vec<Frame>);
+}
+
+/// Whether data at the end of a body was not cut off: it is a JSON object.
+fn is_whole(data: &str) -> bool {
+    data.trim_start().starts_with('{') && data.parse::<RawJson>().is_ok()
 }
 
 fn decoded<B, D>(body: B, mut decoder: D, limits: Limits) -> Frames
@@ -88,9 +96,22 @@ where
     B::Error: Into<BoxError>,
     D: Decoder,
 {
-    let batches = pieces(body, limits).flat_map(move |piece| {
+    let ended = pieces(body, limits).map(Some).chain(stream::iter([None]));
+    let batches = ended.flat_map(move |piece| {
         let mut frames = Vec::new();
-        let outcome = piece.and_then(|bytes| decoder.push(&bytes, &mut frames));
+        let outcome = match piece {
+            Some(Ok(bytes)) => decoder.push(&bytes, &mut frames),
+            Some(Err(error)) => {
+                if let FrameError::Broken(_) = error {
+                    decoder.finish(&mut frames);
+                }
+                Err(error)
+            }
+            None => {
+                decoder.finish(&mut frames);
+                Ok(())
+            }
+        };
         stream::iter(frames.into_iter().map(Ok).chain(outcome.err().map(Err)))
     });
     Box::pin(batches)

@@ -1,4 +1,7 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+//!
+//! The last event may miss its blank line, against the specification: services end streams so. It
+//! counts if its data is whole.
 
 use std::sync::{
     Arc,
@@ -17,6 +20,9 @@ use super::{FrameError, Frames};
 /// The data that ends streams of OpenAI's form.
 const DONE: &str = "[DONE]";
 
+/// What ends an event in any state of the parser.
+const END: Bytes = Bytes::from_static(b"\n\n");
+
 pub(super) fn frames<B>(body: B, limits: Limits) -> Frames
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -31,11 +37,18 @@ where
         }
         Err(error) => super::piece(Bytes::new(), Err(error)),
     });
-    // After two line feeds the parser gives out the last event even if its blank line is missing.
+    // After two line feeds the parser returns the last event even if its blank line is missing. A
+    // connection that breaks ends the body too.
     let ended = has_ended.clone();
+    let before_break = has_ended.clone();
+    let pieces = pieces.flat_map(move |piece| {
+        let is_broken = matches!(piece, Err(FrameError::Broken(_)));
+        before_break.fetch_or(is_broken, Ordering::Relaxed);
+        stream::iter(is_broken.then(|| Ok(END)).into_iter().chain([piece]))
+    });
     let end = stream::once(async move {
         ended.store(true, Ordering::Relaxed);
-        Ok(Bytes::from_static(b"\n\n"))
+        Ok(END)
     });
     let events = SseByteStream::new(pieces.chain(end)).filter_map(move |event| {
         let has_ended = has_ended.load(Ordering::Relaxed);
@@ -45,7 +58,7 @@ where
 }
 
 /// The frame that an event is. What follows the end of the body is an event without its blank line:
-/// it is incomplete, even in the middle of a character, but some services end their streams so.
+/// it may be cut off, even in the middle of a character.
 fn frame(
     event: Result<sse_stream::Sse, sse_stream::Error>,
     has_ended: bool,
@@ -53,7 +66,7 @@ fn frame(
     match event {
         Ok(event) => {
             let data = event.data?;
-            let is_complete = !has_ended || data.trim() == DONE;
+            let is_complete = !has_ended || data.trim() == DONE || super::is_whole(&data);
             is_complete.then_some(Ok(Frame { event: event.event, data }))
         }
         Err(sse_stream::Error::Utf8Parse(_)) if has_ended => None,
@@ -164,9 +177,17 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_its_blank_line_counts_only_if_it_is_the_mark_of_the_end() {
+    fn an_event_without_its_blank_line_counts_only_if_its_data_is_whole() {
         let limits = Limits::default();
         assert_eq!(read([b"data: 1\n\ndata: 2\n".to_vec()], limits), [frame(None, "1")]);
+        let cut_off = [b"data: 1\n\ndata: {\"a\":".to_vec()];
+        assert_eq!(read(cut_off, limits), [frame(None, "1")]);
+        let whole = [frame(None, "1"), frame(Some("b"), "{\"a\":1}")];
+        for text in
+            ["data: 1\n\nevent: b\ndata: {\"a\":1}", "data: 1\n\nevent: b\ndata: {\"a\":1}\n"]
+        {
+            assert_eq!(read([text.as_bytes().to_vec()], limits), whole, "{text}");
+        }
         let done = [frame(None, "3"), frame(None, "[DONE]")];
         assert_eq!(read([b"data: 3\n\ndata: [DONE]".to_vec()], limits), done);
         let in_a_character = [b"data: 4\n\ndata: \xc3".to_vec()];

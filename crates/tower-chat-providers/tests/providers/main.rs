@@ -8,6 +8,7 @@
 )]
 
 mod adapt;
+mod answers;
 mod auth;
 mod basics;
 mod cassettes;

@@ -9,7 +9,7 @@ use crate::{
     AnswerError,
     object::{self, Object, as_text, overlay, raw, take, take_object, take_text, text},
     refusal::{self, CodeFields},
-    stream::{Frame, Indexed, ResponseAccumulator},
+    stream::{DONE, Frame, Indexed, ResponseAccumulator},
 };
 
 /// The answer so far, as the JSON object that a whole one would have been.
@@ -36,7 +36,13 @@ struct Block {
 
 impl ResponseAccumulator for AnthropicAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        if frame.data.trim() == DONE {
+            return Ok(Vec::new());
+        }
         let mut fields = object::of_frame(frame)?;
+        if refusal::is_error(&fields, "delta") {
+            return Err(refusal::parse(None, &frame.data, CodeFields::Others));
+        }
         let kind = take_text(&mut fields, "type").or_else(|| frame.event.clone());
         let updates = match kind.as_deref().unwrap_or_default() {
             "error" => return Err(refusal::parse(None, &frame.data, CodeFields::Others)),
@@ -64,7 +70,8 @@ impl ResponseAccumulator for AnthropicAccumulator {
     }
 
     fn is_complete(&self) -> bool {
-        self.has_stopped && text(&self.fields, "stop_reason").is_some()
+        // Compatible services leave out the reason, or the event of the end.
+        self.has_stopped || text(&self.fields, "stop_reason").is_some()
     }
 
     fn text(&self) -> String {

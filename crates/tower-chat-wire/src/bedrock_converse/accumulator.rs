@@ -48,6 +48,7 @@ impl ResponseAccumulator for BedrockAccumulator {
             "error" => return Err(refusal::parse(None, &frame.data, CodeFields::Others)),
             "contentBlockStart" => {
                 let start = take_object(&mut fields, "start").unwrap_or_default();
+                self.blocks.begin(fields.get("contentBlockIndex"), Block::default());
                 self.block(&mut fields, start)
             }
             "contentBlockDelta" => {

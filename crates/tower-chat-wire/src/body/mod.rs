@@ -46,7 +46,7 @@ use crate::{
     openai_responses::HistoryLocation,
     refusal,
     refusal::CodeFields,
-    stream::ResponseAccumulator,
+    stream::{JoinedHalves, ResponseAccumulator},
 };
 
 /// An API whose bodies can be read and written.
@@ -224,7 +224,7 @@ impl BodyWire {
             Self::Cohere => Box::<cohere::CohereAccumulator>::default(),
             Self::Ollama => Box::<ollama::OllamaAccumulator>::default(),
         };
-        completing.around(accumulator)
+        completing.around(Box::new(JoinedHalves::new(accumulator)))
     }
 
     /// Reads the body of an answer with an HTTP status other than success: always

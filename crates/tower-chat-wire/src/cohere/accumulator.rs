@@ -6,7 +6,8 @@ use super::{PLAN, answer};
 use crate::{
     AnswerError,
     object::{self, Object, overlay, raw, take, take_object, take_text, text},
-    stream::{Frame, Indexed, ResponseAccumulator},
+    refusal::{self, CodeFields},
+    stream::{DONE, Frame, Indexed, ResponseAccumulator},
 };
 
 /// The answer so far, as the JSON object that a whole one would have been.
@@ -38,10 +39,13 @@ struct Call {
 
 impl ResponseAccumulator for CohereAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
-        if frame.data.trim() == "[DONE]" {
+        if frame.data.trim() == DONE {
             return Ok(Vec::new());
         }
         let mut fields = object::of_frame(frame)?;
+        if refusal::is_error(&fields, "delta") {
+            return Err(refusal::parse(None, &frame.data, CodeFields::Others));
+        }
         let kind = take_text(&mut fields, "type").or_else(|| frame.event.clone());
         let index = take(&mut fields, "index");
         let mut delta = take_object(&mut fields, "delta").unwrap_or_default();
@@ -83,7 +87,7 @@ impl ResponseAccumulator for CohereAccumulator {
     }
 
     fn is_complete(&self) -> bool {
-        self.has_ended && text(&self.fields, "finish_reason").is_some()
+        self.has_ended
     }
 
     fn text(&self) -> String {

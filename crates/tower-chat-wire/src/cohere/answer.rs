@@ -9,6 +9,7 @@ use crate::{
     body::whole,
     finish_fields::{Reasons, put_usage},
     object::{self, Object, metadata, raw, take, take_text, text, to_value},
+    refusal::{self, CodeFields},
 };
 
 const REASONS: Reasons = Reasons { read: reason, spell };
@@ -32,6 +33,9 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
 fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     let code =
         text(fields, "finish_reason").filter(|it| matches!(it.as_str(), "ERROR" | "TIMEOUT"));
+    if code.is_none() && refusal::is_error(fields, "message") {
+        return Some(refusal::parse(None, body, CodeFields::Others));
+    }
     let message = text(fields, "error").unwrap_or_else(|| "the answer failed".to_owned());
     let body = body.to_owned();
     code.map(|code| AnswerError::Refused {

@@ -1,12 +1,14 @@
 //! What the events of a stream add up to.
 
-use tower_chat_core::{Answer, ChatUpdate, RawJson, ToolCallDelta};
+use std::sync::Arc;
 
-use super::answer;
+use tower_chat_core::{self as core, Answer, ChatUpdate, RawJson, ToolCallDelta};
+
+use super::{answer, streamed_call::StreamedCall};
 use crate::{
     AnswerError,
     object::{self, Object, overlay, raw, take, take_object, text},
-    stream::{Frame, ResponseAccumulator},
+    stream::{DONE, Frame, ResponseAccumulator},
 };
 
 /// The answer so far. Each event is an answer of its own, with more parts.
@@ -24,6 +26,8 @@ pub(crate) struct GeminiAccumulator {
 enum Part {
     /// Text and nothing else, which goes on in the next part of its kind.
     Plain { text: String, is_thought: bool },
+    /// A call whose arguments come in pieces, and which of the calls it is.
+    Call { call: StreamedCall, index: usize },
     /// Anything else. What has a thought signature stays as it came: the service wants it back in
     /// the part in which it was
     /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
@@ -32,6 +36,9 @@ enum Part {
 
 impl ResponseAccumulator for GeminiAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        if frame.data.trim() == DONE {
+            return Ok(Vec::new());
+        }
         let mut fields = object::of_frame(frame)?;
         if let Some(error) = answer::error_in(&fields, &frame.data) {
             return Err(error);
@@ -67,7 +74,7 @@ impl ResponseAccumulator for GeminiAccumulator {
     fn text(&self) -> String {
         let texts = self.parts.iter().map(|part| match part {
             Part::Plain { text, is_thought: false } => text.clone(),
-            Part::Plain { is_thought: true, .. } => String::new(),
+            Part::Plain { is_thought: true, .. } | Part::Call { .. } => String::new(),
             Part::Whole(part) => {
                 visible_text(&part.parse().unwrap_or_default()).unwrap_or_default()
             }
@@ -77,13 +84,29 @@ impl ResponseAccumulator for GeminiAccumulator {
 
     fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
         let Self { mut fields, mut candidate, mut content, parts, calls: _ } = *self;
+        let cut_off = parts.iter().find_map(|part| match part {
+            Part::Call { call, index } if call.is_open() => Some((*index, call.arguments())),
+            _ => None,
+        });
         let parts: Vec<RawJson> = parts.into_iter().map(Part::into_json).collect();
         if !parts.is_empty() || !content.is_empty() {
             content.insert("parts".to_owned(), raw(&parts));
             candidate.insert("content".to_owned(), raw(&content));
         }
         fields.insert("candidates".to_owned(), raw(&[candidate]));
-        answer::parse(raw(&fields).get())
+        let mut answer = answer::parse(raw(&fields).get())?;
+        if let Some((index, arguments)) = cut_off
+            && let Some(message) = answer.messages.first_mut().map(Arc::make_mut)
+        {
+            let mut calls = message.parts.iter_mut().filter_map(|part| match part {
+                core::Part::ToolCall(call) => Some(call),
+                _ => None,
+            });
+            if let Some(call) = calls.nth(index) {
+                call.arguments = arguments;
+            }
+        }
+        Ok(answer)
     }
 }
 
@@ -103,11 +126,44 @@ impl GeminiAccumulator {
                 }
                 delta_of(more, is_thought)
             }
-            (_, text) => {
+            (_, Some(text)) => {
                 self.parts.push(Part::Whole(part));
-                text.map_or_else(|| self.call(fields), |text| delta_of(text, is_thought))
+                delta_of(text, is_thought)
             }
+            (_, None) => self.push_call(part, fields),
         }
+    }
+
+    /// Adds a part that is a call, or a piece of one, or nothing that is announced.
+    fn push_call(&mut self, part: RawJson, mut fields: Object) -> Option<ChatUpdate> {
+        let call = fields.get("functionCall").and_then(|call| call.parse::<Object>().ok());
+        let Some(piece) = call else {
+            self.parts.push(Part::Whole(part));
+            return None;
+        };
+        if let Some(Part::Call { call, index }) = self.parts.last_mut()
+            && call.goes_on_with(&piece)
+        {
+            fields.remove("functionCall");
+            call.push(fields, piece);
+            let arguments = || ToolCallDelta::new(*index, call.arguments());
+            return (!call.is_open()).then(|| ChatUpdate::ToolCallDelta(arguments()));
+        }
+        if !StreamedCall::begins_with(&piece) {
+            self.parts.push(Part::Whole(part));
+            return self.call(fields);
+        }
+        fields.remove("functionCall");
+        let mut call = StreamedCall::default();
+        let (id, name) = (text(&piece, "id"), text(&piece, "name"));
+        call.push(fields, piece);
+        let index = self.calls;
+        self.calls += 1;
+        let arguments = if call.is_open() { String::new() } else { call.arguments() };
+        let mut delta = ToolCallDelta::new(index, arguments);
+        (delta.id, delta.name) = (id, name);
+        self.parts.push(Part::Call { call, index });
+        Some(ChatUpdate::ToolCallDelta(delta))
     }
 
     fn call(&mut self, mut fields: Object) -> Option<ChatUpdate> {
@@ -125,6 +181,7 @@ impl Part {
     fn into_json(self) -> RawJson {
         match self {
             Self::Whole(part) => part,
+            Self::Call { call, .. } => call.into_json(),
             Self::Plain { text, is_thought } => {
                 let mut fields = Object::from([("text".to_owned(), raw(&text))]);
                 if is_thought {

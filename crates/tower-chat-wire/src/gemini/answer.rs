@@ -7,7 +7,7 @@ use super::parse_answer;
 use crate::{
     AnswerError,
     finish_fields::Reasons,
-    object::{self, Object, metadata, raw, reports, take, take_text, to_value},
+    object::{self, Object, metadata, raw, take, take_text, to_value},
     refusal::{self, CodeFields},
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
 /// The error that the fields of an answer, or of an event of a stream, report: an `error`, or a
 /// prompt that was blocked.
 pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
-    if reports(fields, "error") {
+    if refusal::is_error(fields, "candidates") {
         return Some(refusal::parse(None, body, CodeFields::Others));
     }
     let feedback = to_value(fields.get("promptFeedback")?);

@@ -74,6 +74,7 @@ mod part;
 mod render;
 pub(crate) mod request;
 mod result;
+mod streamed_call;
 mod turn;
 
 pub use self::{

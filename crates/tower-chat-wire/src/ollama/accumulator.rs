@@ -5,7 +5,7 @@ use tower_chat_core::{Answer, ChatUpdate, RawJson, ToolCallDelta};
 use super::answer;
 use crate::{
     AnswerError,
-    object::{self, Object, overlay, raw, reports, take, take_object, take_text, text},
+    object::{self, Object, overlay, raw, take, take_object, take_text, text},
     refusal::{self, CodeFields},
     stream::{Frame, ResponseAccumulator},
 };
@@ -23,7 +23,7 @@ pub(crate) struct OllamaAccumulator {
 impl ResponseAccumulator for OllamaAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
         let mut fields = object::of_frame(frame)?;
-        if reports(&fields, "error") {
+        if refusal::is_error(&fields, "message") {
             return Err(refusal::parse(None, &frame.data, CodeFields::Others));
         }
         let mut updates = Vec::new();
@@ -48,8 +48,8 @@ impl ResponseAccumulator for OllamaAccumulator {
     }
 
     fn is_complete(&self) -> bool {
-        let is_done = self.fields.get("done").is_some_and(|done| done.get() == "true");
-        is_done && text(&self.fields, "done_reason").is_some()
+        // The servers of some models send no reason.
+        self.fields.get("done").is_some_and(|done| done.get() == "true")
     }
 
     fn text(&self) -> String {

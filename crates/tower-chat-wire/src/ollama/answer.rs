@@ -8,7 +8,7 @@ use crate::{
     AnswerError,
     body::whole,
     finish_fields::Reasons,
-    object::{self, Object, metadata, raw, reports, take, take_text},
+    object::{self, Object, metadata, raw, take, take_text},
     refusal::{self, CodeFields},
 };
 
@@ -18,7 +18,7 @@ const REASONS: Reasons = Reasons { read: reason, spell };
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
-    if reports(&fields, "error") {
+    if refusal::is_error(&fields, "message") {
         return Err(refusal::parse(None, body, CodeFields::Others));
     }
     let message = take(&mut fields, "message");

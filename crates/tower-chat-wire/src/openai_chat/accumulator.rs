@@ -6,19 +6,18 @@ use super::{answer, finish, message_accumulator::MessageAccumulator};
 use crate::{
     AnswerError,
     object::{self, Object, take},
-    stream::{Accumulator, Frame, ResponseAccumulator},
+    stream::{Accumulator, DONE, Frame, ResponseAccumulator},
 };
 
-/// The data of the event that ends a stream of Chat Completions.
-const DONE: &str = "[DONE]";
-
-/// The answer so far. It is complete with `[DONE]`, if a message has begun before.
+/// The answer so far. It is complete with a finish reason, since not every service sends `[DONE]`, or
+/// with `[DONE]`, if a message has begun before.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAccumulator {
     message: MessageAccumulator,
     fields: Object,
     choice: Accumulator,
     is_done: bool,
+    has_reason: bool,
 }
 
 impl ResponseAccumulator for ChatAccumulator {
@@ -43,6 +42,8 @@ impl ResponseAccumulator for ChatAccumulator {
                     .map_err(|_| AnswerError::malformed("a delta is no object", delta.get()))?;
                 updates = self.message.push(delta)?;
             }
+            let reason = object::text(&choice, "finish_reason");
+            self.has_reason |= reason.is_some_and(|reason| !reason.is_empty());
             self.choice.push(choice);
         }
         // Every chunk repeats these, and some count up: the last one counts.
@@ -56,7 +57,7 @@ impl ResponseAccumulator for ChatAccumulator {
     }
 
     fn is_complete(&self) -> bool {
-        self.is_done && self.message.has_begun()
+        (self.is_done || self.has_reason) && self.message.has_begun()
     }
 
     fn is_last(&self) -> bool {
@@ -68,9 +69,10 @@ impl ResponseAccumulator for ChatAccumulator {
     }
 
     fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
-        let Self { message, fields, choice, is_done: _ } = *self;
-        let message = message.into_message()?;
-        let finish = finish::parse(fields, choice.into_object(), message.calls().next().is_some());
+        let Self { message, fields, choice, .. } = *self;
+        let choice = choice.into_object();
+        let message = message.into_message(finish::ended_for_length(&choice))?;
+        let finish = finish::parse(fields, choice, message.calls().next().is_some());
         Ok(Answer::new(vec![message.into()], finish))
     }
 }

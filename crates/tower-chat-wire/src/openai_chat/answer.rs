@@ -5,7 +5,7 @@ use tower_chat_core::{Answer, Message, RawJson};
 use super::{finish, parse_message};
 use crate::{
     AnswerError,
-    object::{self, Object, raw, reports, take},
+    object::{self, Object, raw, take},
     refusal::{self, CodeFields},
 };
 
@@ -27,8 +27,12 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
 
 /// The error that the fields of an answer, or of an event of a stream, report.
 pub(crate) fn error_in(fields: &Object) -> Option<AnswerError> {
-    reports(fields, "error").then(|| refusal::parse(None, raw(fields).get(), CodeFields::OpenAi))
+    let is_error = refusal::is_error(fields, CHOICES);
+    is_error.then(|| refusal::parse(None, raw(fields).get(), CodeFields::OpenAi))
 }
+
+/// The field that an answer has, and an error has not.
+const CHOICES: &str = "choices";
 
 /// The choice of a list; `None` of an empty one.
 ///

@@ -5,7 +5,7 @@ use tower_chat_core::{Finish, FinishReason, Usage};
 
 use crate::{
     finish_fields::Reasons,
-    object::{Object, metadata, raw, take, take_text, to_value},
+    object::{self, Object, metadata, raw, take, take_text, to_value},
 };
 
 /// The reasons of this wire.
@@ -13,12 +13,48 @@ pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finish_reason";
 
+/// The field in which OpenRouter has the reason that the model's own service gave.
+const NATIVE_REASON: &str = "native_finish_reason";
+
+/// Whether the reason of a service, in the words of any wire, is that a token limit was reached.
+fn is_length(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    matches!(
+        reason.as_str(),
+        "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "model_length"
+            | "model_context_window_exceeded"
+            | "context_length_exceeded"
+    )
+}
+
+/// Whether a choice says that a token limit has ended its answer.
+pub(super) fn ended_for_length(choice: &Object) -> bool {
+    [FINISH_REASON, NATIVE_REASON]
+        .into_iter()
+        .filter_map(|name| object::text(choice, name))
+        .any(|text| is_length(&text))
+}
+
 /// The end of an answer, from the fields of it but `choices`, and of its choice but the message.
 pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let text = take_text(&mut choice, FINISH_REASON).filter(|text| !text.is_empty());
-    if let Some(unusual) = text.and_then(|text| REASONS.set(&mut finish, text, has_calls)) {
-        choice.insert(FINISH_REASON.to_owned(), raw(&unusual));
+    let is_cut_off = object::text(&choice, NATIVE_REASON).is_some_and(|text| is_length(&text));
+    match text {
+        // The reason of the model's own service says more than what OpenRouter makes of it.
+        Some(text) if is_cut_off && reason(text.clone()) != FinishReason::Length => {
+            finish.reason = Some(FinishReason::Length);
+            choice.insert(FINISH_REASON.to_owned(), raw(&text));
+        }
+        Some(text) => {
+            if let Some(unusual) = REASONS.set(&mut finish, text, has_calls) {
+                choice.insert(FINISH_REASON.to_owned(), raw(&unusual));
+            }
+        }
+        None => finish.reason = is_cut_off.then_some(FinishReason::Length),
     }
     finish.model = take_text(&mut fields, "model").filter(|text| !text.is_empty());
     let usage = take(&mut fields, "usage").map(|usage| to_value(&usage));
@@ -77,5 +113,23 @@ pub(crate) fn usage(json: &Value) -> Usage {
     usage.reasoning_tokens = count("/completion_tokens_details/reasoning_tokens")
         .or_else(|| count("/reasoning_tokens"))
         .unwrap_or_default();
+    with_reasoning_beside(usage, count("/total_tokens"))
+}
+
+/// Adds to the tokens written those of reasoning that a service counts beside them. By our own count
+/// they are part of the tokens written.
+///
+/// xAI names their number, and its total has them. A host of Gemini that is compatible with OpenAI has
+/// them in the total alone.
+pub(crate) fn with_reasoning_beside(mut usage: Usage, total: Option<u64>) -> Usage {
+    let beside = match (total, usage.reasoning_tokens) {
+        (Some(total), 0) => total.saturating_sub(usage.total_tokens()),
+        (Some(total), named) if total.saturating_sub(usage.total_tokens()) >= named => named,
+        // A part cannot be larger than the whole.
+        (None, named) if named > usage.output_tokens => named,
+        (Some(_) | None, _) => 0,
+    };
+    usage.reasoning_tokens = usage.reasoning_tokens.max(beside);
+    usage.output_tokens = usage.output_tokens.saturating_add(beside);
     usage
 }

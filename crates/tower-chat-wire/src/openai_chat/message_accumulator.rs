@@ -98,11 +98,11 @@ impl MessageAccumulator {
         Ok(updates)
     }
 
-    /// The whole message.
+    /// The whole message. `is_cut_off` says that a token limit has ended the answer.
     ///
     /// What a stream says of its pieces, and no whole answer of its message, is not sent back: it is
     /// in a part of its own, which no wire writes.
-    pub(super) fn into_message(self) -> Result<Message, AnswerError> {
+    pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
         let fields = self.rest.into_object();
         let (of_pieces, mut fields): (Object, Object) =
             fields.into_iter().partition(|(name, value)| is_of_pieces(name, value));
@@ -120,7 +120,7 @@ impl MessageAccumulator {
             }
             (_, Some(_)) => {}
         }
-        let calls = self.calls.into_fields();
+        let calls = self.calls.into_fields(is_cut_off);
         if !calls.is_empty() {
             fields.insert("tool_calls".to_owned(), raw(&calls));
         }
@@ -167,7 +167,13 @@ impl Calls {
         let arguments = take(&mut function, "arguments");
         let text = arguments.as_ref().and_then(as_text);
 
-        let position = self.position(index.as_ref(), id.as_deref(), name.as_deref());
+        let piece_of_call = Piece {
+            index: index.as_ref(),
+            id: id.as_deref(),
+            name: name.as_deref(),
+            has_arguments: arguments.is_some() && text.as_deref() != Some(""),
+        };
+        let position = self.position(&piece_of_call);
         let position = position.unwrap_or_else(|| self.begin(index));
         let Some(call) = self.calls.get_mut(position) else {
             return Err(AnswerError::malformed("a piece belongs to no tool call", ""));
@@ -215,14 +221,11 @@ impl Calls {
     /// The call that a piece goes on with; `None` if it begins one.
     ///
     /// The index says it, where there is one; some services give every call the same index, and
-    /// then another id with a name begins another call. Without an index an id that is new, or a
-    /// name without an id, begins one.
-    fn position(
-        &self,
-        index: Option<&RawJson>,
-        id: Option<&str>,
-        name: Option<&str>,
-    ) -> Option<usize> {
+    /// then another id with a name begins another call, and so does a name without an id, unless it
+    /// repeats the name of a call whose arguments are still coming. Without an index an id that is
+    /// new, or a name without an id, begins one.
+    fn position(&self, piece: &Piece<'_>) -> Option<usize> {
+        let Piece { index, id, name, .. } = *piece;
         let of_id = |index: &str| {
             let key = (index.to_owned(), id?.to_owned());
             self.by_id.get(&key).copied()
@@ -240,22 +243,43 @@ impl Calls {
         if is_other && call.id.as_deref() != id {
             return of_id(index.get());
         }
-        Some(position)
+        (!call.is_followed_by(piece)).then_some(position)
     }
 
-    fn into_fields(self) -> Vec<Object> {
-        self.calls.into_iter().map(Call::into_fields).collect()
+    fn into_fields(self, is_cut_off: bool) -> Vec<Object> {
+        self.calls.into_iter().map(|call| call.into_fields(is_cut_off)).collect()
     }
 }
 
+/// What a piece says of the call that it belongs to.
+struct Piece<'a> {
+    index: Option<&'a RawJson>,
+    id: Option<&'a str>,
+    name: Option<&'a str>,
+    /// It has arguments that are not an empty text.
+    has_arguments: bool,
+}
+
 impl Call {
-    fn into_fields(self) -> Object {
+    /// Whether a piece at the same index, which has a name and no id, begins another call.
+    ///
+    /// Some services repeat the name in every piece of a call. A repeated name therefore begins
+    /// another call only if this one already has whole arguments and the piece has more of them.
+    fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
+        let (Some(name), None, Some(own)) = (piece.name, piece.id, self.name.as_deref()) else {
+            return false;
+        };
+        let is_whole = || self.object.is_some() || self.arguments.parse::<RawJson>().is_ok();
+        name != own || piece.has_arguments && is_whole()
+    }
+
+    fn into_fields(self, is_cut_off: bool) -> Object {
         let mut function = self.function.into_object();
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
         let arguments = match self.object {
             Some(object) if self.arguments.is_empty() => object,
             // A tool without parameters, as clients of OpenAI's API send its call.
-            None if self.arguments.is_empty() && self.null_arguments => raw("{}"),
+            None if self.arguments.is_empty() && self.null_arguments && !is_cut_off => raw("{}"),
             _ => raw(&self.arguments),
         };
         function.insert("arguments".to_owned(), arguments);

@@ -9,7 +9,7 @@ use crate::{
     object::{self, Object, as_text, raw, take_object, text},
     openai_chat::error_in,
     refusal::{self, CodeFields},
-    stream::{Frame, ResponseAccumulator},
+    stream::{DONE, Frame, ResponseAccumulator},
 };
 
 /// The response so far. It is complete with the event that carries the whole of it.
@@ -43,7 +43,8 @@ impl ResponsesAccumulator {
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 let index = self.items.extend(event, &more);
-                Some(ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
+                let is_callers = self.items.is_callers_call(index);
+                is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
             // Deltas of the provider's own tools are whole in their items.
             _ => None,
@@ -65,7 +66,7 @@ impl ResponsesAccumulator {
 
 impl ResponseAccumulator for ResponsesAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
-        if frame.data.trim() == "[DONE]" {
+        if frame.data.trim() == DONE {
             return Ok(Vec::new());
         }
         let mut event = object::of_frame(frame)?;
@@ -73,6 +74,9 @@ impl ResponseAccumulator for ResponsesAccumulator {
             self.push_untyped(event, frame)?;
             return Ok(Vec::new());
         };
+        if !kind.starts_with("response.") && error_in(&event).is_some() {
+            return Err(refusal::parse(None, &frame.data, CodeFields::OpenAi));
+        }
         let update = match kind.as_str() {
             "error" => return Err(refusal::parse(None, &frame.data, CodeFields::OpenAi)),
             "response.completed"

@@ -8,7 +8,7 @@ use crate::{
     AnswerError,
     body::AnswerContext,
     object::{self, Object, metadata, raw, take, take_text, text, to_value},
-    openai_chat::error_in,
+    openai_chat::{error_in, with_reasoning_beside},
 };
 
 /// The answer that a response body is.
@@ -115,9 +115,10 @@ fn reason(response: &Object, messages: &[Message]) -> FinishReason {
 }
 
 pub(crate) fn usage(json: &Value) -> Usage {
+    let total = json.get("total_tokens").and_then(Value::as_u64);
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let mut usage = Usage::new(count("/input_tokens"), count("/output_tokens"));
     usage.cached_input_tokens = count("/input_tokens_details/cached_tokens");
     usage.reasoning_tokens = count("/output_tokens_details/reasoning_tokens");
-    usage
+    with_reasoning_beside(usage, total)
 }

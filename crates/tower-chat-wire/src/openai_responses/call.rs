@@ -14,6 +14,7 @@ use crate::{
 /// The call of an item. Arguments that are no text leave a `null`, and so do arguments that are not
 /// there, whose text is empty.
 pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, WireError> {
+    let provider_executed = kind.runs_at_provider(&fields);
     let name = match kind.tool {
         Some(tool) => tool.to_owned(),
         None => fields.take_text("name").ok_or(WireError::Field {
@@ -22,7 +23,6 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
             expected: "a text",
         })?,
     };
-    let provider_executed = kind.runs_at_provider(&fields);
     let id = fields.take_text(kind.id);
     let value = fields.take(kind.arguments);
     let text = value.as_ref().and_then(as_text);
@@ -44,15 +44,16 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
 pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     let native = Fields::of_native(call.native.as_ref(), WIRE);
     let kind = kind_of(call);
-    if call.provider_executed && !native.as_ref().is_some_and(|item| kind.runs_at_provider(item)) {
-        return None;
-    }
+    let is_native = native.is_some();
     let mut fields = native.unwrap_or_default();
     fields.set("type", raw(kind.item));
     if kind.tool.is_none() {
         fields.set("name", raw(&call.name));
     }
     fields.set_text(kind.id, id);
+    if call.provider_executed && !(is_native && kind.runs_at_provider(&fields)) {
+        return None;
+    }
     let was_text = !fields.is_null(kind.arguments);
     match call.arguments.parse::<RawJson>() {
         Ok(value) if !was_text => fields.set(kind.arguments, value),

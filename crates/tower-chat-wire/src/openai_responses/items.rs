@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use tower_chat_core::{RawJson, ToolCallDelta};
 
+use super::kind::CallKind;
 use crate::{
+    fields::Fields,
     object::{Object, as_text, raw},
     stream::Indexed,
 };
@@ -75,6 +77,11 @@ impl Items {
         index
     }
 
+    /// Whether the item at an index is a call of a tool of the caller's, or is not known.
+    pub(super) fn is_callers_call(&self, index: usize) -> bool {
+        self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
+    }
+
     /// The items: those that are done as they were received, and the others as far as they were, with
     /// the status of the response.
     pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
@@ -117,7 +124,13 @@ impl StreamedItem {
     }
 }
 
+/// Whether an item is a call of a tool of the caller's.
 fn is_call(item: &Object) -> bool {
-    let kind = item.get("type").map(RawJson::get);
-    matches!(kind, Some(r#""function_call""# | r#""custom_tool_call""#))
+    let kind = item.get("type").and_then(as_text).unwrap_or_default();
+    let is_callers = || {
+        let fields: Option<Fields> = raw(item).parse().ok();
+        let kind = CallKind::of(&kind).zip(fields);
+        kind.is_some_and(|(kind, fields)| !kind.runs_at_provider(&fields))
+    };
+    matches!(kind.as_str(), "function_call" | "custom_tool_call") && is_callers()
 }

@@ -82,10 +82,12 @@ impl CallKind {
         KINDS.into_iter().find(|kind| kind.item == item)
     }
 
-    /// Whether the provider runs the call of this item itself.
+    /// Whether the provider runs the call of this item itself. `fields` are all fields of the item: with
+    /// its ids and its name.
     pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
         match self.item {
             "tool_search_call" => runs_search(fields),
+            "custom_tool_call" => is_search_of_xai(fields),
             "shell_call" => fields
                 .get("environment")
                 .and_then(|environment| environment.parse::<Fields>().ok())
@@ -107,6 +109,25 @@ impl OutputKind {
         self.item == "tool_search_output" && runs_search(fields)
     }
 }
+
+/// Whether a custom call is part of the search in X that xAI runs itself. The item has no output, and says
+/// only by the beginning of its `call_id` what it is.
+///
+/// Source: recorded streams of `grok-4` with the tool `x_search`, in which the tools are
+/// `x_keyword_search`, `x_semantic_search`, `x_user_search` and `x_thread_fetch`.
+fn is_search_of_xai(fields: &Fields) -> bool {
+    let text = |name| fields.text(name).unwrap_or_default();
+    text("call_id").starts_with(OF_SEARCH)
+        || text("id").contains(OF_SEARCH)
+        || OF_XAI.contains(&text("name").as_str())
+}
+
+/// How the ids of calls of xAI's search in X begin.
+const OF_SEARCH: &str = "xs_call";
+
+/// The tools of xAI's search in X.
+const OF_XAI: [&str; 4] =
+    ["x_keyword_search", "x_semantic_search", "x_user_search", "x_thread_fetch"];
 
 fn runs_search(fields: &Fields) -> bool {
     fields.is_text("execution", "server")

@@ -1,5 +1,9 @@
 //! The pieces in which a service sends an answer.
 
+/// The data of the event that ends a stream of Chat Completions. Services send it on other wires too,
+/// where it says nothing.
+pub(crate) const DONE: &str = "[DONE]";
+
 /// One event of a stream, undecoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame {

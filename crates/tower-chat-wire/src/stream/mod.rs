@@ -17,6 +17,7 @@ mod accumulator;
 mod body;
 mod depth;
 mod frame;
+mod halves;
 mod indexed;
 mod limits;
 mod response_accumulator;
@@ -32,3 +33,4 @@ pub use self::{
     response_accumulator::ResponseAccumulator,
     updates::{Updates, updates},
 };
+pub(crate) use self::{frame::DONE, halves::JoinedHalves};

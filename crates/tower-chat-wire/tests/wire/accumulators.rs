@@ -173,7 +173,15 @@ async fn frames_add_up_to_the_whole_answer() {
 async fn a_stream_that_ends_early_says_what_text_was_received() {
     for wire in WIRES {
         let (_, frames) = recorded(wire);
-        for end in 0..frames.len() {
+        // Behind the reason of its end, an answer is complete.
+        let reasons =
+            ["finish_reason", "stop_reason", "stopReason", "finishReason", "\"done\":true"];
+        let ends = |frame: &Frame| {
+            let reason = reasons.iter().any(|reason| frame.data.contains(reason));
+            reason && !frame.data.contains("\"finish_reason\":null")
+        };
+        let complete = frames.iter().position(ends).unwrap_or(frames.len() - 1);
+        for end in 0..=complete {
             let begun = || frames[..end].iter().cloned().map(Ok);
             let (updates, error) = read(wire, begun().collect()).await;
             let Some(AnswerError::Truncated { text, .. }) = &error else {

@@ -166,5 +166,11 @@ fn usage(json: &Value) -> Usage {
     usage.reasoning_tokens = number(&json["completion_tokens_details"]["reasoning_tokens"])
         .or(number(&json["reasoning_tokens"]))
         .unwrap_or(0);
+    // Some services count the tokens of reasoning beside the others, and name them in the total alone.
+    if let Some(total) = number(&json["total_tokens"]) {
+        let beside = total.saturating_sub(usage.input_tokens + usage.output_tokens);
+        usage.output_tokens += beside;
+        usage.reasoning_tokens = usage.reasoning_tokens.max(beside);
+    }
     usage
 }

@@ -1,0 +1,206 @@
+//! Calls whose arguments Vertex AI streams in pieces.
+
+use serde_json::{Map, Value};
+use tower_chat_core::RawJson;
+
+use crate::object::{Object, overlay, raw, take, text, to_value};
+
+/// A call whose arguments arrive value by value, each under its path.
+///
+/// Vertex AI sends calls so if `streamFunctionCallArguments` is set: the first piece has the name, each
+/// piece has `partialArgs`, and a piece without `willContinue` is the last one
+/// (<https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>).
+#[derive(Debug, Default)]
+pub(super) struct StreamedCall {
+    /// The fields of the part but the call, such as its thought signature.
+    part: Object,
+    /// The fields of the call but its arguments.
+    call: Object,
+    arguments: Value,
+    is_open: bool,
+}
+
+/// The field of a part in which its call is.
+const CALL: &str = "functionCall";
+
+impl StreamedCall {
+    /// Whether a call comes in pieces, of which this is the first.
+    pub(super) fn begins_with(call: &Object) -> bool {
+        call.contains_key("partialArgs") || continues(call)
+    }
+
+    /// Whether a piece belongs to this call.
+    pub(super) fn goes_on_with(&self, call: &Object) -> bool {
+        let name = text(call, "name").filter(|name| !name.is_empty());
+        self.is_open && name.is_none_or(|name| text(&self.call, "name") == Some(name))
+    }
+
+    /// Whether another piece has to follow.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Adds a piece: the fields of its part, and its call.
+    pub(super) fn push(&mut self, part: Object, mut call: Object) {
+        self.is_open = continues(&call);
+        call.remove("willContinue");
+        if let Some(whole) = take(&mut call, "args") {
+            self.arguments = to_value(&whole);
+        }
+        let pieces = take(&mut call, "partialArgs").and_then(|pieces| pieces.parse().ok());
+        for piece in pieces.into_iter().flat_map(|pieces: Vec<Object>| pieces) {
+            let path = text(&piece, "jsonPath").unwrap_or_default();
+            if let Some(value) = value(&piece) {
+                put(&mut self.arguments, &steps(&path), value);
+            }
+        }
+        overlay(&mut self.call, call);
+        overlay(&mut self.part, part);
+    }
+
+    /// The text of the arguments. Those of a call whose last piece never came are no JSON.
+    pub(super) fn arguments(&self) -> String {
+        let arguments = match &self.arguments {
+            Value::Null => Value::Object(Map::new()),
+            arguments => arguments.clone(),
+        };
+        let whole = arguments.to_string();
+        match self.is_open {
+            true => whole.trim_end_matches(['}', ']', '"']).to_owned(),
+            false => whole,
+        }
+    }
+
+    /// The part of the whole call.
+    pub(super) fn into_json(self) -> RawJson {
+        let Self { mut part, mut call, arguments, .. } = self;
+        let arguments = if arguments.is_null() { Value::Object(Map::new()) } else { arguments };
+        call.insert("args".to_owned(), raw(&arguments));
+        part.insert(CALL.to_owned(), raw(&call));
+        raw(&part)
+    }
+}
+
+fn continues(call: &Object) -> bool {
+    call.get("willContinue").is_some_and(|it| it.get() == "true")
+}
+
+/// The value of a piece.
+fn value(piece: &Object) -> Option<Value> {
+    let of = |name: &str| piece.get(name).map(to_value);
+    of("stringValue")
+        .or_else(|| of("numberValue"))
+        .or_else(|| of("boolValue"))
+        .or_else(|| piece.contains_key("nullValue").then_some(Value::Null))
+}
+
+/// A step of a path into a JSON value.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Field(String),
+    Item(usize),
+}
+
+/// The steps of a path such as `$.routes[0]['first stop']`, the normalized form of RFC 9535 and its
+/// shorthand.
+fn steps(path: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut rest = path.strip_prefix('$').unwrap_or(path);
+    while !rest.is_empty() {
+        let step = match rest.strip_prefix('[') {
+            Some(inner) => match inner.chars().next() {
+                Some(quote @ ('\'' | '"')) => quoted(inner.get(1..).unwrap_or_default(), quote),
+                _ => inner.split_once(']').map(|(index, after)| {
+                    let step = index.trim().parse().map(Step::Item);
+                    (step.unwrap_or_else(|_| Step::Field(index.to_owned())), after)
+                }),
+            },
+            None => {
+                let name = rest.strip_prefix('.').unwrap_or(rest);
+                let end = name.find(['.', '[']).unwrap_or(name.len());
+                name.split_at_checked(end)
+                    .filter(|(name, _)| !name.is_empty())
+                    .map(|(name, after)| (Step::Field(name.to_owned()), after))
+            }
+        };
+        let Some((step, after)) = step else { break };
+        steps.push(step);
+        rest = after;
+    }
+    steps
+}
+
+/// A field in quotation marks, and what follows its bracket.
+fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
+    let mut name = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        if character == '\\' {
+            name.extend(characters.next().map(|(_, escaped)| escaped));
+        } else if character == quote {
+            let after = text.get(at + quote.len_utf8()..)?;
+            return Some((Step::Field(name), after.strip_prefix(']')?));
+        } else {
+            name.push(character);
+        }
+    }
+    None
+}
+
+/// Lists of arguments grow up to this length by a path: a path may name any index.
+const MOST_ITEMS: usize = 100_000;
+
+/// Puts a value at a path. A text goes on with the text that is there.
+fn put(target: &mut Value, path: &[Step], value: Value) {
+    let Some((step, rest)) = path.split_first() else {
+        match (target, value) {
+            (Value::String(text), Value::String(more)) => text.push_str(&more),
+            (target, value) => *target = value,
+        }
+        return;
+    };
+    match step {
+        Step::Field(name) => {
+            if !target.is_object() {
+                *target = Value::Object(Map::new());
+            }
+            if let Value::Object(fields) = target {
+                put(fields.entry(name.as_str()).or_insert(Value::Null), rest, value);
+            }
+        }
+        Step::Item(index) if *index < MOST_ITEMS => {
+            if !target.is_array() {
+                *target = Value::Array(Vec::new());
+            }
+            if let Value::Array(items) = target {
+                if items.len() <= *index {
+                    items.resize(index + 1, Value::Null);
+                }
+                if let Some(item) = items.get_mut(*index) {
+                    put(item, rest, value);
+                }
+            }
+        }
+        Step::Item(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_names_and_indexes_in_both_forms() {
+        let field = |name: &str| Step::Field(name.to_owned());
+        for (path, expected) in [
+            ("$.city", vec![field("city")]),
+            ("$.a.b[2].c", vec![field("a"), field("b"), Step::Item(2), field("c")]),
+            (r"$['first stop'][0]", vec![field("first stop"), Step::Item(0)]),
+            (r#"$["it\'s"].x"#, vec![field("it's"), field("x")]),
+            ("$", vec![]),
+            ("$..", vec![]),
+        ] {
+            assert_eq!(steps(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Characters whose two halves came in two pieces of a stream.
+
+use tower_chat_core::{Answer, ChatUpdate};
+
+use super::{Frame, ResponseAccumulator};
+use crate::AnswerError;
+
+/// An accumulator that is given whole characters.
+///
+/// JSON writes a character outside of the basic plane, such as an emoji, as two halves: `\ud83d\ude00`.
+/// Some services cut a text between them, so that the first piece ends with one half and the next piece
+/// begins with the other. Alone, neither is a character. The first half is taken out of its frame and
+/// put in front of the second.
+#[derive(Debug)]
+pub(crate) struct JoinedHalves {
+    accumulator: Box<dyn ResponseAccumulator>,
+    /// First halves without their second ones, in the order in which they came.
+    waiting: Vec<Half>,
+}
+
+/// The first half of a character, as it is escaped, and the field whose text ended with it.
+#[derive(Debug)]
+struct Half {
+    field: String,
+    escape: String,
+}
+
+impl JoinedHalves {
+    pub(crate) fn new(accumulator: Box<dyn ResponseAccumulator>) -> Self {
+        Self { accumulator, waiting: Vec::new() }
+    }
+
+    /// The data of a frame with whole characters; `None` if it has no half of one.
+    fn joined(&mut self, data: &str) -> Option<String> {
+        let texts = texts(data);
+        let mut joined = String::new();
+        let mut copied = 0;
+        for text in texts {
+            let content = data.get(text.start..text.end)?;
+            if !CONTINUED.contains(&text.field) {
+                continue;
+            }
+            let waiting = || self.waiting.iter().position(|half| half.field == text.field);
+            if lone_unit(content.get(..ESCAPE)).is_some_and(is_second)
+                && let Some(position) = waiting()
+            {
+                joined.push_str(data.get(copied..text.start)?);
+                joined.push_str(&self.waiting.remove(position).escape);
+                copied = text.start;
+            }
+            let end = content.len().checked_sub(ESCAPE);
+            let last = end.and_then(|end| content.get(end..));
+            if lone_unit(last).is_some_and(is_first) && is_escape(content) {
+                joined.push_str(data.get(copied..text.end - ESCAPE)?);
+                copied = text.end;
+                let (field, escape) = (text.field.to_owned(), last?.to_owned());
+                self.waiting.push(Half { field, escape });
+            }
+        }
+        (copied > 0).then(|| joined + data.get(copied..).unwrap_or_default())
+    }
+}
+
+impl ResponseAccumulator for JoinedHalves {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
+        match has_half.then(|| self.joined(&frame.data)).flatten() {
+            Some(data) => self.accumulator.push(&Frame { event: frame.event.clone(), data }),
+            None => self.accumulator.push(frame),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.accumulator.is_complete()
+    }
+
+    fn is_last(&self) -> bool {
+        self.accumulator.is_last()
+    }
+
+    fn text(&self) -> String {
+        self.accumulator.text()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
+        self.accumulator.finish()
+    }
+}
+
+/// The fields of texts that go on in the next piece, on any wire.
+const CONTINUED: [&str; 16] = [
+    "arguments",
+    "content",
+    "delta",
+    "input",
+    "partial_json",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_text",
+    "refusal",
+    "stringValue",
+    "summary",
+    "text",
+    "thinking",
+    "tool_plan",
+    "transcript",
+    "string_value",
+];
+
+/// The length of `\uXXXX`.
+const ESCAPE: usize = 6;
+
+/// A text of a JSON value: where it is, without its quotation marks, and the field that it is the value of.
+struct Text<'a> {
+    start: usize,
+    end: usize,
+    field: &'a str,
+}
+
+/// The texts of a JSON value that are values of fields.
+fn texts(json: &str) -> Vec<Text<'_>> {
+    let mut texts = Vec::new();
+    // The newest text that was the name of a field.
+    let mut field = "";
+    let mut at = 0;
+    while let Some(quote) = json.get(at..).and_then(|rest| rest.find('"')) {
+        let start = at + quote + 1;
+        let Some(end) = end_of_text(json, start) else { break };
+        let content = json.get(start..end).unwrap_or_default();
+        let rest = json.get(end + 1..).unwrap_or_default().trim_start();
+        match rest.starts_with(':') {
+            true => field = content,
+            false => texts.push(Text { start, end, field }),
+        }
+        at = end + 1;
+    }
+    texts
+}
+
+/// The position of the quotation mark that ends a text.
+fn end_of_text(json: &str, start: usize) -> Option<usize> {
+    let mut is_escaped = false;
+    let end = json.as_bytes().get(start..)?.iter().position(|byte| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        is_escaped = *byte == b'\\' && !was_escaped;
+        *byte == b'"' && !was_escaped
+    })?;
+    Some(start + end)
+}
+
+/// The half of a character that an escape stands for.
+fn lone_unit(escape: Option<&str>) -> Option<u16> {
+    let digits = escape?.strip_prefix("\\u")?;
+    let unit = u16::from_str_radix(digits, 16).ok()?;
+    (is_first(unit) || is_second(unit)).then_some(unit)
+}
+
+fn is_first(unit: u16) -> bool {
+    (0xd800..=0xdbff).contains(&unit)
+}
+
+fn is_second(unit: u16) -> bool {
+    (0xdc00..=0xdfff).contains(&unit)
+}
+
+/// Whether the last backslash of a text, which begins its last escape, is not itself escaped.
+fn is_escape(content: &str) -> bool {
+    let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
+    let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    backslashes % 2 == 0
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use crate::body::BodyWire;
+
+    use super::*;
+
+    /// The text and the deltas of the text of an answer of Chat Completions with these contents.
+    fn read(contents: &[&str]) -> (String, String) {
+        let mut accumulator = BodyWire::OpenAiChat.accumulator();
+        let mut deltas = String::new();
+        for content in contents {
+            let data = format!(r#"{{"choices":[{{"delta":{{"content":"{content}"}}}}]}}"#);
+            for update in accumulator.push(&Frame { event: None, data }).unwrap() {
+                let ChatUpdate::TextDelta(text) = update else { continue };
+                deltas.push_str(&text);
+            }
+        }
+        let data = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#.to_owned();
+        accumulator.push(&Frame { event: None, data }).unwrap();
+        (accumulator.finish().unwrap().text(), deltas)
+    }
+
+    #[test]
+    fn two_halves_are_one_character_wherever_the_pieces_are_cut() {
+        for (pieces, expected) in [
+            (&[r"a\ud83d", r"\ude00b"][..], "a😀b"),
+            (&[r"\uD83D", r"\uDE00"], "😀"),
+            (&[r"\ud83d", "", r"\ude00\ud83d", r"\ude01"], "😀😁"),
+            (&[r"\ud83d\ude00", r"\ud83d\ude01"], "😀😁"),
+            // What looks like an escape behind a backslash is text.
+            (&[r"\\ud83d", r"\\ude00"], r"\ud83d\ude00"),
+            // A second half alone is no character.
+            (&["a", r"\ude00"], "a\u{fffd}"),
+        ] {
+            let expected = (expected.to_owned(), expected.to_owned());
+            assert_eq!(read(pieces), expected, "{pieces:?}");
+        }
+    }
+}
