@@ -117,9 +117,9 @@ fn a_damaged_file_is_a_problem() {
     // The head of a page that nothing reads to open the file.
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'run_usage'";
     let connection = rusqlite::Connection::open(&path).unwrap();
-    let root: usize = connection.query_row(root, [], |row| row.get(0)).unwrap();
+    let root: u32 = connection.query_row(root, [], |row| row.get(0)).unwrap();
     drop(connection);
-    let page = (root - 1) * 4096;
+    let page = (root as usize - 1) * 4096;
     bytes[page..page + 8].fill(0x5a);
     fs::write(&path, bytes).unwrap();
     let (code, found) = findings(&store);
