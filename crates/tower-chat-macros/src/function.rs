@@ -188,7 +188,9 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     // has this name.
     let variable = match &kind {
         Kind::State(_) if name != *function => name.clone(),
-        Kind::State(_) | Kind::Context | Kind::Argument { .. } => format_ident!("__argument_{name}"),
+        Kind::State(_) | Kind::Context | Kind::Argument { .. } => {
+            format_ident!("__argument_{name}")
+        }
     };
     Ok(Parameter { name, variable, kind })
 }

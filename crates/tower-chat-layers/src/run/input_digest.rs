@@ -96,7 +96,7 @@ pub(super) fn differs(stored: Option<&str>, input: &[Arc<Message>], may_be_longe
 
 #[cfg(test)]
 mod tests {
-    use tower_chat_core::{ApprovalResponse, Media};
+    use tower_chat_core::{ApprovalRequest, Media, ToolCall};
 
     use super::*;
 
@@ -112,7 +112,9 @@ mod tests {
     #[test]
     fn inputs_that_differ_have_different_digests() {
         let decided = |approved: bool, reason: Option<&str>| {
-            let mut decision = ApprovalResponse::new("a1", approved);
+            let call = ToolCall::new("c1", "pay", "{}");
+            let mut decision = ApprovalRequest::new("a1", call, true).approve();
+            decision.approved = approved;
             decision.reason = reason.map(str::to_owned);
             user(Part::ApprovalResponse(decision))
         };

@@ -10,8 +10,8 @@ use tower_chat_core::{
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
-        UsageTotals,
+        Pruned, Revision, Rewrite, RunSummary, SequencePosition, StoreError, StoreHandle,
+        ToolTotals, UsageQuery, UsageTotals,
         author::{
             AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
             Write,
