@@ -49,10 +49,7 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
     ),
     (
         "result_without_serialize",
-        &[&[
-            "`Json<Receipt>` cannot be the result of a tool",
-            "a type that derives `serde::Serialize`",
-        ]],
+        &[&["`Receipt` cannot be the result of a tool", "a type that derives `serde::Serialize`"]],
     ),
     (
         "tool_signatures",

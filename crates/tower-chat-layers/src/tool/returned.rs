@@ -98,11 +98,32 @@ impl AsJson {
     /// # Errors
     ///
     /// If the value cannot be serialized.
-    pub fn of<T>(self, value: T) -> Result<ToolOutput, BoxError>
-    where
-        Json<T>: IntoToolOutput,
-    {
-        Json(value).into_tool_output()
+    pub fn of<T: JsonOutput>(self, value: T) -> Result<ToolOutput, BoxError> {
+        value.into_json_output()
+    }
+}
+
+/// A value that is written as JSON.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    note = "a result is a `String`, a `ToolOutput`, `()`, or a type that derives `serde::Serialize`"
+)]
+pub trait JsonOutput {
+    /// Makes the output.
+    ///
+    /// # Errors
+    ///
+    /// If the value cannot be serialized.
+    fn into_json_output(self) -> Result<ToolOutput, BoxError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> JsonOutput for T
+where
+    Json<T>: IntoToolOutput,
+{
+    fn into_json_output(self) -> Result<ToolOutput, BoxError> {
+        Json(self).into_tool_output()
     }
 }
 
