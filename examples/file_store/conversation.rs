@@ -245,7 +245,8 @@ impl Conversation {
     /// What readers see, under another key and in an incarnation of its own.
     pub(crate) fn fork(&self, key: ConversationKey) -> Self {
         let directory = self.directory.as_ref().map(|entry| entry.fork(SystemTime::now()));
-        let mut fork = Self { key, service_id: None, open: None, directory, ..self.clone() };
+        let tools = self.tools.iter().map(|(call, row)| (*call, row.clone().in_copy())).collect();
+        let mut fork = Self { key, service_id: None, open: None, tools, directory, ..self.clone() };
         fork.incarnation = RunId::new().random_half().max(1);
         fork.forget_after(self.last_seen());
         fork

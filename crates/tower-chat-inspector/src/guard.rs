@@ -101,10 +101,10 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
 /// # Errors
 ///
 /// If it is there twice, or is no plain text.
-fn single<'h>(
-    headers: &'h HeaderMap,
+fn single(
+    headers: &HeaderMap,
     name: impl http::header::AsHeaderName,
-) -> Result<Option<&'h str>, Unreadable> {
+) -> Result<Option<&str>, Unreadable> {
     let mut values = headers.get_all(name).into_iter();
     let value = values.next().map(HeaderValue::to_str).transpose().map_err(|_| Unreadable)?;
     values.next().map_or(Ok(value), |_| Err(Unreadable))

@@ -53,7 +53,7 @@ fn every_part_has_a_form_and_what_is_not_sent_is_marked() {
     let expected = format!(
         r#"conversation bob/漢字 \u{{1b}}[2J: Hats for 巴黎 in winter
 run_open; 4 messages, 2 runs; 3 calls, 18 in, 4 out, cost 0.000000
-created 2026-11-23 09:00:03, last active 2026-11-23 09:01:41
+created 2026-11-23 09:00:00, last active 2026-11-23 09:01:41
 
 run 01a207a2-3280-7000-8000-000000000000, per_run, 2026-11-23 09:00:00, 3.000 s
   a model that is not known: 1 call, 9 in, 1 out
@@ -109,7 +109,7 @@ run 01a207a3-b920-7000-8000-000000000000, journaled, 2026-11-23 09:01:40, 1.000 
 fn decisions_and_results_of_the_record_are_told() {
     let expected = r#"conversation carol/decisions
 idle; 5 messages, 1 run; 0 calls, 0 in, 0 out
-created 2026-11-23 10:00:04, last active 2026-11-23 10:00:04
+created 2026-11-23 10:00:00, last active 2026-11-23 10:00:04
 
 run 01a207d9-2100-7000-8000-000000000000, journaled, 2026-11-23 10:00:00, 4.000 s
   #1 user, 2026-11-23 10:00:00

@@ -80,17 +80,12 @@ pub(super) fn decide(
         let returned = returned.into_iter();
         missing_results.extend(returned.map(|(tool, call_id)| CallNotRun { tool, call_id }));
         for (waiting, decision) in decided {
-            let is_answered = || run.is_some_and(|run| run.has_recorded_result(&waiting));
             let is_rejected = decision.is_some_and(|decision| !decision.approved);
             let name = &waiting.request.call.name;
-            let is_of_copy = || run.is_some_and(|run| run.is_copied_approval(&waiting));
-            if decision.is_some() && is_of_copy() {
-                let (id, conversation) = (waiting.request.id, conversation());
-                return Err(ToolLoopError::ApprovalUnknown { id, conversation });
-            } else if decision.is_some() && is_answered() {
-                let (id, conversation) = (waiting.request.id, conversation());
-                return Err(ToolLoopError::ApprovalAnswered { id, conversation });
-            } else if decision.is_none() && (waiting.request.required || !has_returned) {
+            if decision.is_some() {
+                check_open(run, &waiting, conversation())?;
+            }
+            if decision.is_none() && (waiting.request.required || !has_returned) {
                 missing.push(waiting.request.id);
             } else if !is_rejected && rules.is_some_and(|rules| rules.is_callers(name)) {
                 let (tool, call_id) = (name.clone(), waiting.call_id);
@@ -119,6 +114,29 @@ pub(super) fn decide(
         return Err(ToolLoopError::ResultsMissing { calls, conversation });
     }
     Ok(calls)
+}
+
+/// Checks that a call can still be decided about.
+///
+/// # Errors
+///
+/// [`ToolLoopError::ApprovalUnknown`] if it waits in the conversation of which this one is a copy;
+/// [`ToolLoopError::ApprovalAnswered`] if it has its result.
+fn check_open(
+    run: Option<&Run>,
+    waiting: &PendingApproval,
+    conversation: Option<ConversationKey>,
+) -> Result<(), ToolLoopError> {
+    let id = || waiting.request.id.clone();
+    match run {
+        Some(run) if run.is_copied_approval(waiting) => {
+            Err(ToolLoopError::ApprovalUnknown { id: id(), conversation })
+        }
+        Some(run) if run.has_recorded_result(waiting) => {
+            Err(ToolLoopError::ApprovalAnswered { id: id(), conversation })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The decisions in these messages. The first about a request counts.

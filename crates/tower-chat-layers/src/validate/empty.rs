@@ -30,16 +30,12 @@ pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidReques
 ///
 /// # Errors
 ///
-/// All that have none, or nothing but blank texts, which some services do not take.
+/// All that have no part. Replay would leave them out, and the next request could begin with the model's message.
 pub(crate) fn check_content<'a>(
     first: usize,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,
 ) -> Result<(), InvalidMessages> {
-    let is_empty = |message: &Message| {
-        let is_blank = |text: &str| text.trim().is_empty();
-        message.role != Role::Assistant
-            && message.parts.iter().all(|part| part.as_text().is_some_and(is_blank))
-    };
+    let is_empty = |message: &Message| message.role != Role::Assistant && message.parts.is_empty();
     let empty = (first..).zip(messages).filter(|(_, message)| is_empty(message));
     InvalidMessages::of(empty.map(|(message, _)| Fault::EmptyMessage { message }).collect())
 }

@@ -11,6 +11,10 @@ const END: &str = "```\n\n<!-- session: end -->";
 const SHOWN: &str =
     "$ tower-chat chat trip --provider openai --model gpt-5-mini --mcp harbour-server\n";
 
+/// How a terminal is told to mark what is pasted, and no longer to.
+const PASTE_ON: &str = "\u{1b}[?2004h";
+const PASTE_OFF: &str = "\u{1b}[?2004l";
+
 /// A session whose prompts, questions and answers come in this order.
 fn session(store: &TestStore, server: &ModelServer, talk: &[(&str, &str)]) -> String {
     let url = format!("{}/v1", server.url);
@@ -35,7 +39,8 @@ fn session(store: &TestStore, server: &ModelServer, talk: &[(&str, &str)]) -> St
         terminal.shows(shows);
         terminal.types(types);
     }
-    format!("{SHOWN}{}", terminal.finish().1.replace("\r\n", "\n"))
+    let printed = terminal.finish().1.replace("\r\n", "\n");
+    format!("{SHOWN}{}", printed.replace(PASTE_ON, "").replace(PASTE_OFF, ""))
 }
 
 #[test]
@@ -66,8 +71,11 @@ fn the_session_in_the_guide_is_what_the_command_prints() {
             ("> ", "\u{4}"),
         ],
     );
-    let second =
-        session(&store, &server, &[("which\r\n> ", "Which island is that?\n"), ("> ", "/exit\n")]);
+    let second = session(
+        &store,
+        &server,
+        &[("which\r\n\u{1b}[?2004h> ", "Which island is that?\n"), ("> ", "/exit\n")],
+    );
     let printed = format!("{first}{second}");
     assert_eq!(
         without_times(&printed),

@@ -371,7 +371,7 @@ impl Beginning<'_> {
         input: TakenInput,
         approves: bool,
     ) -> Result<State, PersistenceError> {
-        let Self { settings, conversation: Conversation { key, run }, .. } = *self;
+        let Self { settings, conversation: Conversation { key, .. }, .. } = *self;
         let (store, not_loaded) = (&settings.store, self.not_loaded());
         let LoadedHistory { history, replay, is_read, prior_rows, .. } = loaded;
         let TakenInput { added, is_overtaken, last_answer, own, step, digest } = input;
@@ -395,14 +395,7 @@ impl Beginning<'_> {
         }
         let indexes = added.iter().filter_map(|message| message.id);
         let taken = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
-        let mut call_records = CallRecords::after(&added, Hooks::of_source(settings.tools.clone()));
-        if added.is_empty() {
-            let reports = reports_of_recorded_results(store.as_ref(), key, &history, &own);
-            for (position, reports) in reports.await.map_err(&not_loaded)? {
-                let index = u32::try_from(position).unwrap_or(u32::MAX);
-                call_records.report(MessageId { run: *run, index }, reports);
-            }
-        }
+        let call_records = self.call_records(&history, &added, &own).await?;
         let unsaved = store.handle().unsaved(key);
         Ok(State {
             stored_before: StoredBefore {
@@ -440,6 +433,26 @@ impl Beginning<'_> {
                 taken,
             },
         })
+    }
+
+    /// The records of the run's calls so far. A run of which nothing is stored may bring results of calls that are
+    /// recorded already.
+    async fn call_records(
+        &self,
+        history: &History,
+        added: &[Arc<Message>],
+        own: &[Arc<Message>],
+    ) -> Result<CallRecords, PersistenceError> {
+        let Self { settings, conversation: Conversation { key, run }, .. } = *self;
+        let mut records = CallRecords::after(added, Hooks::of_source(settings.tools.clone()));
+        if added.is_empty() {
+            let reports = reports_of_recorded_results(settings.store.as_ref(), key, history, own);
+            for (position, reports) in reports.await.map_err(self.not_loaded())? {
+                let index = u32::try_from(position).unwrap_or(u32::MAX);
+                records.report(MessageId { run: *run, index }, reports);
+            }
+        }
+        Ok(records)
     }
 
     /// What the mode alone keeps. The run has taken in `taken` messages, of which readers see the
