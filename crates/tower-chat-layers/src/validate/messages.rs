@@ -7,7 +7,7 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Ids, Matcher, Target},
 };
 
-use super::{Fault, InvalidMessages};
+use super::{Fault, InvalidMessages, check_content};
 
 /// Checks what all providers demand of a sequence of messages.
 ///
@@ -16,7 +16,7 @@ use super::{Fault, InvalidMessages};
 /// - Calls have ids, and different ones within a message; the same id may come back later.
 /// - Calls stand in assistant messages and results in tool messages, except for the results of
 ///   tools that the provider ran itself, which stand behind their calls.
-/// - Nothing about approvals is left, no assistant message is empty, and no other one without parts.
+/// - Nothing about approvals is left, and no assistant message is empty.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, validate::{Fault, validate_messages}};
@@ -40,8 +40,8 @@ pub fn validate_messages<'a>(
 
 /// Checks the messages of a request.
 ///
-/// It has messages, unless it continues an answer that is made in the background. One that carries
-/// a service id may begin with results: the service holds their calls.
+/// It has messages, unless it continues an answer that is made in the background, and each new one
+/// has a part. A request that carries a service id may begin with results: the service holds their calls.
 ///
 /// ```
 /// use tower_chat::{ChatRequest, Message, ToolResult, validate::validate_request};
@@ -61,7 +61,8 @@ pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
     }
     let held_by_service = matches!(request.history_owner, Some(HistoryOwner::Service(_)));
     let check = Check::new(held_by_service);
-    check.run(request.messages.iter().map(|message| &**message))
+    check.run(request.messages.iter().map(|message| &**message))?;
+    check_content(request.new_from, request.messages.iter_from(request.new_from))
 }
 
 #[derive(Debug)]
@@ -132,9 +133,6 @@ impl<'a> Check<'a> {
                 }
                 _ => {}
             }
-        }
-        if !is_assistant && content.parts.is_empty() {
-            self.faults.push(Fault::EmptyMessage { message });
         }
         if is_assistant && content.parts.iter().all(|part| part.as_text() == Some("")) {
             self.faults.push(Fault::EmptyAssistant { message });
