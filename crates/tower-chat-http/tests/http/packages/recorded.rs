@@ -105,7 +105,17 @@ fn reason_to_leave_out(exchange: &Exchange) -> Option<&'static str> {
     if !request["functions"].is_null() {
         return Some("declares functions in place of tools");
     }
+    if is_cut_off_in_a_call(exchange) {
+        // The stack answers such a call and asks the model again.
+        return Some("cut off inside of a call");
+    }
     (request["n"].as_u64().unwrap_or(1) > 1).then_some("asks for several choices")
+}
+
+/// Whether the token limit has ended the answer, and it has calls.
+fn is_cut_off_in_a_call(exchange: &Exchange) -> bool {
+    let answer: String = exchange.text().unwrap().split_whitespace().collect();
+    answer.contains(r#""finish_reason":"length""#) && answer.contains(r#""tool_calls":[{"#)
 }
 
 /// The requests, a line each, under models that say which one it is.
