@@ -64,6 +64,11 @@ fn trimmed(beginning: &[u8]) -> &[u8] {
     beginning.strip_prefix(MARK).unwrap_or(beginning).trim_ascii_start()
 }
 
+/// Whether the bytes begin with the text, or are cut off in it.
+fn begin_alike(bytes: &[u8], text: &str) -> bool {
+    bytes.starts_with(text.as_bytes()) || text.as_bytes().starts_with(bytes)
+}
+
 /// Whether the bytes say what the body is.
 fn is_enough(beginning: &[u8]) -> bool {
     let bytes = trimmed(beginning);
@@ -85,7 +90,7 @@ impl BodyKind {
         let bytes = trimmed(beginning);
         match bytes.first() {
             Some(b'{' | b'[') => Self::Json,
-            Some(_) if LINES.iter().any(|line| bytes.starts_with(line.as_bytes())) => Self::Events,
+            Some(_) if LINES.iter().any(|line| begin_alike(bytes, line)) => Self::Events,
             Some(byte) if byte.is_ascii_graphic() => Self::Text,
             Some(_) | None => Self::Other,
         }
@@ -134,6 +139,8 @@ mod tests {
             (": ping\n\n", BodyKind::Events),
             ("data: {}", BodyKind::Events),
             ("event: a", BodyKind::Events),
+            ("e", BodyKind::Events),
+            ("dat", BodyKind::Events),
             ("<!DOCTYPE html>", BodyKind::Text),
             ("upstream connect error", BodyKind::Text),
             ("", BodyKind::Other),

@@ -234,10 +234,15 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let asked = proxy.asked();
     let error = forking.fork(&key("from"), &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
-    assert_eq!(proxy.asked() - asked, 1, "nothing is copied first");
+    assert_eq!(
+        proxy.asked() - asked,
+        2,
+        "whether data are sealed, and whether there is a conversation"
+    );
 
-    // It is looked for, read by three commands, put aside, put on the list, and made.
-    proxy.hold_the_question_after(6);
+    // The store asks whether its data are sealed. The conversation is looked for, read by three commands, put aside,
+    // put on the list, and made.
+    proxy.hold_the_question_after(7);
     let (from, meanwhile) = (key("from"), key("meanwhile"));
     let (forked, ()) = tokio::join!(forking.fork(&from, &meanwhile), async {
         proxy.held().await;
@@ -258,7 +263,7 @@ async fn a_fork_is_never_made_of_two_conversations() {
     let from = key("from");
     append(&store, write(&from, Revision::ABSENT, &["old"])).await.unwrap();
     // Another with as many writes follows between its messages and its record.
-    proxy.hold_the_question_after(2);
+    proxy.hold_the_question_after(3);
     let copy = key("copy");
     let (forked, ()) = tokio::join!(forking.fork(&from, &copy), async {
         proxy.held().await;
