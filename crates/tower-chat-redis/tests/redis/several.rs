@@ -234,15 +234,12 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let asked = proxy.asked();
     let error = forking.fork(&key("from"), &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
-    assert_eq!(
-        proxy.asked() - asked,
-        2,
-        "whether data are sealed, and whether there is a conversation"
-    );
+    // The last question is whether there is a conversation; those before it are about the store.
+    let about_the_store = proxy.asked() - asked - 1;
+    assert!(about_the_store <= 2, "nothing is copied first");
 
-    // The store asks whether its data are sealed. The conversation is looked for, read by three commands, put aside,
-    // put on the list, and made.
-    proxy.hold_the_question_after(7);
+    // The conversation is looked for, read by three commands, put aside, put on the list, and made.
+    proxy.hold_the_question_after(about_the_store + 6);
     let (from, meanwhile) = (key("from"), key("meanwhile"));
     let (forked, ()) = tokio::join!(forking.fork(&from, &meanwhile), async {
         proxy.held().await;
