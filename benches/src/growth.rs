@@ -42,8 +42,14 @@ use crate::{
     workload::TOOL,
 };
 
-const LARGE: usize = 64_000;
-const SIZES: [usize; 2] = [16_000, LARGE];
+/// The size of the floor, and the larger one. Quick measurements, of programs that are not optimised, do less.
+fn sizes(effort: Effort) -> [usize; 2] {
+    match effort {
+        Effort::Full => [16_000, 64_000],
+        Effort::Quick => [4_000, 16_000],
+    }
+}
+
 /// How many times as much as at the floor a call may cost.
 const GROWTH: f64 = 2.5;
 
@@ -83,14 +89,15 @@ const WORK: [(&str, Work); 14] = [
 ];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
+    let sizes @ [smaller, larger] = sizes(effort);
     for (name, work) in WORK {
-        let mut samples = SIZES.map(|size| (size, Samples::default()));
+        let mut samples = sizes.map(|size| (size, Samples::default()));
         for _ in 0..effort.repetitions(20) {
             for (size, samples) in &mut samples {
                 // As many calls in each sample, so that other work of the machine slows both alike.
-                let times = LARGE / *size;
+                let times = larger / *size;
                 let us: f64 = (0..times).map(|_| work(*size)).sum::<Result<_, _>>()?;
-                samples.add(us / f64::from(u32::try_from(LARGE)?));
+                samples.add(us / f64::from(u32::try_from(larger)?));
             }
         }
         let [(_, floor), _] = &samples;
@@ -99,7 +106,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
             let us = samples.median();
             Line::new("growth", name, "none", *size, us, floor).print()?;
             if us > floor * GROWTH {
-                return Err(format!("{name}: {size} calls cost more each than {}", SIZES[0]).into());
+                return Err(format!("{name}: {size} calls cost more each than {smaller}").into());
             }
         }
     }
