@@ -15,7 +15,7 @@ use std::{
 };
 
 use tower_chat_core::{
-    ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages,
+    ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, ToolResult,
     store::{
         Conflict, Head, History, Revision, ServiceIdChange, StoreError,
         author::{OpenRunContent, ToolRecord},
@@ -380,13 +380,7 @@ impl Beginning<'_> {
             false => PriorAttempts::default(),
         };
         let visible = added.len().saturating_sub(opened.staged().len());
-        let recorded_end = match opened.resumed {
-            Some(_) => None,
-            None => {
-                let end = recorded_end(store.as_ref(), key, &history, &added);
-                end.await.map_err(&not_loaded)?
-            }
-        };
+        let recorded_end = self.recorded_end(opened, &history, &added).await?;
         let tool_calls = tool_calls_before(store, key, &history, added.get(..visible));
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
         // The calls of a run that is resumed are run, or answered, by its tool loop.
@@ -433,6 +427,21 @@ impl Beginning<'_> {
                 taken,
             },
         })
+    }
+
+    /// How the stored conversation ended, unless the run goes on from there itself.
+    async fn recorded_end(
+        &self,
+        opened: &OpenedHead,
+        history: &History,
+        added: &[Arc<Message>],
+    ) -> Result<Option<Vec<ToolResult>>, PersistenceError> {
+        if opened.resumed.is_some() {
+            return Ok(None);
+        }
+        let Self { settings, conversation: Conversation { key, .. }, .. } = *self;
+        let end = recorded_end(settings.store.as_ref(), key, history, added);
+        end.await.map_err(self.not_loaded())
     }
 
     /// The records of the run's calls so far. A run of which nothing is stored may bring results of calls that are
