@@ -101,6 +101,26 @@ pub enum PersistenceError {
         /// in the other modes those are stored, or in the record of tool calls.
         answer: Box<Answer>,
     },
+    /// The service no longer has the history that the store refers to, and the record was not sent instead.
+    #[error(
+        "the service no longer has the history of conversation {key}, which it kept under id \
+         {service_id:?}, {}",
+        if *is_recorded {
+            "and the policy is not to send what is recorded of it: choose LostHistory::SendRecord"
+        } else {
+            "and nothing of it is recorded: go on in a new conversation"
+        }
+    )]
+    ServiceHistoryLost {
+        /// The conversation.
+        key: ConversationKey,
+        /// The id under which the service kept it.
+        service_id: Arc<str>,
+        /// Whether the store has a record of the history.
+        is_recorded: bool,
+        /// How the service refused the request.
+        source: tower_chat_core::BoxError,
+    },
     /// The mode needs a layer that is not in the stack.
     #[error(
         "PerServiceCallPersistence is missing below the tool loop (conversation {key}), so that nothing \

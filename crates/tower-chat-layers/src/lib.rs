@@ -95,12 +95,13 @@ pub mod __macro {
 pub use tower_chat_core::{
     Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, ChatOptions,
     ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey, EndedBy, ErrorPart,
-    ExactNumbers, Finish, FinishReason, HistoryOwner, Media, MediaSource, MemoryStore, Message,
-    MessageId, Messages, Native, ParseIdError, ParsePersistenceModeError, ParseToolStatusError,
-    Part, PersistenceMode, RawJson, Reasoning, RecoveredRun, Retryability, Role, RunHandle, RunId,
-    Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
-    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
-    check_unique_keys, format, is_retryable, register_error, store, visible_json, visible_text,
+    ExactNumbers, Finish, FinishReason, HistoryLost, HistoryOwner, Media, MediaSource, MemoryStore,
+    Message, MessageId, Messages, Native, ParseIdError, ParsePersistenceModeError,
+    ParseToolStatusError, Part, PersistenceMode, RawJson, Reasoning, RecoveredRun, Retryability,
+    Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta,
+    ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
+    check_unique_keys, format, is_history_lost, is_retryable, register_error, store, visible_json,
+    visible_text,
 };
 
 pub use self::{
@@ -112,8 +113,8 @@ pub use self::{
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded, ModelClient},
     policy::{
-        ConcurrentRuns, ConflictPolicy, MissingPersister, PersistencePolicy, Price, PriceList,
-        StoreFailure, UnansweredInputs,
+        ConcurrentRuns, ConflictPolicy, LostHistory, MissingPersister, PersistencePolicy, Price,
+        PriceList, StoreFailure, UnansweredInputs,
     },
     tool::{Json, Tool, ToolContext, ToolError, ToolOutput, ToolSource, Tools, TypedTool, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},

@@ -13,7 +13,7 @@ use std::{
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
-    RunHandle, store::Head,
+    RunHandle, is_history_lost, store::Head,
 };
 use tower_service::Service;
 
@@ -23,12 +23,15 @@ use super::{
     open_run::{Cleared, clear_open_run},
 };
 use crate::{
-    PersistenceError, PersistenceMode, ResponseFuture,
+    LostHistory, PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
-    run::{ArrivedAt, Caller, LeaveCause, Run, ServiceCall, Settings, strip_sentinel},
+    run::{
+        ArrivedAt, Caller, LeaveCause, Run, SendsRecord, ServiceCall, Settings, head_of,
+        strip_sentinel,
+    },
     telemetry::report_mode,
     tool::RunAncestry,
     tool_loop::check_approvals,
@@ -152,8 +155,74 @@ where
     Ok(waited_for)
 }
 
-/// One run, with nothing in its way any more.
+/// One run, with nothing in its way any more. If the service has lost the history that it kept, the run
+/// begins again with the record, by policy.
 pub(super) async fn one_run<S>(
+    service: &mut S,
+    layer: &PerRunPersistence,
+    request: ChatRequest,
+    conversation: Conversation,
+    mode: PersistenceMode,
+    head: Head,
+    admission: Option<RunAdmission>,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let is_kept_by_service = head.service_id.is_some()
+        || request.history_owner.as_ref().is_some_and(|owner| owner.service_id().is_some());
+    let again = is_kept_by_service.then(|| (request.clone(), conversation.clone()));
+    let begun = attempt(service, layer, request, conversation, mode, head, admission).await?;
+    let (lost, (mut request, conversation)) = match (begun, again) {
+        (Attempt::Response(response), _) => return Ok(response),
+        (Attempt::HistoryLost(lost), Some(again)) => (lost, again),
+        (Attempt::HistoryLost(lost), None) => return Err(lost.error),
+    };
+    let HistoryLostInRun { error, service_id, admission } = lost;
+    let settings = &layer.settings;
+    let key = &conversation.key;
+    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    let is_recorded = !settings.policy.conflict.clear
+        && !(*settings.store).load(key).await.map_err(not_loaded)?.messages.is_empty();
+    if !is_recorded || settings.policy.lost_history == LostHistory::Fail {
+        let key = key.clone();
+        let source = error;
+        return Err(
+            PersistenceError::ServiceHistoryLost { key, service_id, is_recorded, source }.into()
+        );
+    }
+    tracing::warn!(
+        conversation = %key,
+        service_id = %service_id,
+        "the service no longer has the history of this conversation: it is sent the record"
+    );
+    request.history_owner = None;
+    request.extensions.insert(SendsRecord);
+    let head = head_of(settings, key).await?;
+    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+    match attempt(service, layer, request, conversation, mode, head, admission).await? {
+        Attempt::Response(response) => Ok(response),
+        Attempt::HistoryLost(lost) => Err(lost.error),
+    }
+}
+
+/// What an attempt at a run comes to.
+enum Attempt {
+    Response(ChatResponse),
+    HistoryLost(HistoryLostInRun),
+}
+
+/// The service refused the first service call of a run, because it no longer has the history.
+struct HistoryLostInRun {
+    error: BoxError,
+    /// The id under which it kept the history.
+    service_id: Arc<str>,
+    admission: Option<RunAdmission>,
+}
+
+async fn attempt<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     mut request: ChatRequest,
@@ -161,7 +230,7 @@ pub(super) async fn one_run<S>(
     mode: PersistenceMode,
     head: Head,
     admission: Option<RunAdmission>,
-) -> Result<ChatResponse, BoxError>
+) -> Result<Attempt, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
     S::Error: Into<BoxError>,
@@ -174,7 +243,7 @@ where
     let begun = begin_call(service, &run, request, &mut opened).await;
     let Begun { request, before } = match begun {
         Ok(Beginning::Call(begun)) => *begun,
-        Ok(Beginning::Stored(answer)) => return Ok(answer.into()),
+        Ok(Beginning::Stored(answer)) => return Ok(Attempt::Response(answer.into())),
         Err(error) => {
             opened.cause = LeaveCause::Failed;
             return Err(error);
@@ -182,9 +251,20 @@ where
     };
     let handle = request.extensions.get::<RunHandle>().cloned();
     let response = service.call(request).await.map_err(Into::into);
+    let lost = match &response {
+        Err(error) if is_history_lost(&**error) => run.service_id_before_answer(),
+        _ => None,
+    };
+    let admission = lost.as_ref().and_then(|_| opened.admission.take());
     let own_loop = layer.own_loop.clone();
     let ending = RunEnding { run, before: before.len(), handle, own_loop, opened };
-    with_ending(response.map(|response| following(before, response)), ending).await
+    let ended = with_ending(response.map(|response| following(before, response)), ending).await;
+    match (ended, lost) {
+        (Err(error), Some(service_id)) => {
+            Ok(Attempt::HistoryLost(HistoryLostInRun { error, service_id, admission }))
+        }
+        (ended, _) => Ok(Attempt::Response(ended?)),
+    }
 }
 
 /// A run whose request can be passed on.

@@ -65,6 +65,30 @@ impl Default for ConflictPolicy {
     }
 }
 
+/// What happens when a service that keeps the history no longer has it: the response or the conversation
+/// that the store refers to was deleted there, or has expired.
+///
+/// It is looked at by `PerRunPersistence`, when the first service call of a run fails with
+/// [`HistoryLost`](tower_chat_core::HistoryLost).
+///
+/// ```
+/// use tower_chat::{LostHistory, PersistencePolicy};
+/// let policy = PersistencePolicy::default().on_lost_history(LostHistory::Fail);
+/// # let _ = policy;
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostHistory {
+    /// The recorded history is sent instead, in one more service call. If the answer names a new service
+    /// id, the service keeps the history under that id, else the store keeps it. If nothing was recorded
+    /// ([`ConflictPolicy::clear`]), the run fails as with [`Fail`](Self::Fail).
+    #[default]
+    SendRecord,
+    /// The run fails with
+    /// [`ServiceHistoryLost`](crate::PersistenceError::ServiceHistoryLost).
+    Fail,
+}
+
 /// What happens when the store fails to take a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -161,6 +185,7 @@ pub enum UnansweredInputs {
 #[non_exhaustive]
 pub struct PersistencePolicy {
     pub(crate) conflict: ConflictPolicy,
+    pub(crate) lost_history: LostHistory,
     pub(crate) store_failure: StoreFailure,
     /// `None`, if nothing was chosen.
     pub(crate) missing_persister: Option<MissingPersister>,
@@ -180,6 +205,7 @@ impl Default for PersistencePolicy {
     fn default() -> Self {
         Self {
             conflict: ConflictPolicy::default(),
+            lost_history: LostHistory::default(),
             store_failure: StoreFailure::default(),
             missing_persister: None,
             journal: JournalPolicy::default(),
@@ -201,6 +227,13 @@ impl PersistencePolicy {
     #[must_use]
     pub fn on_conflict(mut self, policy: ConflictPolicy) -> Self {
         self.conflict = policy;
+        self
+    }
+
+    /// What to do when the service that keeps the history no longer has it.
+    #[must_use]
+    pub fn on_lost_history(mut self, policy: LostHistory) -> Self {
+        self.lost_history = policy;
         self
     }
 

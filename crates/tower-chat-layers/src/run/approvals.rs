@@ -119,7 +119,7 @@ impl Run {
         let ((message, index), request) = state.approval_request(request)?;
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
         let result = match state.conversation.recording {
-            Recording::History | Recording::RecordOnly => {
+            Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
                 trailing_result_of(state.conversation.history.iter().rev(), Some(call), &request)
             }
             // What the model said is not stored: of a run that is sent again the results alone are.
@@ -131,7 +131,7 @@ impl Run {
         let call_id = result.call_id.clone().unwrap_or_default();
         let waiting = PendingApproval { call_position: Some((message, index)), request, call_id };
         Some(match state.conversation.recording {
-            Recording::History => UnseenResult::InReplay,
+            Recording::History | Recording::AfterLoss => UnseenResult::InReplay,
             Recording::RecordOnly | Recording::Approvals => {
                 UnseenResult::SendAgain(Box::new((waiting, result)))
             }

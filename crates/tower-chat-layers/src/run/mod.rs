@@ -68,6 +68,7 @@ pub(crate) use self::{
     redact::{calls_without_arguments, is_without_calls},
     repeated::Caller,
     service_call::OpenCall,
+    service_id::SendsRecord,
     start_call::StartedCall,
     write::strip_sentinel,
 };

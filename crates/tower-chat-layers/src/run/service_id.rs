@@ -9,6 +9,10 @@ use tower_chat_core::{
 use super::Run;
 use crate::{ConflictPolicy, PersistenceError, replay::Replay};
 
+/// A request extension: the service has lost the history that it kept, so that the record is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendsRecord;
+
 /// What of a run's messages goes into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recording {
@@ -16,6 +20,8 @@ pub(super) enum Recording {
     History,
     /// All, but the service keeps the history; the store is never read.
     RecordOnly,
+    /// All: the service has lost the history that it kept, and is sent the record.
+    AfterLoss,
     /// Only what approvals need, since the service knows nothing of them.
     Approvals,
 }
@@ -29,7 +35,7 @@ impl Recording {
     /// The messages to store. `before` is the replay of what stands before them.
     pub(super) fn select(self, messages: Vec<Arc<Message>>, before: &Replay) -> Vec<Arc<Message>> {
         match self {
-            Self::History | Self::RecordOnly => messages,
+            Self::History | Self::RecordOnly | Self::AfterLoss => messages,
             Self::Approvals => {
                 let answered = before.clone().push_answering(&messages);
                 let mut needed = Vec::new();
@@ -80,6 +86,15 @@ pub(super) struct Adopted {
 }
 
 impl Run {
+    /// The id under which the service keeps the history, if it does and has answered nothing in this run:
+    /// the record can be sent in its place without running a tool again.
+    pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
+        let mut state = self.state();
+        let is_answered = state.calls.is_answered
+            || state.of_mode.buffer_mut().is_some_and(|buffer| buffer.checks_each_answer);
+        state.conversation.service_id.clone().filter(|_| !is_answered)
+    }
+
     /// Compares the id that an answer of one service call names with the one in play, for a run
     /// that is written at its end: a conflict ends the run before a tool of that answer runs and
     /// before the next service call is paid for.
@@ -121,8 +136,14 @@ impl Run {
     ) -> Result<Adopted, PersistenceError> {
         let policy = self.policy().conflict;
         let returned = finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
+        if recording == Recording::AfterLoss {
+            return Ok(match returned {
+                Some(returned) => Adopted::named(returned.clone(), Recording::RecordOnly),
+                None => Adopted::kept_here(Recording::History),
+            });
+        }
         let (service_id, recording) = match (current, returned) {
-            (None, None) => return Ok(Adopted { recording, service_id: None, change: None }),
+            (None, None) => return Ok(Adopted::kept_here(recording)),
             (Some(current), None) => {
                 return Err(PersistenceError::ServiceIdMissing {
                     key: self.key().clone(),
@@ -160,6 +181,12 @@ impl Run {
 }
 
 impl Adopted {
+    /// The service keeps nothing. What the store knows of an id is forgotten, as after a loss of which an
+    /// earlier answer of the run has told.
+    fn kept_here(recording: Recording) -> Self {
+        Self { recording, service_id: None, change: Some(ServiceIdChange::Clear) }
+    }
+
     /// The service keeps the history under this id.
     pub(super) fn named(service_id: Arc<str>, recording: Recording) -> Self {
         let change = Some(ServiceIdChange::Set(service_id.clone()));

@@ -43,7 +43,7 @@ use super::{
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
     repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
     run_end::{is_complete, recorded_end},
-    service_id::{Recording, agreed_service_id},
+    service_id::{Recording, SendsRecord, agreed_service_id},
     state::{LoadedConversation, ModeState, ServiceCalls, State, StoredBefore},
     stored_messages::{RunInStore, stored_of_run},
 };
@@ -71,6 +71,8 @@ struct OpenedHead {
     head: Head,
     /// Under which the service keeps the history, if it does.
     service_id: Option<Arc<str>>,
+    /// The service has lost the history that it kept, and is sent the record.
+    sends_record: bool,
     resumed: Option<OpenRunContent>,
 }
 
@@ -220,8 +222,12 @@ impl Beginning<'_> {
             None => head,
         };
         let requested = request.history_owner.as_ref().and_then(HistoryOwner::service_id);
-        let service_id = agreed_service_id(key, head.service_id.clone(), requested)?;
-        Ok(OpenedHead { head, service_id, resumed })
+        let sends_record = request.extensions.get::<SendsRecord>().is_some();
+        let service_id = match sends_record {
+            true => None,
+            false => agreed_service_id(key, head.service_id.clone(), requested)?,
+        };
+        Ok(OpenedHead { head, service_id, sends_record, resumed })
     }
 
     /// Loads the history, as far as it is needed, and what is to be let go with the run. An answer
@@ -233,7 +239,7 @@ impl Beginning<'_> {
         opened: &OpenedHead,
     ) -> Result<(LoadedHistory, Loaded), PersistenceError> {
         let Self { settings, conversation, .. } = *self;
-        let OpenedHead { head, service_id, resumed } = opened;
+        let OpenedHead { head, service_id, resumed, .. } = opened;
         let is_kept_here = service_id.is_none();
         let is_needed = (is_kept_here && !self.is_background)
             || answers_approvals(&own_messages(request))
@@ -421,6 +427,7 @@ impl Beginning<'_> {
                 stored_service_id: opened.head.service_id.clone(),
                 recording: match opened.service_id {
                     Some(_) => Recording::of_service_kept(settings.policy.conflict),
+                    None if opened.sends_record => Recording::AfterLoss,
                     None => Recording::History,
                 },
                 added,

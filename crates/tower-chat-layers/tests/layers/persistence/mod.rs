@@ -16,6 +16,7 @@ mod full_queue;
 mod idle_timeout;
 mod large_requests;
 mod logs;
+mod lost_history;
 mod matrix;
 mod misplaced_calls;
 mod numbered_input;

@@ -1,0 +1,131 @@
+//! A service that kept a conversation and no longer has it.
+
+use tower_chat::{
+    BoxError, ChatRequest, ConflictPolicy, HistoryLost, HistoryOwner, LostHistory, Message,
+    PersistenceError,
+};
+use tower_chat_testkit::{ScriptedModel, Step};
+
+use crate::common::*;
+
+const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
+const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
+
+#[derive(Debug, thiserror::Error)]
+#[error("previous response not found")]
+struct NotFound(#[source] HistoryLost);
+
+fn not_found() -> Step {
+    Step::error(BoxError::from(NotFound(HistoryLost)))
+}
+
+fn client(
+    case: Case,
+    model: &ScriptedModel,
+    store: &Store,
+    conflict: ConflictPolicy,
+    lost: LostHistory,
+) -> Client {
+    let policy = policy().on_conflict(conflict).on_lost_history(lost);
+    case.stack(model.clone(), store, policy, tools(&Ran::default()))
+}
+
+fn sent_id(request: &ChatRequest) -> Option<&str> {
+    request.history_owner.as_ref()?.service_id().map(|id| &**id)
+}
+
+#[tokio::test]
+async fn the_record_is_sent_instead_and_the_new_id_is_adopted() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let steps = [kept("hello", "s1"), not_found(), kept("there", "s2"), kept("yes", "s2")];
+        let model = ScriptedModel::new(steps);
+        let client = client(case, &model, &store, RECORD, LostHistory::default());
+        send(&client, case.ask("hi")).await.unwrap();
+        let answer = send(&client, case.ask("where?")).await.unwrap();
+        assert_eq!(answer.text(), "there");
+        assert_eq!(answer.finish.history_owner, Some(HistoryOwner::Service("s2".into())));
+        assert_eq!(sent_id(&model.requests()[1]), Some("s1"));
+        assert_eq!(sent_id(&model.requests()[2]), None);
+        assert_eq!(seen(&model, 2), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(service_id(&store).await.as_deref(), Some("s2"));
+        send(&client, case.ask("sure?")).await.unwrap();
+        assert_eq!(
+            (sent_id(&model.requests()[3]), seen(&model, 3)),
+            (Some("s2"), vec!["user sure?".to_owned()])
+        );
+        let all = [
+            "user hi",
+            "assistant hello",
+            "user where?",
+            "assistant there",
+            "user sure?",
+            "assistant yes",
+        ];
+        assert_eq!(stored(&store).await, all);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_that_keeps_nothing_any_more_leaves_the_history_to_the_store() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let steps = [
+            kept("hello", "s1"),
+            not_found(),
+            case.calls([("look", "c1")]),
+            Step::text("there"),
+            Step::text("yes"),
+        ];
+        let model = ScriptedModel::new(steps);
+        let client = client(case, &model, &store, RECORD, LostHistory::default());
+        send(&client, case.ask("hi")).await.unwrap();
+        send(&client, case.ask("where?")).await.unwrap();
+        let run =
+            ["user hi", "assistant hello", "user where?", "assistant look#c1", "tool c1=looked c1"];
+        assert_eq!(seen(&model, 3), run);
+        assert_eq!(service_id(&store).await, None);
+        send(&client, case.ask("sure?")).await.unwrap();
+        assert_eq!(seen(&model, 4).len(), 7, "the store's history is sent from now on");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_says_so_where_nothing_is_recorded_or_the_policy_is_to_fail() {
+    every_case(async |case| {
+        for (conflict, lost) in [
+            (CLEAR, LostHistory::SendRecord),
+            (RECORD, LostHistory::Fail),
+            (CLEAR, LostHistory::Fail),
+        ] {
+            let store = case.store().await;
+            let model = ScriptedModel::new([kept("hello", "s1"), not_found()]);
+            let client = client(case, &model, &store, conflict, lost);
+            send(&client, case.ask("hi")).await.unwrap();
+            let error = refused(send(&client, case.ask("where?")).await);
+            let PersistenceError::ServiceHistoryLost { service_id, is_recorded, .. } = &error
+            else {
+                panic!("{error:?}")
+            };
+            assert_eq!((&**service_id, *is_recorded), ("s1", !conflict.clear), "{conflict:?}");
+            assert!(error.to_string().contains("no longer has the history"), "{error}");
+            assert_eq!(model.requests().len(), 2, "the model is not asked again");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_conversation_that_only_the_request_names_has_no_record() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([not_found()]);
+        let client = client(case, &model, &store, RECORD, LostHistory::default());
+        let request = case.ask_with([Message::user("hi")]).with_service_id("s1");
+        let error = refused(send(&client, request).await);
+        assert!(matches!(error, PersistenceError::ServiceHistoryLost { is_recorded: false, .. }));
+    })
+    .await;
+}
