@@ -115,10 +115,7 @@ fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
                     }
                 }
                 Event::Unanswered { .. } => {
-                    // Its results are kept, with what stands before them.
-                    if matches!(new.last(), Some(Entry::Results(_))) {
-                        append_stored(&mut log, &mut new, run, index);
-                    }
+                    append_stored(&mut log, &mut new, run, index);
                     new.clear();
                 }
                 Event::Ended { outcome, .. } if *outcome != Outcome::Killed => {

@@ -58,6 +58,7 @@ mod options;
 pub mod pairing;
 mod part;
 mod persistence_mode;
+mod refused_content;
 mod request;
 mod response;
 mod retryability;
@@ -89,6 +90,7 @@ pub use self::{
     options::{ChatOptions, ToolChoice, ToolDefinition},
     part::{ErrorPart, Media, MediaSource, Part, Reasoning, Text, ToolCall, ToolResult},
     persistence_mode::{ParsePersistenceModeError, PersistenceMode},
+    refused_content::{ContentKind, ContentRefused, RefusalMark, RefusalMarks, content_refused},
     request::{ChatRequest, SentinelAtClient},
     response::{
         Answer, Change, ChangeKind, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason,

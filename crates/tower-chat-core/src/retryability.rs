@@ -6,7 +6,7 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use crate::{SentinelAtClient, TruncatedStream, store::StoreError};
+use crate::{ContentRefused, SentinelAtClient, TruncatedStream, store::StoreError};
 
 /// What an error says of the request that it failed: an error that stands somewhere in the
 /// [`source`](Error::source) chain of another one.
@@ -121,7 +121,7 @@ pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
         if error.is::<TruncatedStream>() {
             return Some(true);
         }
-        if error.is::<SentinelAtClient>() {
+        if error.is::<SentinelAtClient>() || error.is::<ContentRefused>() {
             return Some(false);
         }
         if let Some(verdict) = registered(error) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Message, Part, Role,
+    Message, Part, RefusalMark, Role,
     pairing::{InOrder, asked_call, have_distinct_ids},
 };
 
@@ -42,13 +42,16 @@ impl WellFormedPrefix {
         if self.has_ended {
             return;
         }
-        let is_well_formed = match message.role {
-            Role::Tool => self.answers(message),
-            Role::Assistant => self.asking.is_none() && self.asks_or_says(message),
-            Role::User | Role::System | Role::Developer => {
-                self.asking.is_none() && message.parts.iter().all(is_plain)
-            }
-        };
+        // Replay takes note of the marks of a message.
+        let has_marks = RefusalMark::is_stored_in(message);
+        let is_well_formed = !has_marks
+            && match message.role {
+                Role::Tool => self.answers(message),
+                Role::Assistant => self.asking.is_none() && self.asks_or_says(message),
+                Role::User | Role::System | Role::Developer => {
+                    self.asking.is_none() && message.parts.iter().all(is_plain)
+                }
+            };
         if !is_well_formed {
             self.has_ended = true;
             self.asking = None;

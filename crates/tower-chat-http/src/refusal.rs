@@ -139,8 +139,14 @@ impl Refusal {
     }
 
     fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
-        if let Some(error) = error.downcast_ref::<PersistenceError>() {
-            return Some(Self::of_persistence(error));
+        match error.downcast_ref::<PersistenceError>() {
+            // The service has refused the request, which is its source.
+            Some(
+                PersistenceError::ContentRefused { .. }
+                | PersistenceError::ServiceHistoryLost { .. },
+            ) => return None,
+            Some(error) => return Some(Self::of_persistence(error)),
+            None => {}
         }
         if let Some(error) = error.downcast_ref::<InvalidRequest>() {
             return Some(Self::bad_request(error.to_string()).with_param("messages"));

@@ -121,6 +121,25 @@ pub enum PersistenceError {
         /// How the service refused the request.
         source: tower_chat_core::BoxError,
     },
+    /// A service refuses a request for good, and content of its messages is likely at fault.
+    #[error(
+        "{issuer} refuses a request of conversation {key} for good, and the {kind} in message {message} is \
+         likely at fault{then}",
+        issuer = mark.issuer,
+        kind = mark.content.name(),
+        message = mark.message,
+        then = if *is_marked { ", which later requests to this service leave out" } else { "" }
+    )]
+    ContentRefused {
+        /// The conversation.
+        key: ConversationKey,
+        /// The service, the message and its content.
+        mark: tower_chat_core::RefusalMark,
+        /// Whether the content is marked: later requests to the service have a sentence in its place.
+        is_marked: bool,
+        /// How the service refused the request.
+        source: tower_chat_core::BoxError,
+    },
     /// The mode needs a layer that is not in the stack.
     #[error(
         "PerServiceCallPersistence is missing below the tool loop (conversation {key}), so that nothing \

@@ -94,14 +94,15 @@ pub mod __macro {
 
 pub use tower_chat_core::{
     Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, ChatOptions,
-    ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey, EndedBy, ErrorPart,
-    ExactNumbers, Finish, FinishReason, HistoryLost, HistoryOwner, Media, MediaSource, MemoryStore,
-    Message, MessageId, Messages, Native, ParseIdError, ParsePersistenceModeError,
-    ParseToolStatusError, Part, PersistenceMode, RawJson, Reasoning, RecoveredRun, Retryability,
-    Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta,
-    ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
-    check_unique_keys, format, is_history_lost, is_retryable, register_error, store, visible_json,
-    visible_text,
+    ChatRequest, ChatResponse, ChatUpdate, ContentKind, ContentRefused, Conversation,
+    ConversationKey, EndedBy, ErrorPart, ExactNumbers, Finish, FinishReason, HistoryLost,
+    HistoryOwner, Media, MediaSource, MemoryStore, Message, MessageId, Messages, Native,
+    ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Part, PersistenceMode, RawJson,
+    Reasoning, RecoveredRun, RefusalMark, RefusalMarks, Retryability, Role, RunHandle, RunId,
+    Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
+    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
+    check_unique_keys, content_refused, format, is_history_lost, is_retryable, register_error,
+    store, visible_json, visible_text,
 };
 
 pub use self::{
@@ -114,8 +115,9 @@ pub use self::{
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded, ModelClient},
     policy::{
         ConcurrentRuns, ConflictPolicy, LostHistory, MissingPersister, PersistencePolicy, Price,
-        PriceList, StoreFailure, UnansweredInputs,
+        PriceList, RefusedContent, StoreFailure, UnansweredInputs,
     },
+    run::refused_content::lift_refusals,
     tool::{Json, Tool, ToolContext, ToolError, ToolOutput, ToolSource, Tools, TypedTool, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
     transcript::RepeatedTranscript,

@@ -15,6 +15,17 @@ impl JournalPolicy {
     }
 }
 
+/// Whether a request failed before a service was asked: the stack, the store or a check has refused it.
+pub(crate) fn is_before_service(error: &(dyn Error + 'static)) -> bool {
+    match error.downcast_ref::<PersistenceError>() {
+        Some(
+            PersistenceError::ContentRefused { .. } | PersistenceError::ServiceHistoryLost { .. },
+        ) => false,
+        Some(_) => true,
+        None => error.is::<ToolLoopError>() || error.is::<InvalidRequest>(),
+    }
+}
+
 /// The same of the error alone; `None` if nothing in its chain of sources says so.
 fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);
@@ -28,7 +39,10 @@ fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
             // What the store or the stack cannot do says nothing of the request.
             return Some(matches!(
                 error,
-                PersistenceError::Dangling { .. } | PersistenceError::EmptyRequest { .. }
+                PersistenceError::Dangling { .. }
+                    | PersistenceError::EmptyRequest { .. }
+                    | PersistenceError::ContentRefused { .. }
+                    | PersistenceError::ServiceHistoryLost { .. }
             ));
         }
         if error.is::<DeadlineExceeded>() {

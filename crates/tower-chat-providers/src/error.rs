@@ -1,11 +1,13 @@
 //! What can go wrong between a request and its answer.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use tower_chat_core::{BoxError, HistoryLost, SentinelAtClient};
+use tower_chat_core::{BoxError, ContentRefused, HistoryLost, SentinelAtClient};
 #[cfg(any(feature = "bedrock", feature = "ollama"))]
 use tower_chat_wire::body::BodyError;
 use tower_chat_wire::{AnswerError, is_refusal_retryable, rules::NotTaken, stream::LimitExceeded};
+
+use crate::refused_content::content_refused;
 
 /// Why a provider gave no answer, or no whole one.
 ///
@@ -31,6 +33,8 @@ pub struct ProviderError {
     request_id: Option<Box<str>>,
     /// The service no longer has the history that the request refers to.
     history_lost: Option<HistoryLost>,
+    /// The service has refused the request, and the content of its messages may be why.
+    content_refused: Option<ContentRefused>,
     kind: Box<ProviderErrorKind>,
 }
 
@@ -104,7 +108,8 @@ pub struct Refusal {
 impl ProviderError {
     /// An error of a provider, for providers and layers outside this crate.
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
-        Self { provider, request_id: None, history_lost: None, kind: Box::new(kind) }
+        let (request_id, history_lost, content_refused) = (None, None, None);
+        Self { provider, request_id, history_lost, content_refused, kind: Box::new(kind) }
     }
 
     /// The same error as one of the provider that the layer stands beneath.
@@ -202,6 +207,15 @@ impl ProviderError {
         self
     }
 
+    /// Notes whether the content of the messages may be why the service of this name has refused the
+    /// request. The refusal is then found by [`tower_chat_core::content_refused`].
+    pub(crate) fn with_issuer(mut self, issuer: Option<&Arc<str>>) -> Self {
+        if let (ProviderErrorKind::Refused(refusal), Some(issuer)) = (&*self.kind, issuer) {
+            self.content_refused = content_refused(refusal, issuer);
+        }
+        self
+    }
+
     pub(crate) fn with_request_id(mut self, id: Option<&str>) -> Self {
         if self.request_id.is_none() {
             self.request_id = id.map(Into::into);
@@ -234,7 +248,7 @@ impl ProviderError {
 }
 
 impl Refusal {
-    fn is_retryable(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         is_refusal_retryable(self.status, self.code.as_deref())
     }
 }
@@ -294,7 +308,10 @@ impl std::error::Error for ProviderError {
                 source.as_ref().map(|source| &**source as _)
             }
             ProviderErrorKind::NotTaken(error) => Some(error),
-            ProviderErrorKind::Refused(_) => self.history_lost.as_ref().map(|lost| lost as _),
+            ProviderErrorKind::Refused(_) => {
+                let lost = self.history_lost.as_ref().map(|lost| lost as _);
+                lost.or_else(|| self.content_refused.as_ref().map(|refused| refused as _))
+            }
             ProviderErrorKind::Unsupported { .. } | ProviderErrorKind::Truncated { .. } => None,
         }
     }

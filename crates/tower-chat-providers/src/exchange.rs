@@ -53,7 +53,8 @@ where
         let Exchange { request, step } = exchange;
         let response = transport.call(request).await;
         let response = response.map_err(|error| errors.transport(error))?;
-        let context = ResponseContext::of(&response, &settings, service_id.clone());
+        let issuer = of_request.issuer.clone();
+        let context = ResponseContext::of(&response, &settings, service_id.clone(), issuer);
         match step {
             Step::Answer(mut expected) => {
                 let AnswerContext { issuer, names, changes, .. } = of_request;
@@ -142,6 +143,8 @@ pub(crate) struct ResponseContext {
     request_id: Option<String>,
     /// The id under which the service has the history that the request refers to.
     service_id: Option<Arc<str>>,
+    /// The service by its rules.
+    issuer: Option<Arc<str>>,
     secrets: SentSecrets,
 }
 
@@ -158,7 +161,12 @@ const REQUEST_ID: [&str; 7] = [
 ];
 
 impl ResponseContext {
-    fn of<B>(response: &Response<B>, settings: &Settings, service_id: Option<Arc<str>>) -> Self {
+    fn of<B>(
+        response: &Response<B>,
+        settings: &Settings,
+        service_id: Option<Arc<str>>,
+        issuer: Option<Arc<str>>,
+    ) -> Self {
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         let secrets = response.extensions().get::<SentSecrets>();
         let mut secrets = secrets.cloned().unwrap_or_default();
@@ -169,6 +177,7 @@ impl ResponseContext {
             headers: response.headers().clone(),
             request_id: REQUEST_ID.into_iter().find_map(header),
             service_id,
+            issuer,
             secrets,
         }
     }
@@ -178,6 +187,7 @@ impl ResponseContext {
         error
             .with_request_id(self.request_id.as_deref())
             .with_service_id(self.service_id.as_deref())
+            .with_issuer(self.issuer.as_ref())
             .map_texts(|text| self.secrets.redact(text))
     }
 }

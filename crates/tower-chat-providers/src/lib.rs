@@ -67,6 +67,7 @@ mod frames;
 mod full_body;
 mod provider;
 pub mod rate_limit;
+mod refused_content;
 #[cfg(feature = "retry")]
 pub mod retry;
 mod retry_after;

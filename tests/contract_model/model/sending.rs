@@ -29,8 +29,6 @@ struct UnderWay {
     resumed: usize,
     /// How often somebody has had the open run, this time included.
     attempt: u32,
-    /// How many entries are stored.
-    stored: usize,
     rounds: usize,
     /// The tools that this attempt has had: a call keeps the hook of one that was unregistered.
     had: ToolMask,
@@ -159,11 +157,9 @@ impl Model<'_> {
                 let end = if is_dropped { End::Dropped } else { End::Failed };
                 return Err(self.cut_short(under_way, end));
             }
-            let stored = under_way.stored;
             goes_on = self.answer(&mut under_way, trace);
             if under_way.is_not_kept() {
                 under_way.entries.pop();
-                under_way.stored = stored;
                 return Err(self.cut_short(under_way, End::PendingCallNotKept));
             }
         }
@@ -198,7 +194,6 @@ impl Model<'_> {
             entries,
             resumed,
             attempt,
-            stored: resumed,
             rounds,
             had: self.tools,
             is_stopped: false,
@@ -435,7 +430,6 @@ impl Model<'_> {
         let answers: Vec<AnswerMessage> = answers.collect();
         let calls: Vec<Call> = answers.iter().flat_map(|answer| answer.calls.clone()).collect();
         under_way.entries.push(Entry::Answer(answers));
-        under_way.stored = under_way.entries.len();
         if finishes {
             return false;
         }
@@ -449,7 +443,7 @@ impl Model<'_> {
 
     /// A service call comes to no answer.
     fn cut_short(&mut self, under_way: UnderWay, end: End) -> End {
-        let UnderWay { run, mode, begins, mut entries, stored, attempt, .. } = under_way;
+        let UnderWay { run, mode, begins, mut entries, attempt, .. } = under_way;
         let is_dropped = end == End::Dropped;
         match mode {
             PersistenceMode::Journaled => {
@@ -457,23 +451,15 @@ impl Model<'_> {
                 let is_refused = end == End::Failed && attempt >= ATTEMPTS && !has_answers;
                 entries.drain(..self.history.len() - begins);
                 // A run of which nothing is staged is not open.
-                if is_refused {
-                    self.know(&entries);
-                } else if !entries.is_empty() {
+                if !entries.is_empty() {
                     let open = OpenRun { run, entries, attempt, is_abandoned: is_dropped };
-                    self.open = Some(open);
+                    match is_refused {
+                        true => self.commit_as_it_is(open),
+                        false => self.open = Some(open),
+                    }
                 }
             }
-            PersistenceMode::PerServiceCall => {
-                if !is_dropped {
-                    // Results are kept, with what stands before them and what came with them.
-                    let is_results =
-                        |entry: &Entry| matches!(entry, Entry::Results(_) | Entry::Queued(_));
-                    let last = entries.iter().rposition(is_results);
-                    entries.truncate(stored.max(last.map_or(0, |last| last + 1)));
-                }
-                self.keep(run, begins, entries);
-            }
+            PersistenceMode::PerServiceCall => self.keep(run, begins, entries),
             _ => {
                 self.know(&entries);
             }

@@ -48,6 +48,8 @@ pub enum ChangeKind {
     Definition,
     /// A whole message, which is left out or added.
     Message,
+    /// Content that the service has refused, which is replaced by a sentence.
+    Refused,
 }
 
 impl Change {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, Part,
-    PersistenceMode, Reasoning, ToolCall, ToolDefinition, ToolLoopError, Tools,
+    BoxError, ChatPipeline, ChatRequest, ContentKind, ContentRefused, ConversationKey, MemoryStore,
+    Message, Part, PersistenceMode, Reasoning, ToolCall, ToolDefinition, ToolLoopError, Tools,
     store::HistoryStore, tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};
@@ -234,8 +234,29 @@ async fn an_error_of_the_models_service_is_what_the_host_makes_of_it() {
         let answer = json_of(response).await;
         assert_eq!(answer["error"]["message"], "slow down");
         assert_eq!(answer["error"]["type"], "rate_limit_error");
-        assert_eq!(fixture.stored("c").await, Vec::<Value>::new());
+        let stored = fixture.stored("c").await;
+        assert_eq!(stored.len(), 1, "the question: {stored:?}");
+        fixture.model.push(Step::text("Hello."));
+        let response = post(&endpoint, ask("hi")).await;
+        assert_eq!(response.status(), StatusCode::OK, "a client that sends it again is answered");
+        assert_eq!(fixture.stored("c").await.len(), 2);
     }
+}
+
+#[tokio::test]
+async fn content_that_the_models_service_refuses_is_what_the_host_makes_of_it() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("unreadable")]
+    struct Unreadable(#[source] ContentRefused);
+    let refused = || ContentRefused::by("openai").naming(ContentKind::Text);
+    let fixture = Fixture::new([Step::error(Unreadable(refused()))]);
+    let endpoint = fixture.endpoint.clone().with_upstream(|error| {
+        let error = error.downcast_ref::<Unreadable>()?;
+        Some(Refusal::upstream(400, error.to_string()))
+    });
+    let response = post(&endpoint, ask("hi")).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(json_of(response).await["error"]["message"], "unreadable");
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ use crate::{
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
+    refusal::is_before_service,
     run::{
         ArrivedAt, Caller, LeaveCause, Run, SendsRecord, ServiceCall, Settings, head_of,
         strip_sentinel,
@@ -184,8 +185,12 @@ where
     let settings = &layer.settings;
     let key = &conversation.key;
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    // What this request itself has added is no record of what the service had.
+    let is_record = |message: &Arc<Message>| {
+        message.role == Role::Assistant || message.id.is_none_or(|id| id.run != conversation.run)
+    };
     let is_recorded = !settings.policy.conflict.clear
-        && !(*settings.store).load(key).await.map_err(not_loaded)?.messages.is_empty();
+        && (*settings.store).load(key).await.map_err(not_loaded)?.messages.iter().any(is_record);
     if !is_recorded || settings.policy.lost_history == LostHistory::Fail {
         let key = key.clone();
         let source = error;
@@ -420,7 +425,8 @@ fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> 
         // No attempt has been made with a stack that can run it.
         return Some(RunEnd::Discard);
     }
-    policy.on_refusal.end(false).filter(|_| policy.is_refusal(&**error, attempt))
+    let end = policy.on_refusal.end(false).filter(|_| policy.is_refusal(&**error, attempt))?;
+    Some(if is_before_service(&**error) { RunEnd::Discard } else { end })
 }
 
 /// The messages that were queued for a run while it was under way: neither the model's nor results.

@@ -15,7 +15,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
-    run::{Begun, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall},
+    run::{AskedAgain, Begun, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall},
     tool::RunAncestry,
     yielding::yield_if_large,
 };
@@ -89,18 +89,19 @@ where
         let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
         run.observe_round(&mut request);
         request.extensions.insert(PersisterAbove);
-        let response = service.call(request).await.map_err(Into::into);
+        let asked = AskedAgain { service: &mut service, run: &run };
+        let response = asked.call(request).await;
         return with_ending(response, CallEnding::WrittenAtEnd { run, is_of_own_loop }).await;
     }
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     // By itself, so that the future need not hold the error across what follows.
-    let started = run.start_call(&mut request)?;
+    let started = run.clone().start_call(&mut request)?;
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
             call.reserve().await?;
             yield_if_large(call.inputs()).await;
-            let response = service.call(request).await.map_err(Into::into);
+            let response = AskedAgain { service: &mut service, run: &run }.call(request).await;
             with_ending(response, CallEnding::Stored(call)).await
         }
     }
@@ -197,9 +198,9 @@ impl Ending for CallEnding {
         }
     }
 
-    async fn fail(self, _error: &BoxError) {
+    async fn fail(self, error: &BoxError) {
         if let Self::Stored(call) = self {
-            call.fail().await;
+            call.fail(error).await;
         }
     }
 }

@@ -161,13 +161,13 @@ pub enum OnDisconnect {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnRefusal {
-    /// A run that nothing was answered in is discarded, its input with it, as in the other modes.
-    /// One that has answers is committed as it is, so that the model knows what its tools have
-    /// done.
+    /// It is committed as it is, its input too: the model knows what its tools have done, and a reader
+    /// sees the question.
     #[default]
-    KeepAnswers,
-    /// It is committed as it is, its input too.
     Commit,
+    /// A run that nothing was answered in is discarded, its input with it. One that has answers is
+    /// committed as it is.
+    KeepAnswers,
     /// It is discarded.
     Discard,
     /// It stays open, and every later request fails as it did, until somebody ends it.

@@ -89,6 +89,38 @@ pub enum LostHistory {
     Fail,
 }
 
+/// What happens when a service refuses a request for good, with the status 400, 413 or 422, and the content
+/// of its messages may be why: an image that the service cannot read, a text that a filter has refused.
+///
+/// Without a mark, every later request of the conversation has the same content, and is refused. A
+/// [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to that service have a
+/// sentence in the place of the content; requests to other services have the content.
+/// [`lift_refusals`](crate::lift_refusals) removes marks.
+///
+/// It is looked at by `PerServiceCallPersistence`, in every mode, when a service call fails with
+/// [`ContentRefused`](tower_chat_core::ContentRefused). Text and media that the user adds with the request
+/// itself are never left out of that request: it fails.
+///
+/// ```
+/// use tower_chat::{PersistencePolicy, RefusedContent};
+/// // No service call is made that was not asked for.
+/// let policy = PersistencePolicy::default().on_refused_content(RefusedContent::MarkNamed);
+/// # let _ = policy;
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RefusedContent {
+    /// The same request is sent once more, without the content that may be refused. If the service accepts
+    /// it, the content is marked and the run goes on with the answer. Content that the error names is
+    /// marked in any case.
+    #[default]
+    AskAgain,
+    /// Content that the error names is marked, and the run fails.
+    MarkNamed,
+    /// Nothing is marked, and the run fails.
+    Fail,
+}
+
 /// What happens when the store fails to take a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -186,6 +218,7 @@ pub enum UnansweredInputs {
 pub struct PersistencePolicy {
     pub(crate) conflict: ConflictPolicy,
     pub(crate) lost_history: LostHistory,
+    pub(crate) refused_content: RefusedContent,
     pub(crate) store_failure: StoreFailure,
     /// `None`, if nothing was chosen.
     pub(crate) missing_persister: Option<MissingPersister>,
@@ -206,6 +239,7 @@ impl Default for PersistencePolicy {
         Self {
             conflict: ConflictPolicy::default(),
             lost_history: LostHistory::default(),
+            refused_content: RefusedContent::default(),
             store_failure: StoreFailure::default(),
             missing_persister: None,
             journal: JournalPolicy::default(),
@@ -215,7 +249,7 @@ impl Default for PersistencePolicy {
             truncation: Truncation::default(),
             keep_trailing_results: false,
             keep_partial_text: false,
-            inputs_of_failed_call: UnansweredInputs::Results,
+            inputs_of_failed_call: UnansweredInputs::All,
             inputs_of_dropped_call: UnansweredInputs::All,
             prices: None,
         }
@@ -234,6 +268,13 @@ impl PersistencePolicy {
     #[must_use]
     pub fn on_lost_history(mut self, policy: LostHistory) -> Self {
         self.lost_history = policy;
+        self
+    }
+
+    /// What to do when a service refuses content of the messages for good.
+    #[must_use]
+    pub fn on_refused_content(mut self, policy: RefusedContent) -> Self {
+        self.refused_content = policy;
         self
     }
 
@@ -348,13 +389,14 @@ impl PersistencePolicy {
     }
 
     /// Per-service-call mode: what is stored of the inputs of a service call that fails.
-    /// [`Results`](UnansweredInputs::Results) unless said otherwise: a retry need not run the tools
-    /// again, and a message that the service refuses is not in the way of every later one.
+    /// [`All`](UnansweredInputs::All) unless said otherwise: a retry need not run the tools again, and a
+    /// reader sees the question as after a disconnect. A question that the service refuses is
+    /// [marked](RefusedContent), so that it does not stop the conversation.
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, UnansweredInputs};
-    /// // A message of the user is there to see although the provider has failed.
-    /// let policy = PersistencePolicy::default().with_inputs_of_failed_call(UnansweredInputs::All);
+    /// // A message of the user that the provider has not answered is the caller's to send again.
+    /// let policy = PersistencePolicy::default().with_inputs_of_failed_call(UnansweredInputs::Results);
     /// ```
     #[must_use]
     pub fn with_inputs_of_failed_call(mut self, inputs: UnansweredInputs) -> Self {

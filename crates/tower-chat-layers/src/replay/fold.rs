@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
-    Message, Messages, Part, Role, ToolCall, ToolResult,
+    Message, Messages, Part, RefusalMark, Role, ToolCall, ToolResult,
     pairing::{asked_call, is_marked_ended},
 };
 
@@ -20,6 +20,9 @@ impl Replay {
     /// Takes the next message.
     pub fn push(&mut self, message: &Arc<Message>) {
         self.pushed += 1;
+        if RefusalMark::is_stored_in(message) {
+            Arc::make_mut(&mut self.refused).extend(RefusalMark::stored_in(message));
+        }
         match in_order(message) {
             Ordered::Unchanged => self.push_ordered(message),
             Ordered::Split(messages) => {

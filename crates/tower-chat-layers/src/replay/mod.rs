@@ -52,7 +52,7 @@ mod without_calls;
 use std::sync::Arc;
 
 use tokio::task::yield_now;
-use tower_chat_core::{Messages, store::History};
+use tower_chat_core::{Messages, RefusalMark, store::History};
 
 pub(crate) use self::{
     asked::AskedCall,
@@ -111,6 +111,8 @@ pub struct Replay {
     /// The requests for approval that were answered since the model spoke last: the results that
     /// come next are those of their calls.
     decided: Vec<String>,
+    /// The marks of content that services have refused.
+    refused: Arc<Vec<RefusalMark>>,
 }
 
 impl Replay {
@@ -198,7 +200,13 @@ impl Replay {
             retracted: Vec::new(),
             first_dangling: None,
             decided: Vec::new(),
+            refused: Arc::default(),
         }
+    }
+
+    /// The marks of content that services have refused, in the messages so far.
+    pub(crate) fn refused(&self) -> &[RefusalMark] {
+        &self.refused
     }
 
     /// How many messages were taken.

@@ -88,6 +88,7 @@ impl Replay {
             retracted: Vec::new(),
             first_dangling: self.first_dangling.take(),
             decided: self.decided.clone(),
+            refused: self.refused.clone(),
         }
     }
 }

@@ -30,6 +30,7 @@ mod prior_call_results;
 mod recorder;
 mod records;
 mod redact;
+pub(crate) mod refused_content;
 mod repeated;
 mod run_end;
 mod service_call;
@@ -66,6 +67,7 @@ pub(crate) use self::{
     prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
     recorder::LeaveCause,
     redact::{calls_without_arguments, is_without_calls},
+    refused_content::AskedAgain,
     repeated::Caller,
     service_call::OpenCall,
     service_id::SendsRecord,

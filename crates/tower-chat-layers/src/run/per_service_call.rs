@@ -36,13 +36,14 @@ pub(super) struct PartialResponse {
 }
 
 impl PerServiceCall<'_> {
-    /// A service call has failed: submits what the policy keeps of its inputs.
+    /// A service call has failed: submits what is kept of its inputs.
     pub(super) fn call_failed(
         &self,
         call: &mut OpenCall,
         slot: Result<Slot, StoreError>,
+        kept: UnansweredInputs,
     ) -> Submission {
-        let count = self.0.policy().inputs_of_failed_call.count(self.0, call.inputs());
+        let count = kept.count(self.0, call.inputs());
         self.submit_inputs(call, slot, count)
     }
 

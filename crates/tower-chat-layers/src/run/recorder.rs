@@ -19,7 +19,7 @@ use super::{
     per_service_call::PerServiceCall, service_call::OpenCall, write::RunWrite,
 };
 use crate::{
-    PersistenceError, PersistenceMode, StoreFailure,
+    PersistenceError, PersistenceMode, StoreFailure, UnansweredInputs,
     next_step::NextStep,
     policy::{JournalPolicy, RunEnd},
     tool::{CallOfRun, ToolOutcome},
@@ -209,10 +209,11 @@ impl Recorder<'_> {
         &self,
         call: &mut OpenCall,
         slot: Result<Slot, StoreError>,
+        kept: UnansweredInputs,
     ) -> Submission {
         match self {
             Self::PerRun(_) => Submission::nothing(),
-            Self::PerServiceCall(run) => run.call_failed(call, slot),
+            Self::PerServiceCall(run) => run.call_failed(call, slot, kept),
             Self::Journaled(run) => {
                 run.call_unanswered(call);
                 Submission::nothing()

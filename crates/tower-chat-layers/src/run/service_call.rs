@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatOptions, ChatUpdate, ConversationKey, EndedBy, HistoryOwner, Message, MessageId,
-    Role,
+    Answer, BoxError, ChatOptions, ChatUpdate, ConversationKey, EndedBy, HistoryOwner, Message,
+    MessageId, Role,
     store::{StoreError, author::Slot},
 };
 
@@ -13,9 +13,10 @@ use super::{
     run_end::response_at_end, submission::FailedSubmission, write::RunWrite,
 };
 use crate::{
-    PersistenceError,
+    PersistenceError, UnansweredInputs,
     approval::request_approvals_of,
     next_step::{CallCount, LoopPolicy, NextStep, TooManyCalls, pending_calls},
+    refusal::is_before_service,
     replay::Replay,
     tool::{CallOfRun, PendingCall},
 };
@@ -182,7 +183,8 @@ impl OpenCall {
         if let Err(refused) = state.call_records.keep_pending_calls(&answer.messages) {
             drop(state);
             self.inputs = inputs;
-            let submission = run.recorder().call_failed(&mut self, slot);
+            let kept = run.policy().inputs_of_failed_call;
+            let submission = run.recorder().call_failed(&mut self, slot, kept);
             answer.messages = messages;
             let error = run.pending_call_not_kept(refused, answer);
             return Err(Box::new(RefusedCall { error, submission }));
@@ -240,11 +242,16 @@ impl OpenCall {
         }
     }
 
-    /// The service has failed: submits what is kept of the inputs, by policy, and waits.
-    pub(crate) async fn fail(mut self: Box<Self>) {
+    /// The service call has failed: submits what is kept of the inputs, by policy, and waits. Where no
+    /// service was asked, there is no question without an answer.
+    pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
         let slot = self.take_slot();
         let run = self.run.clone();
-        let mut submission = run.recorder().call_failed(&mut self, slot);
+        let mut kept = run.policy().inputs_of_failed_call;
+        if kept == UnansweredInputs::All && is_before_service(&**error) {
+            kept = UnansweredInputs::Results;
+        }
+        let mut submission = run.recorder().call_failed(&mut self, slot, kept);
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(
                 conversation = %run.key(),

@@ -16,6 +16,7 @@ use super::{
     per_run::Buffer,
     per_service_call::PartialResponse,
     prior_attempts::PriorAttempts,
+    refused_content::RefusedSoFar,
     service_id::{Adopted, Recording},
 };
 use crate::replay::Replay;
@@ -36,6 +37,8 @@ pub(super) struct State {
     /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case
     /// the store has refused them.
     pub(super) unsettled: Vec<Write>,
+    /// The content of messages that services have refused.
+    pub(super) refused: RefusedSoFar,
     /// What is submitted of the run says that it is complete.
     pub(super) is_end_stored: bool,
     /// A persister below the tool loop is at work.

@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use tower_chat_core::{Message, MessageId, Messages, RunId, pairing::AnswerKey, store::History};
+use tower_chat_core::{
+    Message, MessageId, Messages, RefusalMark, RunId, pairing::AnswerKey, store::History,
+};
 
 use super::{State, input_digest::take_mark};
 
@@ -29,7 +31,15 @@ pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     let mut added: Vec<_> = before.take_while(is_of_run).cloned().collect();
     added.reverse();
     let input_digest = added.first_mut().and_then(take_mark);
+    added.iter_mut().for_each(without_refusals);
     RunInStore { added, input_digest, is_overtaken: end < history.messages.len() }
+}
+
+/// Takes the marks of refused content out of a message, which its caller does not know.
+fn without_refusals(message: &mut Arc<Message>) {
+    if RefusalMark::is_stored_in(message) {
+        RefusalMark::remove_from(Arc::make_mut(message));
+    }
 }
 
 /// What is stored of a run.

@@ -125,6 +125,9 @@ impl Run {
         {
             mark_input(first, digest);
         }
+        if let Some(first) = stored.first_mut() {
+            state.refused.store_in(first);
+        }
         if let (Some(ended_by), Some(last)) = (write.ended_by, stored.last_mut()) {
             mark_ended_by(last, ended_by);
         }

@@ -18,6 +18,7 @@ mod coverage;
 mod examples;
 mod leftovers;
 mod rate_limit;
+mod refused_content;
 mod responses;
 mod retry;
 mod rules;

@@ -5,7 +5,8 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 use serde_json::json;
 use tower_chat_core::{
     Change, ChangeKind, ChatOptions, ChatRequest, Media, Message, Messages, Native, Part,
-    Reasoning, Role, Text, ToolCall, ToolChoice, ToolDefinition, ToolResult,
+    Reasoning, RefusalMark, RefusalMarks, Role, Text, ToolCall, ToolChoice, ToolDefinition,
+    ToolResult,
 };
 
 use super::{
@@ -17,6 +18,7 @@ use super::{
         has_id_of_other_service, is_foreign, is_in_refused_field, is_result_of_other_service,
         wire_name,
     },
+    refused::{Refused, Replaced},
     schema::add_properties,
     service_rules::{
         ArgumentRule, EmptyRule, ForeignRule, Otherwise, ReasoningRule, ResultRule, ServiceRules,
@@ -50,14 +52,21 @@ struct IsFitted(ForeignRule);
 /// messages before it alone. Of media that move behind the results of a round, the message of the user that
 /// has them stands behind the last result that the request has.
 ///
+/// Content that the service has refused, by the [`RefusalMarks`] in the extensions of the request, is replaced
+/// by a sentence.
+///
 /// A request that was fitted is returned as it is.
 pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     if request.extensions.get::<IsFitted>().is_some() {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
     }
     let mut fitting = Fitting::new(rules);
+    let refused = Refused::of(request, rules);
     for message in &request.messages {
-        fitting.push(message);
+        match refused.replace(message) {
+            Some(replaced) => fitting.push_replaced(replaced),
+            None => fitting.push(message),
+        }
     }
     fitting.put_behind();
     let options = fitting.options(&request.options);
@@ -86,7 +95,9 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
 /// assert_eq!(changes[0].to_string(), "the arguments of a call of \"look\" are made a JSON object");
 /// ```
 pub fn explain(messages: &Messages, rules: &ServiceRules) -> Vec<Change> {
-    fit(&ChatRequest::new(messages.clone()), rules).changes
+    let marks = messages.iter().flat_map(|message| RefusalMark::stored_in(message));
+    let marks = RefusalMarks::new(marks);
+    fit(&ChatRequest::new(messages.clone()).with_extension(marks), rules).changes
 }
 
 /// The request, fitted to the rules if it was not fitted yet.
@@ -156,6 +167,13 @@ impl<'r> Fitting<'r> {
             called: Vec::new(),
             has_results: false,
         }
+    }
+
+    fn push_replaced(&mut self, replaced: Replaced) {
+        let Replaced { message, what } = replaced;
+        self.has_changed = true;
+        what.into_iter().for_each(|what| self.change(&message, ChangeKind::Refused, what));
+        self.push(&message);
     }
 
     fn push(&mut self, message: &Arc<Message>) {

@@ -59,6 +59,20 @@ pub(super) fn normal(media: &Media, wire: BodyWire) -> Option<Media> {
 
 /// What a model is told instead of media that its service does not take: the type and the size.
 pub(super) fn sentence(media: &Media) -> String {
+    described(media, "this model cannot read it here")
+}
+
+/// What a model is told instead of media that its service has refused.
+pub(super) fn refused_sentence(media: &Media) -> String {
+    described(media, "the service has refused it")
+}
+
+/// What a model is told instead of a text that its service has refused.
+pub(super) fn refused_text_sentence(text: &str) -> String {
+    format!("[A text of {} is not shown: the service has refused it.]", size(text.len()))
+}
+
+fn described(media: &Media, why: &str) -> String {
     let kind = &media.media_type;
     let position = match &media.source {
         MediaSource::Base64(data) => format!("of {}", size(data.len() / 4 * 3)),
@@ -66,9 +80,7 @@ pub(super) fn sentence(media: &Media) -> String {
         MediaSource::File(id) => format!("in the file {}", beginning(id)),
         _ => "elsewhere".to_owned(),
     };
-    format!(
-        "[An attachment of the type {kind}, {position}, is not shown: this model cannot read it here.]"
-    )
+    format!("[An attachment of the type {kind}, {position}, is not shown: {why}.]")
 }
 
 fn size(bytes: usize) -> String {

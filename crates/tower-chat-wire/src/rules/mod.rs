@@ -36,6 +36,7 @@ mod known;
 mod media;
 mod names;
 mod natives;
+mod refused;
 mod schema;
 mod service_rules;
 mod table;

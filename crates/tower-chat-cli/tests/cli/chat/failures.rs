@@ -29,7 +29,7 @@ fn a_missing_key_is_named_and_nothing_is_made() {
 }
 
 #[test]
-fn a_refusal_says_what_to_do_and_leaves_no_trace() {
+fn a_refusal_says_what_to_do_and_what_is_stored() {
     each_store(|store| {
         for mode in MODES {
             let server = ModelServer::start([
@@ -43,8 +43,12 @@ fn a_refusal_says_what_to_do_and_leaves_no_trace() {
                 "What shines?\nWhat rings?\nLost?\n",
             );
             assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), "A lamp.\n"), "{mode}");
+            let keeps_question = mode != "per-run";
             let told = [
-                "nothing of this message is stored",
+                match keeps_question {
+                    true => "of this message are stored: your message",
+                    false => "nothing of this message is stored",
+                },
                 "error: openai-compatible refused the request with status 401 (refused): this key is \
                  no key; check the key in OPENAI_API_KEY",
             ];
@@ -52,12 +56,16 @@ fn a_refusal_says_what_to_do_and_leaves_no_trace() {
             assert_eq!(printed[1..], told, "{mode}");
             assert_intact(store);
             run_with_input(chat(store, &server, &options), "What swims?\n");
-            let messages = [
+            let mut messages = vec![
                 "user: What shines?",
                 "assistant: A lamp.",
+                "user: What rings?",
                 "user: What swims?",
                 "assistant: A buoy.",
             ];
+            if !keeps_question {
+                messages.remove(2);
+            }
             assert_eq!(stored(store, mode), messages, "{mode}");
             assert_intact(store);
         }

@@ -62,12 +62,16 @@ fn a_message_that_failed_is_sent_again_or_followed_by_another() {
         terminal.types("/exit\n");
         let (code, printed) = terminal.finish();
         assert_eq!(code, Some(0), "{mode}: {printed}");
-        let messages = [
+        let mut messages = vec![
             "user: What blows?",
             "assistant: A breeze.",
+            "user: What blows harder?",
             "user: What blows hardest?",
             "assistant: A gale.",
         ];
+        if mode == "per-run" {
+            messages.remove(2);
+        }
         assert_eq!(stored(&store, "wind"), messages, "{mode}");
         assert_intact(&store);
     }

@@ -38,6 +38,7 @@ impl Run {
             put_unanswered_before(&mut state, &mut request, &own);
         }
         request.extensions.insert(self.clone());
+        state.refused.mark(&mut request);
         drop(state);
         Ok((request, own))
     }

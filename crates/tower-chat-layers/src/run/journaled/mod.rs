@@ -218,7 +218,7 @@ impl Journaled<'_> {
         let mut state = run.state();
         // It is taken here alone: nothing is submitted of the run after its end.
         let activity = run.activity(&mut state, true);
-        let State { of_mode, conversation, call_records, .. } = &mut *state;
+        let State { of_mode, conversation, call_records, refused, .. } = &mut *state;
         let Some(journal) = of_mode.journal_mut().filter(|journal| journal.is_open()) else {
             return Submission::nothing();
         };
@@ -235,6 +235,7 @@ impl Journaled<'_> {
                 messages.extend(results.into_iter().map(Arc::new));
                 let text = journal.partial_text();
                 messages.extend(text.map(|text| Arc::new(partial_message(&text))));
+                messages.extend(refused.as_message().map(Arc::new));
                 (Close::Commit, rows)
             }
         };

@@ -134,7 +134,7 @@ async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_at
         let answer = send(&client, ask("fine", streamed)).await.unwrap();
         assert_eq!(answer.text(), "hello");
         assert_eq!(model.requests().len(), attempts as usize + 1);
-        assert_eq!(stored(&store).await, ["user fine", "assistant hello"]);
+        assert_eq!(stored(&store).await, ["user odd", "user fine", "assistant hello"]);
     }
 }
 

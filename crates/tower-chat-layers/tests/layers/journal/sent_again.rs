@@ -3,7 +3,7 @@
 
 use tower_chat::{
     Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoop, ToolResult, ToolStatus,
-    pending_results,
+    UnansweredInputs, pending_results,
     store::{HistoryStore, InvocationQuery},
     tool::{Retention, SharedTools, persist_with, tool_fn},
 };
@@ -300,7 +300,9 @@ async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_atte
         request.messages = messages.collect();
         request.messages.append(&asked);
         // Of a call that fails this mode stores the results, and not the question behind them.
-        let first = setup.elsewhere().mode(PerServiceCall).stack(&model, tools.clone());
+        let results_alone = policy().with_inputs_of_failed_call(UnansweredInputs::Results);
+        let first = setup.elsewhere().policy(results_alone).mode(PerServiceCall);
+        let first = first.stack(&model, tools.clone());
         send(&first, request.clone()).await.unwrap_err();
         assert_eq!(stored(&store).await.len(), 2 + results, "{case}");
         let second = setup.elsewhere().stack(&model, tools.clone());

@@ -133,8 +133,8 @@ async fn a_stalled_answer_is_stored_as_a_call_that_failed_and_can_be_sent_again(
                     send(&client, request.clone()).await.expect_err("the call fails");
                     let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
                     let kept = match (case.mode, calls_before) {
-                        (PerRun, _) | (PerServiceCall, 0) => 0,
-                        (Journaled, 0) => 1,
+                        (PerRun, _) => 0,
+                        (PerServiceCall | Journaled, 0) => 1,
                         _ => 3,
                     };
                     assert_eq!(durable(store).await, all[..kept], "{case}, {calls_before}");

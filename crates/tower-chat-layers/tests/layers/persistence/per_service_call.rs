@@ -321,16 +321,18 @@ async fn deltas_pass_through_while_the_answer_is_coming() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_stores_no_inputs_and_keeps_the_calls_before_it() {
+async fn a_call_that_fails_stores_its_question_and_keeps_the_calls_before_it() {
     Cases::all()
         .modes([PerRun, PerServiceCall], "a journaled run stays open with its input")
         .check(async |case| {
             let (store, _, client) =
                 case.begin([Step::error("overloaded"), Step::text("hello")]).await;
             send(&client, case.ask("hi")).await.unwrap_err();
-            assert_eq!(stored(&store).await, [""; 0]);
+            let all = ["user hi", "user hi again", "assistant hello"];
+            let kept = usize::from(case.is(PerServiceCall));
+            assert_eq!(stored(&store).await, all[..kept]);
             send(&client, case.ask("hi again")).await.unwrap();
-            assert_eq!(stored(&store).await, ["user hi again", "assistant hello"]);
+            assert_eq!(stored(&store).await, all[1 - kept..]);
         })
         .await;
 }
@@ -428,7 +430,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
 }
 
 #[tokio::test]
-async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results() {
+async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results_by_policy() {
     Cases::all()
         .with_all_ids()
         .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
@@ -444,7 +446,9 @@ async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results() {
                 }),
                 Step::error("overloaded"),
             ]);
-            send(&case.agent(&model, &store), request).await.unwrap_err();
+            let policy = policy().with_inputs_of_failed_call(UnansweredInputs::Results);
+            let client = case.stack(model, &store, policy, tools(&Ran::default()));
+            send(&client, request).await.unwrap_err();
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
             assert_eq!(stored(&store).await, all);
             assert_eq!(handle.take_queued().len(), 1, "what was queued can be sent again");

@@ -1,0 +1,273 @@
+//! Content of stored messages that a service refuses to receive.
+
+use std::{error::Error, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Media, Message, MessageId, Part, Role};
+
+/// The key of the metadata of a stored message under which it has marks.
+const MARKS: &str = "refused_content";
+
+/// A kind of content that a service may refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ContentKind {
+    /// Images.
+    Image,
+    /// Sounds.
+    Audio,
+    /// Videos.
+    Video,
+    /// Files of all other types.
+    Document,
+    /// Texts of the user, and texts of results of tools.
+    Text,
+}
+
+impl ContentKind {
+    /// The kind of media, by their type.
+    pub fn of_media(media: &Media) -> Self {
+        let is = |kind: &str| {
+            media.media_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
+        };
+        if is("image/") {
+            Self::Image
+        } else if is("audio/") {
+            Self::Audio
+        } else if is("video/") {
+            Self::Video
+        } else {
+            Self::Document
+        }
+    }
+
+    /// The kind of a part of a message, or of a result in it; `None` of a part that is no content from
+    /// outside, such as a call or what the model itself has written.
+    pub fn of_part(role: Role, part: &Part) -> Option<Self> {
+        match part {
+            Part::Media(media) => Some(Self::of_media(media)),
+            Part::Text(_) if matches!(role, Role::User | Role::Tool) => Some(Self::Text),
+            _ => None,
+        }
+    }
+
+    /// The kinds of content in a message, each once.
+    pub fn all_in(message: &Message) -> Vec<Self> {
+        let mut kinds = Vec::new();
+        let parts = message.parts.iter().flat_map(|part| match part {
+            Part::ToolResult(result) => {
+                result.content.iter().map(|part| (Role::Tool, part)).collect()
+            }
+            part => vec![(message.role, part)],
+        });
+        for kind in parts.filter_map(|(role, part)| Self::of_part(role, part)) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
+    /// The name of the kind in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Audio => "sound",
+            Self::Video => "video",
+            Self::Document => "file",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// A service has refused a request for good (the statuses 400, 413 and 422), and the content of its
+/// messages may be the reason: not a wrong model, and no option or schema of a tool.
+///
+/// The layers get the errors of a service as [`BoxError`](crate::BoxError)s of types they do not know. A
+/// model client puts this into the [`source`](Error::source) chain of its own error.
+///
+/// ```
+/// use tower_chat_core::{ContentKind, ContentRefused, content_refused, is_retryable};
+///
+/// #[derive(Debug, thiserror::Error)]
+/// #[error("the service refused the request: {message}")]
+/// struct Refused {
+///     message: &'static str,
+///     source: ContentRefused,
+/// }
+///
+/// let source = ContentRefused::by("openai").naming(ContentKind::Image);
+/// let refused = Refused { message: "Could not process image", source };
+/// let found = content_refused(&refused).ok_or("the chain has it")?;
+/// assert_eq!((&*found.issuer, found.named), ("openai", Some(ContentKind::Image)));
+/// assert_eq!(is_retryable(&refused), Some(false));
+/// # Ok::<(), &str>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{issuer} refuses {} of the request for good", .named.map_or("content", ContentKind::name))]
+#[non_exhaustive]
+pub struct ContentRefused {
+    /// The service, by the name that [`Native::issuer`](crate::Native::issuer) has.
+    pub issuer: Arc<str>,
+    /// The kind of content that the error names; `None` if the error names none.
+    pub named: Option<ContentKind>,
+}
+
+impl ContentRefused {
+    /// A refusal of this service that names no content.
+    pub fn by(issuer: impl Into<Arc<str>>) -> Self {
+        Self { issuer: issuer.into(), named: None }
+    }
+
+    /// The same refusal, which names this kind of content.
+    #[must_use]
+    pub fn naming(self, kind: ContentKind) -> Self {
+        Self { named: Some(kind), ..self }
+    }
+}
+
+/// The refusal of a service in the chain of sources of an error.
+pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e ContentRefused> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(refused) = error.downcast_ref() {
+            return Some(refused);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// A mark of content of a stored message that a service refuses: requests to that service have a sentence
+/// in the place of that content.
+///
+/// A mark is stored in the metadata of a message of the run that has found it out, which may be the
+/// message itself or a later one. Thus every store, copy, export and encryption has it with the messages.
+///
+/// ```
+/// use tower_chat_core::{ContentKind, Message, MessageId, RefusalMark, RunId};
+/// let id = MessageId { run: RunId::new(), index: 0 };
+/// let mark = RefusalMark::new("openai", id, ContentKind::Image);
+/// let mut message = Message::user("What is in the picture?");
+/// RefusalMark::store_in(&mut message, [mark.clone()]);
+/// assert_eq!(RefusalMark::stored_in(&message), [mark]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RefusalMark {
+    /// The service that refuses the content.
+    pub issuer: Arc<str>,
+    /// The message that has the content.
+    pub message: MessageId,
+    /// Which of its content: everything of this kind.
+    pub content: ContentKind,
+}
+
+impl RefusalMark {
+    /// A mark of all content of a kind in a message.
+    pub fn new(issuer: impl Into<Arc<str>>, message: MessageId, content: ContentKind) -> Self {
+        Self { issuer: issuer.into(), message, content }
+    }
+
+    /// Whether a stored message has marks, of itself or of other messages.
+    pub fn is_stored_in(message: &Message) -> bool {
+        message.metadata.contains_key(MARKS)
+    }
+
+    /// The marks that a stored message has, of itself or of other messages. Those that this release
+    /// cannot read are left out.
+    pub fn stored_in(message: &Message) -> Vec<Self> {
+        let marks = message.metadata.get(MARKS).and_then(Value::as_array);
+        let marks = marks.into_iter().flatten();
+        marks.filter_map(|mark| serde_json::from_value(mark.clone()).ok()).collect()
+    }
+
+    /// Adds marks to those that a message has.
+    pub fn store_in(message: &mut Message, marks: impl IntoIterator<Item = Self>) {
+        let new = marks.into_iter().filter_map(|mark| serde_json::to_value(mark).ok());
+        let mut new = new.peekable();
+        if new.peek().is_none() {
+            return;
+        }
+        let mut all = match message.metadata.remove(MARKS) {
+            Some(Value::Array(marks)) => marks,
+            _ => Vec::new(),
+        };
+        all.extend(new);
+        message.metadata.insert(MARKS.to_owned(), Value::Array(all));
+    }
+
+    /// Removes all marks from a message; returns them.
+    pub fn remove_from(message: &mut Message) -> Vec<Self> {
+        let marks = Self::stored_in(message);
+        message.metadata.remove(MARKS);
+        marks
+    }
+}
+
+/// A request extension: the marks of the messages that the request has. The model client sends a sentence
+/// in the place of what its own service refuses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusalMarks(Arc<[RefusalMark]>);
+
+impl RefusalMarks {
+    /// These marks.
+    pub fn new(marks: impl IntoIterator<Item = RefusalMark>) -> Self {
+        Self(marks.into_iter().collect())
+    }
+
+    /// The marks of one service.
+    pub fn of_issuer(&self, issuer: &str) -> impl Iterator<Item = &RefusalMark> {
+        self.0.iter().filter(move |mark| &*mark.issuer == issuer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MediaSource, RunId, ToolCall, ToolResult};
+
+    fn media(media_type: &str) -> Part {
+        Part::Media(Media::new(media_type, MediaSource::Base64("aGk=".to_owned())))
+    }
+
+    #[test]
+    fn content_is_what_comes_from_outside() {
+        use ContentKind::{Audio, Document, Image, Text, Video};
+        let mut result = ToolResult::new("c1", "found");
+        result.content.push(media("IMAGE/png"));
+        let user = vec![Part::text("see"), media("application/pdf"), media("video/mp4")];
+        for (message, expected) in [
+            (Message::user("hi"), vec![Text]),
+            (Message::new(Role::User, user), vec![Text, Document, Video]),
+            (Message::tool_results([result]), vec![Text, Image]),
+            (Message::assistant("hi"), vec![]),
+            (Message::system("be brief"), vec![]),
+            (Message::tool_calls([ToolCall::new("c1", "look", "{}")]), vec![]),
+            (Message::new(Role::Assistant, vec![media("audio/wav")]), vec![Audio]),
+        ] {
+            assert_eq!(ContentKind::all_in(&message), expected, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn marks_are_added_read_and_removed_and_unknown_ones_are_left_out() {
+        let id = MessageId { run: RunId::new(), index: 7 };
+        let [one, two] = [ContentKind::Image, ContentKind::Text]
+            .map(|content| RefusalMark::new("anthropic", id, content));
+        let mut message = Message::user("hi");
+        RefusalMark::store_in(&mut message, []);
+        assert!(message.metadata.is_empty());
+        RefusalMark::store_in(&mut message, [one.clone()]);
+        RefusalMark::store_in(&mut message, [two.clone()]);
+        if let Some(Value::Array(marks)) = message.metadata.get_mut(MARKS) {
+            marks.push(serde_json::json!({"issuer": "x", "content": "hologram"}));
+        }
+        assert!(RefusalMark::is_stored_in(&message));
+        assert_eq!(RefusalMark::remove_from(&mut message), [one, two]);
+        assert!(message.metadata.is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+//! Content that the service has refused.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tower_chat_core::{
+    ChatRequest, ContentKind, Message, MessageId, Part, RefusalMark, RefusalMarks, Role, Text,
+    ToolResult,
+};
+
+use super::{media, service_rules::ServiceRules};
+
+/// The marks of one service, by the messages that have the content.
+#[derive(Debug, Default)]
+pub(super) struct Refused(HashMap<MessageId, Vec<ContentKind>>);
+
+/// A message with sentences in the place of what the service has refused of it.
+pub(super) struct Replaced {
+    pub(super) message: Arc<Message>,
+    /// What was replaced, one line each.
+    pub(super) what: Vec<String>,
+}
+
+impl Refused {
+    /// The marks that a request has for the service of these rules.
+    pub(super) fn of(request: &ChatRequest, rules: &ServiceRules) -> Self {
+        let mut refused = Self::default();
+        if let Some(marks) = request.extensions.get::<RefusalMarks>() {
+            marks.of_issuer(&rules.issuer).for_each(|mark| refused.add(mark));
+        }
+        refused
+    }
+
+    fn add(&mut self, mark: &RefusalMark) {
+        self.0.entry(mark.message).or_default().push(mark.content);
+    }
+
+    /// The message as the service receives it; `None` if the service has refused nothing of it.
+    pub(super) fn replace(&self, message: &Message) -> Option<Replaced> {
+        let kinds = self.0.get(&message.id?)?;
+        let mut replacing = Replacing { kinds, what: Vec::new() };
+        let parts = message.parts.iter().map(|part| replacing.part(message.role, part)).collect();
+        let what = replacing.what;
+        (!what.is_empty()).then(|| Replaced { message: Arc::new(message.with_parts(parts)), what })
+    }
+}
+
+struct Replacing<'r> {
+    kinds: &'r [ContentKind],
+    what: Vec<String>,
+}
+
+impl Replacing<'_> {
+    fn part(&mut self, role: Role, part: &Part) -> Part {
+        if let Part::ToolResult(result) = part {
+            return Part::ToolResult(self.result(result));
+        }
+        let kind = ContentKind::of_part(role, part).filter(|kind| self.kinds.contains(kind));
+        let Some(kind) = kind else { return part.clone() };
+        let sentence = match part {
+            Part::Media(media) => media::refused_sentence(media),
+            Part::Text(Text { text, .. }) => media::refused_text_sentence(text),
+            part => return part.clone(),
+        };
+        self.what.push(format!(
+            "{} {} that the service has refused is replaced by a sentence",
+            article(kind),
+            kind.name()
+        ));
+        Part::text(sentence)
+    }
+
+    /// The result without its native item, which may have the same content.
+    fn result(&mut self, result: &ToolResult) -> ToolResult {
+        let before = self.what.len();
+        let content = result.content.iter().map(|part| self.part(Role::Tool, part)).collect();
+        let mut sent = result.clone();
+        sent.content = content;
+        if self.what.len() > before {
+            sent.native = None;
+        }
+        sent
+    }
+}
+
+fn article(kind: ContentKind) -> &'static str {
+    match kind {
+        ContentKind::Image => "an",
+        _ => "a",
+    }
+}
