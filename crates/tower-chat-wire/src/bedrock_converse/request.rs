@@ -60,7 +60,7 @@ fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
 ///
 /// # Errors
 ///
-/// [`BodyError::Unsupported`], if tools are offered and none of them may be called.
+/// None as of now. Tools none of which may be called are left out, since the wire has no word for that.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;

@@ -76,7 +76,7 @@ pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
 /// The value of `toolChoice`.
 pub(super) fn render_choice(choice: &ToolChoice) -> Result<Value, BodyError> {
     match choice {
-        // History with calls needs the tools, and there is no word for "none of them".
+        // There is no word for "none of them". A request that was fitted has no tools then.
         ToolChoice::None => {
             Err(BodyError::Unsupported { what: "way to offer tools and allow none" })
         }

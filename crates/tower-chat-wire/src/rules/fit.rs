@@ -10,7 +10,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    arguments,
+    arguments, hosted,
     ids::CallIds,
     media::{self, Count},
     names::NameMap,
@@ -61,6 +61,7 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
     }
     let mut fitting = Fitting::new(rules);
+    fitting.unanswered = hosted::unanswered(&request.messages, rules.wire);
     let refused = Refused::of(request, rules);
     for message in &request.messages {
         match refused.replace(message) {
@@ -139,6 +140,8 @@ struct Fitting<'r> {
     /// The names of the tools that the history calls, as they are sent.
     called: Vec<String>,
     has_results: bool,
+    /// The ids of calls of the service's own tools that nothing answers.
+    unanswered: HashSet<String>,
 }
 
 /// One message as it is fitted.
@@ -166,6 +169,7 @@ impl<'r> Fitting<'r> {
             count: Count::default(),
             called: Vec::new(),
             has_results: false,
+            unanswered: HashSet::new(),
         }
     }
 
@@ -281,6 +285,11 @@ impl<'r> Fitting<'r> {
         fitted_parts: &mut FittedParts,
         at_provider: &HashSet<Option<&str>>,
     ) {
+        if self.is_unanswered(part) {
+            fitted_parts.has_changed = true;
+            let what = "a call of a tool of the service is left out, since it has no result";
+            return self.change(message, ChangeKind::Native, what);
+        }
         match part {
             Part::Text(text) => {
                 let native = self.native(message, text.native.as_ref(), fitted_parts);
@@ -344,6 +353,12 @@ impl<'r> Fitting<'r> {
             }
             part => fitted_parts.parts.push(part.clone()),
         }
+    }
+
+    fn is_unanswered(&self, part: &Part) -> bool {
+        !self.unanswered.is_empty()
+            && hosted::call_of(part, self.rules.wire)
+                .is_some_and(|id| self.unanswered.contains(&id))
     }
 
     /// The native item of a part, unless another service made it.
@@ -593,7 +608,7 @@ impl<'r> Fitting<'r> {
     /// The options, if they change.
     fn options(&mut self, options: &ChatOptions) -> Option<ChatOptions> {
         let mut sent = options.clone();
-        let mut has_changed = false;
+        let mut has_changed = self.leave_out_tools(&mut sent);
         for tool in &mut sent.tools {
             if tool.parameters.is_null() && tool.native.is_some() {
                 continue;
@@ -623,6 +638,21 @@ impl<'r> Fitting<'r> {
         }
         has_changed |= self.define_called(&mut sent);
         has_changed.then_some(sent)
+    }
+
+    /// Leaves out tools none of which may be called, where the wire has no word for that.
+    fn leave_out_tools(&mut self, options: &mut ChatOptions) -> bool {
+        let may_call_none = options.tool_choice == Some(ToolChoice::None);
+        if self.rules.wire != BodyWire::BedrockConverse || !may_call_none {
+            return false;
+        }
+        options.tool_choice = None;
+        if !options.tools.is_empty() {
+            options.tools.clear();
+            let what = "the tools are left out, since none of them may be called";
+            self.changes.push(Change::new(ChangeKind::Definition, what));
+        }
+        true
     }
 
     /// Defines the tools that the history calls, where the service wants definitions and there are none.

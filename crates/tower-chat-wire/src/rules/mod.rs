@@ -31,6 +31,7 @@ mod arguments;
 mod check;
 mod choose;
 mod fit;
+mod hosted;
 mod ids;
 mod known;
 mod media;

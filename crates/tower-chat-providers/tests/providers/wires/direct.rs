@@ -102,7 +102,6 @@ async fn a_choice_that_a_provider_does_not_have_is_refused() {
     for (provider, choice) in [
         (Provider::Ollama, ToolChoice::Required),
         (Provider::Ollama, ToolChoice::Tool("f".to_owned())),
-        (Provider::Bedrock, ToolChoice::None),
     ] {
         let server = Server::start([]).await;
         let mut options = options("m");

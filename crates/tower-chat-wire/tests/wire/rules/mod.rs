@@ -1,6 +1,7 @@
 //! Requests as the rules of services allow them.
 
 mod guide;
+mod hosted;
 mod refused;
 mod rows;
 mod store;
