@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::{
     ClientConfig, RootCertStore,
-    crypto::ring,
+    crypto::aws_lc_rs,
     pki_types::{CertificateDer, pem::PemObject},
 };
 use tokio_postgres::config::{Config, SslMode};
@@ -35,7 +35,7 @@ pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsC
             roots.add_parsable_certificates(found.certs);
         }
     }
-    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let client = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(error.into()))?
         .with_root_certificates(roots)
