@@ -274,8 +274,8 @@ pub(crate) struct Lives(Mutex<Generations>);
 struct Generations {
     recent: HashMap<ConversationKey, Conversation>,
     earlier: HashMap<ConversationKey, Conversation>,
-    /// The number of writes that were noted.
-    writes: u64,
+    /// The number of writes that were submitted.
+    submitted: u64,
 }
 
 /// What is known of one conversation.
@@ -283,8 +283,21 @@ struct Generations {
 struct Conversation {
     /// By incarnation, the latest last.
     known: Vec<(u64, Known)>,
-    /// The number of the last write that was noted of it.
-    written: u64,
+    /// How many writes are sealed and not yet submitted: nobody can read them.
+    sealed: usize,
+    /// The number of the last write of it that was submitted.
+    submitted: u64,
+}
+
+/// When a read began: after so many submissions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment(u64);
+
+impl Conversation {
+    /// Whether a read that began then has seen every write of this process.
+    fn is_unchanged(&self, since: Moment) -> bool {
+        self.sealed == 0 && self.submitted <= since.0
+    }
 }
 
 /// So many conversations are known for certain; the memory they take is bounded by twice as many.
@@ -293,14 +306,19 @@ const GENERATION: usize = 65_536;
 /// So many incarnations of a conversation are known.
 const INCARNATIONS: usize = 8;
 
-/// What was known of the digests when a submission was sealed: set once it is stored.
+/// What is noted of the writes of a submission.
 #[derive(Debug, Default)]
-pub(crate) struct Submitted(Vec<Arc<AtomicBool>>);
+pub(crate) struct Submission {
+    /// Their conversations.
+    keys: Vec<ConversationKey>,
+    /// Whether their messages are stored.
+    tips: Vec<Arc<AtomicBool>>,
+}
 
-impl Submitted {
+impl Submission {
     /// The submission is stored.
     pub(crate) fn is_stored(&self) {
-        self.0.iter().for_each(|tip| tip.store(true, Ordering::Release));
+        self.tips.iter().for_each(|tip| tip.store(true, Ordering::Release));
     }
 }
 
@@ -325,29 +343,41 @@ impl Lives {
         Some(Known { head, ..Known::default() })
     }
 
-    pub(crate) fn after(&self, write: &Write, mut known: Known, submitted: &mut Submitted) {
+    /// Notes that a write was sealed. [`submitted`](Self::submitted) must follow.
+    pub(crate) fn after(&self, write: &Write, mut known: Known, submission: &mut Submission) {
         known.close(write);
         let sealed = known.tips.iter().filter(|tip| tip.sequence > write.expected().sequence);
-        submitted.0.extend(sealed.map(|tip| tip.is_stored.clone()));
+        submission.tips.extend(sealed.map(|tip| tip.is_stored.clone()));
+        submission.keys.push(write.key().clone());
         let mut lives = self.lock();
-        lives.writes += 1;
-        let written = lives.writes;
         lives.put(write.key(), write.result().incarnation, known);
         if let Some(conversation) = lives.recent.get_mut(write.key()) {
-            conversation.written = written;
+            conversation.sealed += 1;
         }
     }
 
-    /// The number of writes so far, for [`forget_before`](Self::forget_before).
-    pub(crate) fn writes(&self) -> u64 {
-        self.lock().writes
+    /// Notes that the store inside was given the writes: who reads from now on sees them.
+    pub(crate) fn submitted(&self, submission: &Submission) {
+        let lives = &mut *self.lock();
+        lives.submitted += 1;
+        for key in &submission.keys {
+            let submitted = lives.submitted;
+            let Some(conversation) = lives.find(key) else { continue };
+            conversation.sealed = conversation.sealed.saturating_sub(1);
+            conversation.submitted = submitted;
+        }
     }
 
-    /// Forgets a conversation that is not there, unless it was written after so many writes.
-    pub(crate) fn forget_before(&self, key: &ConversationKey, writes: u64) {
+    /// The moment at which a read begins.
+    pub(crate) fn now(&self) -> Moment {
+        Moment(self.lock().submitted)
+    }
+
+    /// Forgets a conversation that a read has not found.
+    pub(crate) fn forget(&self, key: &ConversationKey, since: Moment) {
         let lives = &mut *self.lock();
         for known in [&mut lives.recent, &mut lives.earlier] {
-            if known.get(key).is_some_and(|conversation| conversation.written <= writes) {
+            if known.get(key).is_some_and(|conversation| conversation.is_unchanged(since)) {
                 known.remove(key);
             }
         }
@@ -360,11 +390,12 @@ impl Lives {
         head: &Head,
         sealed: Option<&SealedHead>,
         open: Option<&SealedHead>,
+        since: Moment,
     ) {
         if head.revision == Revision::ABSENT {
             return;
         }
-        self.change(key, head.revision, |known| {
+        self.change(key, head.revision, since, |known| {
             // Another process has deleted the conversation, and made it again by the same run.
             if known
                 .head
@@ -374,7 +405,6 @@ impl Lives {
             {
                 *known = Known::default();
             }
-            // A read that began before a write of this process does not show its head.
             if let Some(sealed) = sealed {
                 known.head = Some(sealed.clone());
                 known.is_confirmed = true;
@@ -406,9 +436,10 @@ impl Lives {
         revision: Revision,
         sequence: u64,
         digest: Digest,
+        since: Moment,
     ) {
         let is_stored = Arc::new(AtomicBool::new(true));
-        self.change(key, revision, |known| known.put_tip(sequence, digest, is_stored));
+        self.change(key, revision, since, |known| known.put_tip(sequence, digest, is_stored));
     }
 
     /// Notes the messages of an open run that were read.
@@ -418,8 +449,9 @@ impl Lives {
         revision: Revision,
         visible: u64,
         messages: &[(Arc<Message>, Option<Linked>)],
+        since: Moment,
     ) {
-        self.change(key, revision, |known| {
+        self.change(key, revision, since, |known| {
             known.visible = Some(visible);
             known.staged.retain(|staged| staged.sequence > revision.sequence);
             for (sequence, (message, linked)) in (visible.saturating_add(1)..).zip(messages) {
@@ -432,8 +464,19 @@ impl Lives {
         });
     }
 
-    fn change(&self, key: &ConversationKey, revision: Revision, change: impl FnOnce(&mut Known)) {
+    /// Changes what is known, unless this process has written the conversation since: a read that began
+    /// before does not show that.
+    fn change(
+        &self,
+        key: &ConversationKey,
+        revision: Revision,
+        since: Moment,
+        change: impl FnOnce(&mut Known),
+    ) {
         let mut lives = self.lock();
+        if lives.find(key).is_some_and(|conversation| !conversation.is_unchanged(since)) {
+            return;
+        }
         let mut known = lives.get(key, revision.incarnation).unwrap_or_default();
         change(&mut known);
         lives.put(key, revision.incarnation, known);
@@ -445,6 +488,10 @@ impl Lives {
 }
 
 impl Generations {
+    fn find(&mut self, key: &ConversationKey) -> Option<&mut Conversation> {
+        self.recent.get_mut(key).or_else(|| self.earlier.get_mut(key))
+    }
+
     fn get(&mut self, key: &ConversationKey, incarnation: u64) -> Option<Known> {
         if !self.recent.contains_key(key) {
             let conversation = self.earlier.remove(key)?;

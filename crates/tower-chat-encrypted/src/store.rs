@@ -24,7 +24,7 @@ use crate::{
     chain::{Chain, Digest},
     error::{reported, unopened},
     fork,
-    lives::{HeadContent, Lives, SealedHead, Step, Submitted},
+    lives::{HeadContent, Lives, Moment, SealedHead, Step, Submission},
     seal::{Expected, ExpectedLife, Found, Life, Opener, Sealer},
 };
 
@@ -77,6 +77,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         key: &ConversationKey,
         mut head: Head,
         is_lenient: bool,
+        since: Moment,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
         // That it is of a former format is an error of its own.
         let mut opener = self.opener(key, Expected::Any).taking_former(true);
@@ -106,7 +107,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         for request in head.pending_approvals.iter_mut().flatten() {
             *request = opener.approval_request(Found::somewhere(), None, request).await?.0;
         }
-        self.lives.learn(key, &head, sealed.as_ref(), open.as_ref());
+        self.lives.learn(key, &head, sealed.as_ref(), open.as_ref(), since);
         Ok((head, [visible, staged]))
     }
 
@@ -142,13 +143,14 @@ impl<S: HistoryStore> EncryptedStore<S> {
         &self,
         key: &ConversationKey,
         sealed: History,
+        since: Moment,
     ) -> Result<History, EncryptionError> {
         let pruned = sealed.head.pruned;
-        let (head, [visible, _]) = self.opened_head(key, sealed.head, true).await?;
+        let (head, [visible, _]) = self.opened_head(key, sealed.head, true, since).await?;
         let mut chain = chain_from(visible, pruned.saturating_add(1));
         let messages = sealed.messages.iter();
         let messages = self.opener(key, visible).messages(pruned, &mut chain, messages).await?;
-        self.learn_tip(key, &head, &chain);
+        self.learn_tip(key, &head, &chain, since);
         let mut history = History::empty();
         history.extend(messages);
         history.head = head;
@@ -156,9 +158,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Notes the digest of the last message that readers see.
-    fn learn_tip(&self, key: &ConversationKey, head: &Head, chain: &Chain) {
+    fn learn_tip(&self, key: &ConversationKey, head: &Head, chain: &Chain, since: Moment) {
         if let Some(digest) = chain.tip() {
-            self.lives.learn_tip(key, head.revision, visible(head), digest);
+            self.lives.learn_tip(key, head.revision, visible(head), digest, since);
         }
     }
 
@@ -198,24 +200,26 @@ impl<S: HistoryStore> EncryptedStore<S> {
         &self,
         key: &ConversationKey,
         sealed: OpenRunContent,
+        since: Moment,
     ) -> Result<OpenRunContent, StoreError> {
         let OpenRunContent { head, open, messages, tools, .. } = sealed;
         // The head of an answer need not have the run.
         let head = head.with_open_run(Some(open));
-        let opened = self.opened_head(key, head, false).await.map_err(unopened(key, OPEN_RUN))?;
+        let opened =
+            self.opened_head(key, head, false, since).await.map_err(unopened(key, OPEN_RUN))?;
         let (head, [visible, staged]) = opened;
         let tip = self.tip(key, &head, visible).await?;
         if let Some(digest) = tip {
-            self.lives.learn_tip(key, head.revision, self::visible(&head), digest);
+            self.lives.learn_tip(key, head.revision, self::visible(&head), digest, since);
         }
-        let opened = self.opened_staged(key, (head, tip, staged), &messages, tools).await;
+        let opened = self.opened_staged(key, (head, tip, staged, since), &messages, tools).await;
         opened.map_err(unopened(key, OPEN_RUN))
     }
 
     async fn opened_staged(
         &self,
         key: &ConversationKey,
-        (mut head, tip, staged): (Head, Option<Digest>, Expected),
+        (mut head, tip, staged, since): (Head, Option<Digest>, Expected, Moment),
         messages: &[Arc<Message>],
         tools: Vec<ToolRecord>,
     ) -> Result<OpenRunContent, EncryptionError> {
@@ -235,7 +239,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
             let (message, linked) = opener.next_message(&mut chain, sequence, envelope).await?;
             opened.push((Arc::new(message), linked));
         }
-        self.lives.learn_staged(key, head.revision, open.visible, &opened);
+        self.lives.learn_staged(key, head.revision, open.visible, &opened, since);
         let messages = opened.into_iter().map(|(message, _)| message).collect();
         let mut rows = Vec::with_capacity(tools.len());
         for row in tools {
@@ -245,29 +249,29 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Seals writes up to the first that cannot be sealed. Nothing can be awaited here.
-    fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submitted, Option<EncryptionError>) {
+    fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submission, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
-        let mut submitted = Submitted::default();
+        let mut submission = Submission::default();
         for write in writes {
-            match self.sealed_write(write, &mut submitted) {
+            match self.sealed_write(write, &mut submission) {
                 Ok(write) => sealed.push(write),
-                Err(error) => return (sealed, submitted, Some(error)),
+                Err(error) => return (sealed, submission, Some(error)),
             }
         }
-        (sealed, submitted, None)
+        (sealed, submission, None)
     }
 
     fn sealed_write(
         &self,
         write: &Write,
-        submitted: &mut Submitted,
+        submission: &mut Submission,
     ) -> Result<Write, EncryptionError> {
         let key = write.key();
         let known = self.lives.before(write);
         let known = known.ok_or_else(|| EncryptionError::HeadNotRead { key: key.clone() })?;
         let Step { life, head, mut after } = known.step(write)?;
         let sealed = self.sealer(key, life)?.write(write, head.as_ref(), &mut after)?;
-        self.lives.after(write, after, submitted);
+        self.lives.after(write, after, submission);
         Ok(sealed)
     }
 
@@ -344,69 +348,49 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
-        let writes = self.lives.writes();
+        let since = self.lives.now();
         let head = self.inner().head(key).await?;
         if head.revision == Revision::ABSENT {
-            self.lives.forget_before(key, writes);
+            self.lives.forget(key, since);
             return Ok(head);
         }
-        let opened = self.opened_head(key, head, true).await.map_err(unopened(key, OPEN))?;
+        let opened = self.opened_head(key, head, true, since).await.map_err(unopened(key, OPEN))?;
         let (head, [visible, _]) = opened;
         if head.open_run.is_none()
             && !self.lives.knows_tip(key, head.revision, self::visible(&head))
             && let Some(digest) = self.tip(key, &head, visible).await?
         {
-            self.lives.learn_tip(key, head.revision, self::visible(&head), digest);
+            self.lives.learn_tip(key, head.revision, self::visible(&head), digest, since);
         }
         Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        let writes = self.lives.writes();
+        let since = self.lives.now();
         let sealed = self.inner().load(key).await?;
         if sealed.head.revision == Revision::ABSENT {
-            self.lives.forget_before(key, writes);
+            self.lives.forget(key, since);
         }
-        self.opened_history(key, sealed).await.map_err(unopened(key, OPEN))
+        self.opened_history(key, sealed, since).await.map_err(unopened(key, OPEN))
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        let since = self.lives.now();
         match self.inner().open_run(key).await? {
-            Some(sealed) => self.opened_run(key, sealed).await.map(Some),
+            Some(sealed) => self.opened_run(key, sealed, since).await.map(Some),
             None => Ok(None),
         }
     }
 
-    async fn open_runs(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        let mut runs = self.inner().open_runs(scope, after, limit).await?;
-        for (key, open) in &mut runs {
-            let mut opener = self.opener(key, Expected::Any);
-            let opened = async {
-                let head = opener.head(staged_service_id(open)).await?;
-                opener.open_run(open.clone(), head.as_ref()).await
-            };
-            // One that does not open hides no other.
-            *open = match opened.await {
-                Err(error) if !error.is_retryable() => without_content(open.clone()),
-                opened => opened.map_err(reported("open the list of open runs"))?,
-            };
-        }
-        Ok(runs)
-    }
-
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
-        let (sealed, submitted, error) = self.sealed(&writes);
+        let (sealed, submission, error) = self.sealed(&writes);
         let Some(error) = error else {
             let ticket = self.inner().append(slot, sealed);
+            self.lives.submitted(&submission);
             return Ticket::watching(async move {
                 let outcome = ticket.await;
                 if outcome.is_ok() {
-                    submitted.is_stored();
+                    submission.is_stored();
                 }
                 outcome
             });
@@ -424,6 +408,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
             return Ticket::done(Err(failed));
         }
         let ticket = self.inner().append(slot, sealed);
+        self.lives.submitted(&submission);
         Ticket::watching(async move { ticket.await.and(Err(failed)) })
     }
 
@@ -476,9 +461,9 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        let writes = self.lives.writes();
+        let since = self.lives.now();
         let was_there = self.inner().delete(key).await?;
-        self.lives.forget_before(key, writes);
+        self.lives.forget(key, since);
         Ok(was_there)
     }
 
@@ -502,8 +487,9 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
 
     /// What does not open is reported in its row; a key that cannot be had is an error.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        let since = self.lives.now();
         let Some(sealed) = self.inner().rows(key).await? else { return Ok(None) };
-        self.opened_rows(key, sealed).await.map(Some).map_err(unopened(key, OPEN))
+        self.opened_rows(key, sealed, since).await.map(Some).map_err(unopened(key, OPEN))
     }
 
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {

@@ -119,11 +119,12 @@ impl<S: HistoryStore> EncryptedStore<S> {
         before: Option<u64>,
         limit: usize,
     ) -> Result<MessagePage, StoreError> {
+        let since = self.lives.now();
         let head = self.inner.head(key).await?;
         let page = self.inner.messages_before(key, before, limit).await?;
         let end = super::visible(&head);
         let opened = async {
-            let (_, [visible, _]) = self.opened_head(key, head, true).await?;
+            let (_, [visible, _]) = self.opened_head(key, head, true, since).await?;
             let mut opener = self.opener(key, visible);
             let mut messages = Vec::with_capacity(page.messages.len());
             let first = page.messages.first().map_or(1, |(sequence, _)| *sequence);

@@ -13,7 +13,7 @@ use crate::{
     EncryptionError,
     chain::{Digest, Kind, Link},
     error::{reported, unopened},
-    lives::SealedHead,
+    lives::{Moment, SealedHead},
     seal::{Expected, Life, new_life},
 };
 
@@ -23,9 +23,10 @@ impl<S: HistoryStore> EncryptedStore<S> {
         &self,
         key: &ConversationKey,
         sealed: ConversationRows,
+        since: Moment,
     ) -> Result<ConversationRows, EncryptionError> {
         let first = sealed.head.pruned.saturating_add(1);
-        let (head, [visible, _]) = self.opened_head(key, sealed.head, true).await?;
+        let (head, [visible, _]) = self.opened_head(key, sealed.head, true, since).await?;
         let mut opener = self.opener(key, visible);
         let mut messages = Vec::with_capacity(sealed.messages.len());
         let mut chain = chain_from(visible, first);
@@ -92,10 +93,11 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let revision = self.inner.rewrite(sealed).await?;
         let mut after = rows.head;
         after.revision = revision;
-        self.lives.learn(key, &after, Some(&head), None);
+        let since = self.lives.now();
+        self.lives.learn(key, &after, Some(&head), None, since);
         // The next write follows the last message. Where that cannot be read, the writer reads the head.
         if let Ok(Some(digest)) = self.tip(key, &after, SealedHead::expected(Some(&head))).await {
-            self.lives.learn_tip(key, revision, revision.sequence, digest);
+            self.lives.learn_tip(key, revision, revision.sequence, digest, since);
         }
         Ok(revision)
     }

@@ -67,7 +67,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
             .sealed();
         let slot = self.inner.reserve().await?;
         self.inner.append(slot, vec![write]).await.map_err(|error| error.source)?;
-        self.lives.learn(key, head, Some(sealed), None);
+        self.lives.learn(key, head, Some(sealed), None, self.lives.now());
         Ok(())
     }
 

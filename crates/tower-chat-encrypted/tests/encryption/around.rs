@@ -2,17 +2,21 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
 use tower_chat_core::{
-    ConversationKey, MemoryStore, Message,
-    store::{HistoryStore, Revision},
+    ConversationKey, MemoryStore, Message, MessageId, RunId,
+    store::{
+        self, HistoryStore, Lease, Revision,
+        author::{Close, Slot, Staged, Ticket, Write},
+    },
 };
 use tower_chat_encrypted::{
     EncryptedStore, EncryptionError, ErasableKeys, KeyError, KeyProvider, MasterKeys, SecretKey,
@@ -90,4 +94,59 @@ async fn gathered_writes_whose_key_has_gone_are_stored_once_somebody_has_fetched
     assert!(matches!(encryption_error(&error), EncryptionError::KeyNotAtHand { .. }));
     store.flush().await.unwrap();
     assert_eq!(inner.load(&key()).await.unwrap().messages.len(), 2);
+}
+
+/// A store in which somebody reads the conversation while a write is submitted, and before it is there.
+struct ReadMeanwhile {
+    inner: MemoryStore,
+    reader: Arc<OnceLock<Arc<dyn HistoryStore>>>,
+}
+
+#[async_trait]
+impl store::StoreWrapper for ReadMeanwhile {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.inner
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        if let Some(reader) = self.reader.get() {
+            let reader: &dyn HistoryStore = &**reader;
+            let reads = async {
+                reader.head(&key()).await.unwrap();
+                reader.load(&key()).await.unwrap();
+                reader.open_run(&key()).await.unwrap();
+                reader.rows(&key()).await.unwrap();
+            };
+            reads.now_or_never().expect("a store in memory answers at once");
+        }
+        self.inner().append(slot, writes)
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_while_a_write_is_submitted_changes_nothing_for_the_next_one() {
+    let reader = Arc::<OnceLock<Arc<dyn HistoryStore>>>::default();
+    let inner = ReadMeanwhile { inner: MemoryStore::new(), reader: reader.clone() };
+    let store: Arc<dyn HistoryStore> = Arc::new(EncryptedStore::new(inner, keys()));
+    assert!(reader.set(store.clone()).is_ok());
+    let mut at = Revision::ABSENT;
+    for text in ["first", "second"] {
+        at = append(&*store, write(&key(), at, [Message::user(text)])).await;
+    }
+    let run = RunId::new();
+    let lease = Lease { attempt: 1, holder: 1, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    for (index, text) in ["third", "fourth", "fifth"].into_iter().enumerate() {
+        let close = (index == 2).then_some(Close::Commit);
+        let staged = Staged { lease, close, service_id: None, partial_text: None };
+        let id = MessageId { run, index: u32::try_from(index).unwrap() };
+        let write = Write::new(key(), id, at, [Message::user(text).into()]).staged(staged);
+        let write = if index == 0 { write.beginning_attempt() } else { write };
+        at = append(&*store, write).await;
+    }
+    append(&*store, write(&key(), at, [Message::user("sixth")])).await;
+    let history = store.load(&key()).await.unwrap();
+    let texts: Vec<_> = history.messages.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["first", "second", "third", "fourth", "fifth", "sixth"]);
 }
