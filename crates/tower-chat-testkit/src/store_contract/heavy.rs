@@ -12,12 +12,12 @@ use super::{
     fixture::{key, revision, stored, write},
 };
 
-/// A message may be of 64 MB, in one append, and comes back as it was.
-pub async fn a_message_of_64_megabytes_is_stored(store: Store) {
-    let key = key("64 MB");
+/// A message may be of 16 MB, in one append, and comes back as it was.
+pub async fn a_message_of_16_megabytes_is_stored(store: Store) {
+    let key = key("16 MB");
     // Some of it is longer in JSON.
-    let text = "0123456789abc\"\u{e9}".repeat(4 * 1024 * 1024);
-    assert_eq!(text.len(), 64 * 1024 * 1024);
+    let text = "0123456789abc\"\u{e9}".repeat(1024 * 1024);
+    assert_eq!(text.len(), 16 * 1024 * 1024);
     let at = stored(&store, write(&key, Revision::ABSENT, &[&text])).await;
     let at = stored(&store, write(&key, at, &["after"])).await;
     let history = store.load(&key).await.expect("a history");
@@ -26,11 +26,11 @@ pub async fn a_message_of_64_megabytes_is_stored(store: Store) {
     assert!(first.text() == text, "the long text came back changed");
 }
 
-/// A conversation may have 100,000 messages, and goes on after them.
-pub async fn a_conversation_of_100_000_messages_is_stored(store: Store) {
-    const WRITES: u32 = 50;
+/// A conversation may have 20,000 messages, and goes on after them.
+pub async fn a_conversation_of_20_000_messages_is_stored(store: Store) {
+    const WRITES: u32 = 10;
     const MESSAGES: u32 = 2_000;
-    let key = key("100,000");
+    let key = key("20,000");
     let text = |number: u32| format!("message {number}");
     let mut at = Revision::ABSENT;
     let mut runs = Vec::new();
@@ -41,10 +41,10 @@ pub async fn a_conversation_of_100_000_messages_is_stored(store: Store) {
         at = stored(&store, write).await;
         runs.push(id.run);
     }
-    assert_eq!((at.sequence, revision(&store, &key).await), (100_000, at));
+    assert_eq!((at.sequence, revision(&store, &key).await), (20_000, at));
     let at = stored(&store, write(&key, at, &["one more"])).await;
     let history = store.load(&key).await.expect("a history");
-    assert_eq!((history.messages.len(), history.head.revision), (100_001, at));
+    assert_eq!((history.messages.len(), history.head.revision), (20_001, at));
     for (number, message) in (0..WRITES * MESSAGES).zip(history.messages.iter()) {
         let run = runs[(number / MESSAGES) as usize];
         assert_eq!(message.id, Some(MessageId { run, index: number % MESSAGES }));

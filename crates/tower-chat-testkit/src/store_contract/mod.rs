@@ -28,7 +28,7 @@
 //! what was deleted, discarded or pruned: `residual_data:` is a closure over the store that gives all the
 //! bytes of its files or tables. Where it is left out, a test that is ignored says so.
 //!
-//! What takes long, a message of 64 MB and a conversation of 100,000, is tested on one runtime. A
+//! What takes long, a message of 16 MB and a conversation of 20,000, is tested on one runtime. A
 //! store that is tested in several settings may leave it out in some of them, by `heavy: "why"`: the
 //! tests are ignored then, and say why.
 //!
@@ -336,8 +336,8 @@ macro_rules! __heavy_promises {
     };
     (@list [$($options:tt)*] $($macro:tt)*) => {
         $($macro)*! { $($options)*
-            a_message_of_64_megabytes_is_stored
-            a_conversation_of_100_000_messages_is_stored
+            a_message_of_16_megabytes_is_stored
+            a_conversation_of_20_000_messages_is_stored
         }
     };
 }
