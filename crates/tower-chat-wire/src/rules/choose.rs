@@ -51,6 +51,11 @@ impl ServiceRules {
             (BodyWire::Gemini, _) if wants_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature(gemini::STAND_IN);
             }
+            // Recorded traffic of mistral-small-latest has such messages with status 200; of other models
+            // there are reports that they are refused.
+            (BodyWire::OpenAiChat, "mistral") if model.starts_with("mistral-small") => {
+                self.answer_after_results = false;
+            }
             (BodyWire::OpenAiChat, "gemini") if wants_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature("skip_thought_signature_validator");
             }
@@ -113,6 +118,17 @@ mod tests {
 
     fn issuer(wire: BodyWire, provider: &str, url: &str, model: &str) -> String {
         ServiceRules::choose(wire, provider, url, Some(model)).issuer.to_string()
+    }
+
+    #[test]
+    fn small_models_of_mistral_take_a_user_behind_results() {
+        for (model, expected) in
+            [("mistral-small-latest", false), ("devstral-medium-latest", true), ("", true)]
+        {
+            let url = "https://api.mistral.ai/v1";
+            let rules = ServiceRules::choose(BodyWire::OpenAiChat, "mistral", url, Some(model));
+            assert_eq!(rules.answer_after_results, expected, "{model}");
+        }
     }
 
     #[test]
