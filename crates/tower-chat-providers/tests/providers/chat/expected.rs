@@ -65,7 +65,7 @@ impl ExpectedAnswer {
                 .filter_map(|field| message[field].as_str().map(str::to_owned))
                 .collect(),
             calls: named.chain(legacy).collect(),
-            finish: finish(&choice["finish_reason"]),
+            finish: finish(choice),
             model: json["model"].as_str().map(str::to_owned),
             usage: usage(&json["usage"]),
         }
@@ -106,7 +106,7 @@ impl ExpectedAnswer {
                 }
                 call.2 += &string(&piece["function"]["arguments"]);
             }
-            end = finish(&event["choices"][0]["finish_reason"]).or(end);
+            end = finish(&event["choices"][0]).or(end);
             for found in [&event["usage"], &event["x_groq"]["usage"]] {
                 if found.is_object() {
                     spent = found.clone();
@@ -149,8 +149,14 @@ fn string(value: &Value) -> String {
     }
 }
 
-fn finish(reason: &Value) -> Option<String> {
-    let reason = reason.as_str().filter(|reason| !reason.is_empty())?;
+/// Why a choice ended. OpenRouter adds what the model's own service said, and may call an answer complete
+/// that a limit has cut off.
+fn finish(choice: &Value) -> Option<String> {
+    let reason = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty())?;
+    let native = choice["native_finish_reason"].as_str().unwrap_or_default().to_ascii_lowercase();
+    if ["length", "max_tokens", "max_output_tokens"].contains(&native.as_str()) {
+        return Some("length".to_owned());
+    }
     Some(if reason == "function_call" { "tool_calls" } else { reason }.to_owned())
 }
 
