@@ -1,6 +1,11 @@
 //! Everything that is stored, in a file to be taken back.
 
-use std::{fs::OpenOptions, io::ErrorKind, path::Path, process::ExitCode};
+use std::{
+    fs::{self, OpenOptions},
+    io::ErrorKind,
+    path::Path,
+    process::ExitCode,
+};
 
 use tokio::{
     fs::File,
@@ -45,7 +50,12 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     };
     transfer = transfer.to(file_name(&path));
     let (mut file, contents) = open(&path, arguments.resume, mode).await?;
-    let mut report = Report::new(&arguments.report, transfer, mode)?;
+    let mut report = Report::new(&arguments.report, transfer, mode).inspect_err(|_| {
+        // The file was made a moment ago, and nothing is in it.
+        if !arguments.resume {
+            drop(fs::remove_file(&path));
+        }
+    })?;
     let mut rest = selection;
     if let Some(step) = contents.as_ref().and_then(ExportContents::last_step) {
         // The file has a conversation that an earlier attempt has not written down any more.
