@@ -13,9 +13,9 @@ use tower_chat::{
     ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals,
-        UnreadableInvocation, UsageQuery, UsageTotals,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
+        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
+        UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, UsageReport, Write},
     },
 };
@@ -174,10 +174,10 @@ impl HistoryStore for FileStore {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         let state = self.state();
         let open = state.of_scope(scope, after);
-        let open = open.filter_map(|it| Some((it.key.clone(), it.open.clone()?)));
+        let open = open.filter(|it| it.open.is_some()).map(|it| it.key.clone());
         Ok(open.take(limit).collect())
     }
 

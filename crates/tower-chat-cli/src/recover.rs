@@ -4,7 +4,11 @@ use std::{process::ExitCode, time::SystemTime};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tower_chat::recovery::{RunEnd, close};
+use tower_chat::{
+    ConversationKey, RunId,
+    recovery::{RunEnd, close},
+    store::OpenRun,
+};
 
 use crate::{
     age::Age,
@@ -64,53 +68,82 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
     let store = arguments.store.open_to_change("recover").await?;
     let now = SystemTime::now();
     let conversation = arguments.conversation.as_deref();
-    let mut runs = open_runs(&store, arguments.scope, conversation).await?;
-    if let Some(Age(age)) = arguments.older_than {
-        runs.retain(|(_, open)| now.duration_since(open.opened_at).is_ok_and(|since| since >= age));
-    }
-    let mut report = Report::new(arguments.json);
-    let (mut ended, mut left_alone) = (0_usize, 0_usize);
-    for (key, open) in runs {
-        let run = open.run.to_string();
-        let object = |kind| {
-            let (scope, conversation) = (key.scope(), key.id());
-            RecoveredRun { kind, scope, conversation, run: &run }
+    let keys = open_runs(&store, arguments.scope, conversation).await?;
+    let is_old_enough = |open: &OpenRun| {
+        arguments.older_than.as_ref().is_none_or(|Age(age)| {
+            now.duration_since(open.opened_at).is_ok_and(|since| since >= *age)
+        })
+    };
+    let mut recovery = Recovery::new(arguments.json);
+    for key in keys {
+        let open = match store.history().head(&key).await {
+            Ok(head) => head.open_run,
+            Err(error) if error.is_damage() => {
+                recovery.leave_alone(&key, None, &chain(&error));
+                continue;
+            }
+            Err(source) => return Err(CliError::OpenRun { key, source }),
         };
+        // It may have come to its end since it was listed.
+        let Some(open) = open.filter(is_old_enough) else { continue };
+        let run = Some(open.run);
         if open.is_held_at(now) && !arguments.force {
-            left_alone += 1;
-            let line =
-                format!("{key}: run {run} left alone: a process may still write it, see --force");
-            report.write(&line, &object("left_alone"));
+            recovery.leave_alone(&key, run, "a process may still write it, see --force");
             continue;
         }
         match close(store.history(), &key, arguments.end.into()).await {
-            Ok(true) => {
-                ended += 1;
-                let done = match arguments.end {
-                    End::Commit => "committed",
-                    End::Discard => "discarded",
-                };
-                report.write(&format!("{key}: run {run} {done}"), &object(done));
-            }
+            Ok(true) => recovery.end(&key, open.run, arguments.end),
             Ok(false) => {}
             Err(error) if error.is_damage() => {
-                left_alone += 1;
-                let why = chain(&error);
                 let advice = match arguments.end {
                     End::Commit => ": discard it with --end discard",
                     End::Discard => "",
                 };
-                let line = format!("{key}: run {run} left alone: {why}{advice}");
-                report.write(&line, &object("left_alone"));
+                recovery.leave_alone(&key, run, &format!("{}{advice}", chain(&error)));
             }
             Err(source) => return Err(CliError::OpenRun { key, source }),
         }
     }
-    report.write_object(&Summary { kind: "summary", ended, left_alone });
+    let code = ExitCode::from(u8::from(recovery.summary.left_alone > 0));
+    recovery.report.write_object(&recovery.summary);
     let closed = store.close().await;
-    report.finish()?;
+    recovery.report.finish()?;
     closed?;
-    Ok(ExitCode::from(u8::from(left_alone > 0)))
+    Ok(code)
+}
+
+/// What has been done so far, as it is reported.
+struct Recovery {
+    report: Report,
+    summary: Summary,
+}
+
+impl Recovery {
+    fn new(as_json: bool) -> Self {
+        let summary = Summary { kind: "summary", ended: 0, left_alone: 0 };
+        Self { report: Report::new(as_json), summary }
+    }
+
+    fn end(&mut self, key: &ConversationKey, run: RunId, end: End) {
+        self.summary.ended += 1;
+        let done = match end {
+            End::Commit => "committed",
+            End::Discard => "discarded",
+        };
+        let run = run.to_string();
+        let line = format!("{key}: run {run} {done}");
+        self.report.write(&line, &RecoveredRun::of(done, key, Some(run)));
+    }
+
+    /// A run whose row cannot be read has no id.
+    fn leave_alone(&mut self, key: &ConversationKey, run: Option<RunId>, why: &str) {
+        self.summary.left_alone += 1;
+        let run = run.map(|run| run.to_string());
+        let named =
+            run.as_ref().map_or_else(|| "its open run".to_owned(), |run| format!("run {run}"));
+        let line = format!("{key}: {named} left alone: {why}");
+        self.report.write(&line, &RecoveredRun::of("left_alone", key, run));
+    }
 }
 
 #[derive(Serialize)]
@@ -118,7 +151,13 @@ struct RecoveredRun<'a> {
     kind: &'static str,
     scope: &'a str,
     conversation: &'a str,
-    run: &'a str,
+    run: Option<String>,
+}
+
+impl<'a> RecoveredRun<'a> {
+    fn of(kind: &'static str, key: &'a ConversationKey, run: Option<String>) -> Self {
+        Self { kind, scope: key.scope(), conversation: key.id(), run }
+    }
 }
 
 #[derive(Serialize)]

@@ -1,14 +1,11 @@
 //! What is listed of one scope, and the scopes.
 
 use tokio_postgres::Row;
-use tower_chat_core::{
-    ConversationKey,
-    store::{OpenRun, StoreError},
-};
+use tower_chat_core::{ConversationKey, store::StoreError};
 
 use crate::{
     connections::{Connections, Question},
-    conversation::{self, column, corrupt},
+    conversation::{column, corrupt},
     parameter::Parameter,
     stored_key,
 };
@@ -113,15 +110,12 @@ pub(crate) async fn open_runs(
     scope: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+) -> Result<Vec<ConversationKey>, StoreError> {
     let (stored, after) = (stored_key::half(scope), after.map(str::as_bytes));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values: [&dyn Parameter; 3] = [&stored, &after, &limit];
     let question = Question { sql: &connections.statements.open_runs, values: &values };
     let [rows] = connections.read("list open runs", &stored, [question]).await?;
-    let open_run = |row: &Row| {
-        let id = id(row, 0, 0)?;
-        Ok((ConversationKey::new(scope, id), conversation::open_run(row, 1)?))
-    };
-    rows.iter().map(|row| open_run(row).map_err(|reason: String| corrupt(&reason))).collect()
+    let key = |row| Ok(ConversationKey::new(scope, id(row, 0, 0)?));
+    rows.iter().map(|row| key(row).map_err(|reason: String| corrupt(&reason))).collect()
 }

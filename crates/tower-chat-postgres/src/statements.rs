@@ -192,13 +192,14 @@ impl Statements {
             list_after: named(list("> $2", "c.conversation")),
             list_long: named(list(">= $2", WHOLE_ID)),
             list_long_after: named(list("> $2", WHOLE_ID)),
-            open_runs: named(format!(
-                "SELECT coalesce(o.long_conversation, o.conversation), {OPEN_RUN}
-                 FROM {{schema}}.open_runs AS o
+            open_runs: named(
+                "SELECT coalesce(o.long_conversation, o.conversation)
+                 FROM {schema}.open_runs AS o
                  WHERE o.scope = $1 AND ($2::bytea IS NULL
                      OR coalesce(o.long_conversation, o.conversation) > $2)
                  ORDER BY coalesce(o.long_conversation, o.conversation) LIMIT $3"
-            )),
+                    .to_owned(),
+            ),
             holds_sealed: named("SELECT holds_sealed FROM {schema}.store_marks".to_owned()),
             set_holds_sealed: named(
                 "UPDATE {schema}.store_marks SET holds_sealed = true WHERE NOT holds_sealed"

@@ -12,14 +12,10 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use redis::{Value, cmd};
-use tower_chat_core::{
-    ConversationKey,
-    store::{OpenRun, StoreError},
-};
+use tower_chat_core::{ConversationKey, store::StoreError};
 
 use crate::{
-    answer::{self, Answer, number},
-    conversation::Fields,
+    answer::{self, number},
     failure::foreign,
     script::{ENLIST, STRIKE},
     settings::{Settings, random},
@@ -122,13 +118,14 @@ pub(crate) async fn open_runs(
     scope: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+) -> Result<Vec<ConversationKey>, StoreError> {
     let mut found = Vec::new();
     let mut listed = Listed::new(settings, scope, after);
     while found.len() < limit {
         let Some(keys) = listed.next(PAGE).await? else { break };
-        let open = try_join_all(keys.iter().map(|key| open_run(settings, key))).await?;
-        let open = keys.into_iter().zip(open).filter_map(|(key, open)| Some((key, open?)));
+        let are_open = try_join_all(keys.iter().map(|key| has_open_run(settings, key))).await?;
+        let open =
+            keys.into_iter().zip(are_open).filter_map(|(key, is_open)| is_open.then_some(key));
         found.extend(open.take(limit - found.len()));
     }
     Ok(found)
@@ -209,14 +206,8 @@ async fn state(settings: &Settings, key: &ConversationKey) -> Result<State, Stor
     }
 }
 
-async fn open_run(
-    settings: &Settings,
-    key: &ConversationKey,
-) -> Result<Option<OpenRun>, StoreError> {
-    let mut command = cmd("HGETALL");
-    command.arg(settings.names.conversation(key).head());
-    let answer = settings.connections.ask("list open runs", &command).await?;
-    let mut answer = Answer::new(Value::Array(vec![answer]))?;
-    let fields = Fields::new(answer.pairs()?);
-    Ok(fields.head(key)?.open_run)
+async fn has_open_run(settings: &Settings, key: &ConversationKey) -> Result<bool, StoreError> {
+    let mut command = cmd("HEXISTS");
+    command.arg(settings.names.conversation(key).head()).arg("run");
+    Ok(settings.connections.ask("list open runs", &command).await? == Value::Int(1))
 }

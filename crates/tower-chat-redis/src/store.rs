@@ -8,8 +8,8 @@ use tower_chat_core::{
     ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
+        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
         UsageTotals,
         author::{OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
@@ -153,7 +153,7 @@ impl HistoryStore for RedisStore {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         self.0.tasks.settle(None).await;
         list::open_runs(&self.0.settings, scope, after, limit).await
     }

@@ -180,21 +180,18 @@ pub(crate) fn list(
     scope: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<(ConversationKey, OpenRun)>, NotRead> {
+) -> Result<Vec<ConversationKey>, NotRead> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let scope: Arc<str> = scope.into();
     // There are few open runs, however many conversations.
     let mut statement = connection.prepare_cached(
-        "SELECT conversation, open_runs.*
+        "SELECT conversation
          FROM open_runs CROSS JOIN conversations ON id = number
          WHERE scope = ?1 AND (?2 IS NULL OR conversation > ?2)
          ORDER BY conversation LIMIT ?3",
     )?;
-    let mut rows = statement.query((&*scope, after, limit))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let key = ConversationKey::new(scope.clone(), row.get::<_, Arc<str>>(0)?);
-        found.push((key, read(row, 1)?));
-    }
-    Ok(found)
+    let keys = statement.query_map((&*scope, after, limit), |row| {
+        Ok(ConversationKey::new(scope.clone(), row.get::<_, Arc<str>>(0)?))
+    })?;
+    Ok(keys.collect::<Result<_, _>>()?)
 }

@@ -12,8 +12,8 @@ use tower_chat_core::{
     BoxError, ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
+        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
         UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
@@ -205,7 +205,7 @@ impl HistoryStore for SqliteStore {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         self.settle(None).await?;
         let (scope, after) = (scope.to_owned(), after.map(str::to_owned));
         let list =

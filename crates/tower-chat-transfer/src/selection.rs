@@ -191,8 +191,7 @@ impl ListedScope {
             visible.turn_to(store.list(scope, visible.last.as_deref(), PAGE).await?);
         }
         if open.is_used_up() {
-            let page = store.open_runs(scope, open.last.as_deref(), PAGE).await?;
-            open.turn_to(page.into_iter().map(|(key, _)| key).collect());
+            open.turn_to(store.open_runs(scope, open.last.as_deref(), PAGE).await?);
         }
         let next = [&*visible, &*open].into_iter().filter_map(|list| list.page.front()).min();
         let next = next.cloned();

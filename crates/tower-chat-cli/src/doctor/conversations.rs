@@ -2,7 +2,7 @@
 
 use std::{env, time::SystemTime};
 
-use tower_chat::store::{ConversationQuery, ConversationState};
+use tower_chat::store::{ConversationQuery, ConversationState, HistoryStore};
 
 use super::findings::{Findings, Level};
 use crate::{
@@ -29,24 +29,19 @@ async fn look(opened: &OpenedStore, findings: &mut Findings) -> Result<(), CliEr
     let are_keys_set = env::var_os(KEYS_VARIABLE).is_some_and(|keys| !keys.is_empty());
     findings.ok("keys of an encrypted store", if are_keys_set { "set" } else { "not set" });
     let store = opened.history();
-    let query = ConversationQuery::in_all_scopes().with_limit(1);
-    let page = store.conversations(&query).await.map_err(CliError::Scopes)?;
-    match page.conversations.first() {
-        None => findings.ok("a sample", "there is no conversation"),
-        Some(summary) => match store.load(&summary.key).await {
-            Ok(history) => {
-                findings.ok("a sample", format!("{} messages were read", history.messages.len()));
-            }
-            Err(error) => findings.problem(
-                "a sample",
-                chain(&error),
-                "give the keys it was written with in TOWER_CHAT_KEYS, or see `tower-chat verify`",
-            ),
-        },
-    }
+    sample(&**store, findings).await?;
     let now = SystemTime::now();
-    let runs = open_runs(opened, None, None).await?;
-    let left = runs.iter().filter(|(_, open)| !open.is_held_at(now)).count();
+    let mut left = 0_usize;
+    for key in open_runs(opened, None, None).await? {
+        match store.head(&key).await {
+            Ok(head) => {
+                left += usize::from(head.open_run.is_some_and(|open| !open.is_held_at(now)))
+            }
+            // One that cannot be read is held by nobody who can go on.
+            Err(error) if error.is_damage() => left += 1,
+            Err(source) => return Err(CliError::OpenRun { key, source }),
+        }
+    }
     findings.expect(
         left == 0,
         Level::Warning,
@@ -65,5 +60,36 @@ async fn look(opened: &OpenedStore, findings: &mut Findings) -> Result<(), CliEr
         query = query.after(next);
     }
     findings.ok("conversations that wait for approval", waiting.to_string());
+    Ok(())
+}
+
+/// Reads the first conversation, and the entries of the first ones in the directory.
+async fn sample(store: &dyn HistoryStore, findings: &mut Findings) -> Result<(), CliError> {
+    const ENTRIES: usize = 1000;
+    let query = ConversationQuery::in_all_scopes().with_limit(ENTRIES);
+    let page = store.conversations(&query).await.map_err(CliError::Scopes)?;
+    match page.conversations.first() {
+        None => findings.ok("a sample", "there is no conversation that can be read"),
+        Some(summary) => match store.load(&summary.key).await {
+            Ok(history) => {
+                findings.ok("a sample", format!("{} messages were read", history.messages.len()));
+            }
+            Err(error) => findings.problem(
+                "a sample",
+                chain(&error),
+                "give the keys it was written with in TOWER_CHAT_KEYS, or see `tower-chat verify`",
+            ),
+        },
+    }
+    match page.unreadable.first() {
+        None => {
+            findings.ok("the directory", format!("{} entries were read", page.conversations.len()))
+        }
+        Some(damaged) => findings.problem(
+            "the directory",
+            format!("the entry of {} cannot be read: {}", damaged.key, damaged.reason),
+            "see `tower-chat verify`, then `tower-chat repair`",
+        ),
+    }
     Ok(())
 }

@@ -28,15 +28,15 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     let now = SystemTime::now();
     let mut listed = Vec::new();
     let mut is_damaged = false;
-    for (key, open) in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await?
-    {
+    for key in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await? {
         match open_run(store.history(), &key).await {
             // It may have come to its end since it was listed.
             Ok(report) => listed.extend(report.map(|report| ListedRun::of(&report, now))),
             Err(error) if error.is_damage() => {
                 is_damaged = true;
                 complain(&CliError::OpenRun { key: key.clone(), source: error });
-                listed.push(ListedRun::without_content(&key, &open, now));
+                let open = store.history().head(&key).await.ok().and_then(|head| head.open_run);
+                listed.extend(open.map(|open| ListedRun::without_content(&key, &open, now)));
             }
             Err(source) => return Err(CliError::OpenRun { key, source }),
         }
@@ -66,23 +66,24 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(u8::from(is_damaged)))
 }
 
-/// All open runs, or those of a scope or a conversation, in the byte order of scopes and ids.
+/// The conversations that have an open run, all or those of a scope or with an id, in the byte order
+/// of scopes and ids.
 pub(crate) async fn open_runs(
     store: &OpenedStore,
     scope: Option<String>,
     conversation: Option<&str>,
-) -> Result<Vec<(ConversationKey, OpenRun)>, CliError> {
+) -> Result<Vec<ConversationKey>, CliError> {
     const PAGE: usize = 1000;
-    let mut runs: Vec<(ConversationKey, OpenRun)> = Vec::new();
+    let mut runs: Vec<ConversationKey> = Vec::new();
     for scope in scopes(store, scope).await? {
         let mut after: Option<String> = None;
         loop {
             let page = store.history().open_runs(&scope, after.as_deref(), PAGE).await;
             let page = page.map_err(|source| CliError::List { scope: scope.clone(), source })?;
-            let Some((last, _)) = page.last() else { break };
+            let Some(last) = page.last() else { break };
             after = Some(last.id().to_owned());
             let is_asked_for = |id: &str| conversation.is_none_or(|asked| id == asked);
-            runs.extend(page.into_iter().filter(|(key, _)| is_asked_for(key.id())));
+            runs.extend(page.into_iter().filter(|key| is_asked_for(key.id())));
         }
     }
     Ok(runs)

@@ -65,7 +65,7 @@ pub(crate) async fn rows_of(
     }
 }
 
-/// The open runs of which something that is staged cannot be read, with how to end them.
+/// The open runs of which something cannot be read, with how to end them.
 pub(crate) async fn damaged_open_runs(store: &OpenedStore) -> Result<Vec<Finding>, CliError> {
     let mut found = Vec::new();
     let runs = match open_runs(store, None, None).await {
@@ -79,7 +79,14 @@ pub(crate) async fn damaged_open_runs(store: &OpenedStore) -> Result<Vec<Finding
         Err(CliError::Scopes(source)) if source.is_damage() => return Ok(found),
         Err(error) => return Err(error),
     };
-    for (key, open) in runs {
+    for key in runs {
+        let open = match store.history().head(&key).await {
+            Ok(head) => head.open_run,
+            // It is reported with the conversations.
+            Err(error) if error.is_damage() => continue,
+            Err(source) => return Err(CliError::OpenRun { key, source }),
+        };
+        let Some(open) = open else { continue };
         let damage = match store.history().open_run(&key).await {
             Ok(content) => content.and_then(|content| damage_of_run(&content)),
             Err(error) if error.is_damage() => Some(chain(&error)),

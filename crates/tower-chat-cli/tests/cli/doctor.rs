@@ -128,6 +128,22 @@ fn a_damaged_file_is_a_problem() {
 }
 
 #[test]
+fn a_damaged_description_is_a_problem() {
+    for kind in [Kind::Sqlite, Kind::Encrypted] {
+        let store = TestStore::new(kind);
+        fill(&store);
+        let damage =
+            "UPDATE conversations SET description_version = 1, metadata = '{\"sealed\": \"tower'";
+        assert!(execute(&store.path(), damage) > 0);
+        let (code, found) = findings(&store);
+        assert_eq!(code, 1);
+        let (level, _, what) = found.iter().find(|(_, check, _)| check == "the directory").unwrap();
+        assert_eq!(level, "problem", "{kind:?}");
+        assert!(what.contains("cannot be read"), "{what}");
+    }
+}
+
+#[test]
 fn tables_that_are_not_there_are_a_problem_and_are_not_made() {
     if TestStore::is_missing(Kind::Postgres) {
         return;

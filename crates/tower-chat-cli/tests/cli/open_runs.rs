@@ -209,3 +209,33 @@ fn a_damaged_open_run_is_reported_hides_no_other_and_can_be_discarded() {
         assert_eq!(seen.iter().map(|message| message.text()).collect::<Vec<_>>(), ["seen"]);
     });
 }
+
+#[test]
+fn an_open_run_whose_row_is_damaged_hides_no_other() {
+    for kind in [Kind::Sqlite, Kind::Encrypted] {
+        let store = TestStore::new(kind);
+        fill_open(&store, &["damaged", "sound"]);
+        let damage = "UPDATE open_runs SET attempt = -1
+             WHERE number = (SELECT id FROM conversations WHERE conversation = 'damaged')";
+        execute_unchecked(&store.path(), damage);
+
+        for command in ["runs", "verify", "doctor"] {
+            let output = store.run(&[command]);
+            assert_eq!(output.status.code(), Some(1), "{command}: {}", stderr(&output));
+            let printed = format!("{}{}", stdout(&output), stderr(&output));
+            assert!(command == "doctor" || printed.contains("play/damaged"), "{printed}");
+        }
+        assert!(stdout(&store.run(&["runs"])).contains("play/sound"));
+        let ended = store.run(&["recover", "--end", "discard", "--force"]);
+        assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
+        let printed = stdout(&ended);
+        assert!(printed.contains("play/damaged: its open run left alone"), "{printed}");
+        assert!(printed.contains("discarded"), "{printed}");
+        let left = store.run(&["recover", "--end", "discard", "--force", "--json"]);
+        let left: Vec<Value> =
+            stdout(&left).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&left[0]["kind"], &left[0]["run"]), (&"left_alone".into(), &Value::Null));
+        assert_eq!(left[1]["left_alone"], 1);
+        assert_eq!(left.len(), 2);
+    }
+}

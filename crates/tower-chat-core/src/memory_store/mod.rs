@@ -15,9 +15,9 @@ use crate::{
     ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, SequencePosition, StoreError, StoreHandle,
-        ToolTotals, UnreadableInvocation, UsageQuery, UsageTotals,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
+        Revision, Rewrite, RunSummary, SequencePosition, StoreError, StoreHandle, ToolTotals,
+        UnreadableInvocation, UsageQuery, UsageTotals,
         author::{AppendError, DirectoryEntry, OpenRunContent, Slot, Ticket, UsageReport, Write},
     },
     telemetry::StoreTelemetry,
@@ -117,11 +117,11 @@ impl HistoryStore for MemoryStore {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         let state = self.state();
         let open = of_scope(&state.conversations, scope, after)
-            .filter_map(|(key, stored)| Some((key.clone(), stored.open_run()?.clone())));
-        Ok(open.take(limit).collect())
+            .filter(|(_, stored)| stored.open_run().is_some());
+        Ok(open.map(|(key, _)| key.clone()).take(limit).collect())
     }
 
     async fn fork(

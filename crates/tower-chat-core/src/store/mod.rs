@@ -161,7 +161,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError>;
 
     /// Up to `limit` conversations of a scope that have an open run, in the byte order of their ids,
-    /// from the first id greater than `after` on.
+    /// from the first id greater than `after` on. The runs themselves are not read, so that a damaged
+    /// one hides no other: [`head`](Self::head) and [`open_run`](Self::open_run) return one.
     ///
     /// # Errors
     ///
@@ -171,7 +172,7 @@ pub trait HistoryStore: Send + Sync + 'static {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError>;
+    ) -> Result<Vec<ConversationKey>, StoreError>;
 
     /// Waits for a slot in the store's bounded queue. Done before the model is called, so that a
     /// slow store holds callers back instead of letting unsaved answers pile up.

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use super::{
     ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description, Head,
-    History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun, Pruned,
-    Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
+    History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned, Revision,
+    Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
     author::{OpenRunContent, Slot, Ticket, Write},
 };
 use crate::{ConversationKey, RunId};
@@ -87,7 +87,7 @@ pub trait StoreWrapper: Send + Sync + 'static {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         self.inner().open_runs(scope, after, limit).await
     }
 
@@ -253,7 +253,7 @@ impl<W: StoreWrapper> HistoryStore for W {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         StoreWrapper::open_runs(self, scope, after, limit).await
     }
 

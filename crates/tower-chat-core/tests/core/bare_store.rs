@@ -5,7 +5,7 @@ use tower_chat_core::{
     ConversationKey,
     store::{
         self, ConversationQuery, Description, Head, History, HistoryStore, InvocationQuery,
-        Invocations, Keep, OpenRun, Pruned, Revision, Rewrite, StoreError, StoreHandle, ToolTotals,
+        Invocations, Keep, Pruned, Revision, Rewrite, StoreError, StoreHandle, ToolTotals,
         UsageGrouping, UsageQuery,
         author::{OpenRunContent, Slot, Ticket, Write},
     },
@@ -37,7 +37,7 @@ impl HistoryStore for Bare {
         _: &str,
         _: Option<&str>,
         _: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         Err(StoreError::Closed)
     }
 

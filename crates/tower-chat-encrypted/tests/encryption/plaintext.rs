@@ -79,7 +79,7 @@ async fn all_of_it_comes_back() {
     let content = store.open_run(&key()).await.unwrap().unwrap();
     assert_eq!(content.messages[0].text(), "secret stage");
     assert_eq!(content.open.partial_text.as_deref(), Some("secret cut"));
-    let listed = store.open_runs("alice", None, 10).await.unwrap();
-    assert_eq!(listed[0].1, content.open);
+    assert_eq!(store.open_runs("alice", None, 10).await.unwrap(), [key()]);
+    assert_eq!(store.head(&key()).await.unwrap().open_run, Some(content.open));
     assert_eq!(store.load(&key()).await.unwrap().well_formed_messages(), 1);
 }

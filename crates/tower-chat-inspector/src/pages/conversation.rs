@@ -82,7 +82,7 @@ pub(crate) async fn conversation(
     let is_latest = before.is_none() && only.is_none();
     // The results of the calls of one message are behind it.
     let before = only.map(|only| only.saturating_add(AT_ONCE as u64)).or(before);
-    let PageMessages { messages, staged_from, earlier, partial_text } =
+    let PageMessages { messages, staged_from, earlier, partial_text, damage } =
         shown(&inspector, &key, &head, before, only).await?;
     let number = |(number, _): &(u64, _)| *number;
     if only.is_some_and(|only| !messages.iter().map(number).any(|number| number == only)) {
@@ -115,7 +115,7 @@ pub(crate) async fn conversation(
         this: link("conversation"),
         changes: is_latest.then(|| link("changes")),
         state,
-        unreadable: unreadable(&invocations.unreadable),
+        unreadable: damage.into_iter().chain(unreadable(&invocations.unreadable)).collect(),
         partial_text: partial_text.filter(|_| is_latest),
         frame,
     })
@@ -128,6 +128,8 @@ struct PageMessages {
     /// There are messages before this one, that the page does not show.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
+    /// Why what is staged is not shown.
+    damage: Option<String>,
 }
 
 /// The last messages before one, or the last ones of all. Those of an open run come after the others.
@@ -138,15 +140,26 @@ async fn shown(
     before: Option<u64>,
     only: Option<u64>,
 ) -> Result<PageMessages, Failure> {
-    let mut shown =
-        PageMessages { messages: Vec::new(), staged_from: None, earlier: None, partial_text: None };
+    let mut shown = PageMessages {
+        messages: Vec::new(),
+        staged_from: None,
+        earlier: None,
+        partial_text: None,
+        damage: None,
+    };
     let mut before = before;
     // What was asked for may be before the run; then the run is not read.
     let is_of_run =
         |open: &OpenRun| before.is_none_or(|before| before > open.visible.saturating_add(1));
-    if head.open_run.as_ref().is_some_and(is_of_run)
-        && let Some(content) = inspector.store.open_run(key).await?
+    let content = match head.open_run.as_ref().is_some_and(is_of_run) {
+        true => inspector.store.open_run(key).await,
+        false => Ok(None),
+    };
+    if let Err(error) = &content
+        && error.is_damage()
     {
+        shown.damage = Some(visible(&format!("what the open run has staged: {error}")));
+    } else if let Some(content) = content? {
         let first = content.open.visible.saturating_add(1);
         shown.staged_from = Some(first);
         shown.partial_text = content.open.partial_text.as_deref().map(Excerpt::of);

@@ -13,7 +13,10 @@ use serde::Deserialize;
 use tower_chat_layers::{
     ConversationKey,
     recovery::{CallState, RunEnd, close, open_run},
-    store::{ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor, OpenRun},
+    store::{
+        ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor, OpenRun,
+        StoreError,
+    },
 };
 
 use super::{
@@ -50,6 +53,8 @@ struct Runs {
     frame: Frame,
     allows_writes: bool,
     open: Vec<Open>,
+    /// Open runs of which not even the row can be read.
+    damaged: Vec<String>,
     more: Option<Link>,
     waiting: Waiting,
     can_decide: bool,
@@ -84,22 +89,27 @@ pub(crate) async fn runs(inspector: State, Query(wanted): Query<Wanted>) -> Answ
     let frame = Frame::new(&inspector, "Open runs and approvals", Some(&scope));
     let listed = inspector.store.open_runs(&scope, wanted.after.as_deref(), PAGE).await?;
     let last = listed.last().filter(|_| listed.len() == PAGE);
-    let more = last.map(|(key, _)| frame.link("runs").with("after", key.id()));
-    let mut open = Vec::new();
-    for (key, listed) in &listed {
-        open.extend(reported(&inspector, key, listed).await?);
+    let more = last.map(|key| frame.link("runs").with("after", key.id()));
+    let (mut open, mut damaged) = (Vec::new(), Vec::new());
+    for key in &listed {
+        match reported(&inspector, key).await {
+            Ok(reported) => open.extend(reported),
+            Err(error) if error.is_damage() => {
+                damaged.push(visible(&format!("{}: {error}", key.id())));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     let waiting = waiting(&inspector, &scope, wanted.waiting.as_deref()).await?;
     let allows_writes = inspector.allows_writes;
     let can_decide = allows_writes && inspector.agent.is_some();
-    html(&Runs { frame, allows_writes, open, more, waiting, can_decide })
+    html(&Runs { frame, allows_writes, open, damaged, more, waiting, can_decide })
 }
 
 async fn reported(
     inspector: &Inspector,
     key: &ConversationKey,
-    listed: &OpenRun,
-) -> Result<Option<Open>, Failure> {
+) -> Result<Option<Open>, StoreError> {
     let (open, messages, calls, more_calls) = match open_run(&*inspector.store, key).await {
         Ok(Some(report)) => {
             let calls = report.calls.iter().take(CALLS).map(call).collect();
@@ -110,9 +120,10 @@ async fn reported(
         // It hides no other, and can be discarded.
         Err(error) if error.is_damage() => {
             let damage = vec![(visible(&error.to_string()), "what is staged cannot be read")];
-            (listed.clone(), 0, damage, 0)
+            let Some(open) = inspector.store.head(key).await?.open_run else { return Ok(None) };
+            (open, 0, damage, 0)
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     Ok(Some(Open {
         link: link(inspector, key),

@@ -18,9 +18,9 @@ use tower_chat::{
     RunId, ToolCall, ToolResult,
     replay::{ReplayPolicy, Window},
     store::{
-        self, DescriptionPatch, History, HistoryStore as _, InvocationQuery, Invocations, Lease,
-        Revision, StoreError,
-        author::{Staged, Write},
+        self, DescriptionPatch, Head, History, HistoryStore as _, InvocationQuery, Invocations,
+        Lease, Revision, StoreError,
+        author::{OpenRunContent, Staged, Write},
     },
 };
 use tower_chat_inspector::Inspector;
@@ -489,6 +489,63 @@ async fn long_messages_fill_a_page_before_it_has_so_many() {
         before = format!("&before={}", rest.split('"').next().unwrap());
     }
     assert_eq!(numbers, (1..=40).rev().collect::<Vec<_>>());
+}
+
+/// A store that cannot read what open runs have staged, or not even their rows.
+struct Damaged {
+    inner: MemoryStore,
+    has_damaged_rows: bool,
+}
+
+fn damaged() -> StoreError {
+    StoreError::Corrupt { reason: "a row of an open run".to_owned() }
+}
+
+#[tower_chat::async_trait]
+impl store::StoreWrapper for Damaged {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.inner
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        let head = self.inner().head(key).await?;
+        if self.has_damaged_rows && head.open_run.is_some() { Err(damaged()) } else { Ok(head) }
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        match self.inner().open_run(key).await? {
+            Some(_) => Err(damaged()),
+            None => Ok(None),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_open_run_hides_neither_the_conversation_nor_another_run() {
+    let inner = MemoryStore::new();
+    let request = |text: &str| ChatRequest::user(text).in_conversation(key("open"));
+    let run = pipeline(&inner, vec![Step::text("In the hall.")], PersistenceMode::PerServiceCall);
+    run.oneshot(request("Where is my hat?")).await.unwrap().collect().await.unwrap();
+    let call = Step::message(Message::tool_calls([ToolCall::new("c1", "find", "{}")]));
+    let steps = vec![call, Step::error("the model is gone")];
+    let run = pipeline(&inner, steps, PersistenceMode::Journaled).oneshot(request("And my scarf?"));
+    assert!(run.await.is_err());
+
+    let store = Damaged { inner: inner.clone(), has_damaged_rows: false };
+    let router = Inspector::new(store).into_router();
+    let shown = page(&router, "/conversation?scope=alice&id=open").await;
+    assert_in_order(&shown, &["a row of an open run", "Where is my hat?", "In the hall."]);
+    assert!(!shown.contains("my scarf"), "{shown}");
+    let listed = page(&router, "/runs?scope=alice").await;
+    assert_in_order(&listed, &["open", "a row of an open run"]);
+
+    let store = Damaged { inner, has_damaged_rows: true };
+    let router = Inspector::new(store).with_writes(true).into_router();
+    let listed = page(&router, "/runs?scope=alice").await;
+    assert_in_order(&listed, &["open: ", "a row of an open run"]);
+    assert!(!listed.contains("<button"), "{listed}");
 }
 
 /// A store that says what is read of it.

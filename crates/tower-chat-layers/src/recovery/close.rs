@@ -123,9 +123,10 @@ pub async fn sweep(
     let mut after: Option<String> = None;
     loop {
         let page = store.open_runs(scope, after.as_deref(), AT_ONCE).await?;
-        let Some((last, _)) = page.last() else { return Ok(swept) };
+        let Some(last) = page.last() else { return Ok(swept) };
         after = Some(last.id().to_owned());
-        for (key, open) in page {
+        for key in page {
+            let Some(open) = store.head(&key).await?.open_run else { continue };
             let is_old = now.duration_since(open.opened_at).is_ok_and(|since| since >= age);
             let is_under_way = store.handle().run_under_way(&key) == Some(open.run);
             if !is_old || is_under_way || open.is_held_at(now) {

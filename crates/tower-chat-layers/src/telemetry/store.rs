@@ -5,8 +5,8 @@ use tower_chat_core::{
     ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
+        Revision, Rewrite, RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery,
         UsageTotals,
         author::{Close, OpenRunContent, Slot, Ticket, Write},
     },
@@ -147,7 +147,7 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         let operation = self.inner.open_runs(scope, after, limit);
         traced(self.open("open_runs", None), operation, |_| None).await
     }

@@ -340,7 +340,8 @@ async fn assert_has_the_open_run(store: &SqliteStore) {
     assert_eq!(content.messages, write.messages());
     assert_eq!(content.tools, write.tools());
     let listed = store.open_runs("alice", None, 10).await.unwrap();
-    assert_eq!(listed, [(support(), content.open)]);
+    assert_eq!(listed, [support()]);
+    assert_eq!(store.head(&support()).await.unwrap().open_run, Some(content.open));
 }
 
 fn approval_request() -> ApprovalRequest {

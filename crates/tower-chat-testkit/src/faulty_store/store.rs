@@ -6,8 +6,8 @@ use tower_chat_core::{
     ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
+        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
         UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
@@ -38,7 +38,7 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         let effect = self.inner.open_runs(scope, after, limit);
         self.perform(Operation::OpenRuns, |held| held.scope() == scope, effect).await
     }

@@ -152,21 +152,17 @@ pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
 /// The open runs of a scope come in the byte order of their conversations, in pages.
 pub async fn open_runs_are_listed_by_scope(store: Store) {
     let ids = ["", "A", "B", "a", "a\u{e9}", "b"];
-    let mut runs = Vec::new();
     for (scope, id) in ids.map(|id| ("scope", id)).into_iter().chain([("scope2", "a"), ("", "z")]) {
         let key = ConversationKey::new(scope, id);
         let mut run = Journal::new(&key, Revision::ABSENT);
         stored(&store, run.text(staging(1), id)).await;
-        runs.push(run);
     }
     let plain = key("no open run");
     stored(&store, write(&plain, Revision::ABSENT, &["0"])).await;
     let list = async |scope: &str, after: Option<&str>, limit| {
         let listed = store.open_runs(scope, after, limit).await.expect("a list");
-        let found = listed.into_iter().map(|(key, open)| {
+        let found = listed.into_iter().map(|key| {
             assert_eq!(key.scope(), scope);
-            let run = runs.iter().find(|run| run.key == key).map(|run| run.run);
-            assert_eq!(run, Some(open.run));
             key.id().to_owned()
         });
         found.collect::<Vec<_>>()

@@ -32,7 +32,10 @@ pub(crate) use self::{
     model_server::{ModelServer, Reply},
     observed::{decided, fill_observed, hats, long, odd, run_id, wardrobe},
     running::{OnTerminal, Piped, run_with_input},
-    store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
+    store_file::{
+        count_messages_with, dump, execute, execute_unchecked, make_newer, replace_stored,
+        stored_messages,
+    },
     stores::{Kind, TestStore, each_store},
 };
 

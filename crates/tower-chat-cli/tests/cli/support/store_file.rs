@@ -30,6 +30,13 @@ pub(crate) fn execute(path: &Path, sql: &str) -> usize {
     Connection::open(path).unwrap().execute(sql, []).unwrap()
 }
 
+/// Writes what the checks of the schema would refuse.
+pub(crate) fn execute_unchecked(path: &Path, sql: &str) {
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
+    assert!(connection.execute(sql, []).unwrap() > 0, "{sql}");
+}
+
 /// Every row of every table, as a text each.
 pub(crate) fn dump(path: &Path) -> Vec<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();

@@ -434,7 +434,7 @@ async fn old_runs_that_nobody_works_on_are_swept() {
         // What another process held has expired; what is under way here has not ended.
         assert_eq!(swept.iter().map(|key| key.id()).collect::<Vec<_>>(), ["held", "young"]);
         let left = store.open_runs("alice", None, 10).await.unwrap();
-        assert_eq!(left.iter().map(|(key, _)| key.id()).collect::<Vec<_>>(), ["here"]);
+        assert_eq!(left.iter().map(|key| key.id()).collect::<Vec<_>>(), ["here"]);
         held.abort();
         under_way.abort();
         let _ = (held.await, under_way.await);

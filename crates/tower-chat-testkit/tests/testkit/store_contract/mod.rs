@@ -367,14 +367,14 @@ impl HistoryStore for Broken {
         scope: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    ) -> Result<Vec<ConversationKey>, StoreError> {
         let mut found = self.inner.open_runs(scope, after, limit).await?;
         match (self.fault, after) {
             (Fault::HidesOpenRuns, _) => found.clear(),
             (Fault::ListsOpenRunsAfterInclusively, Some(after)) => {
                 let key = ConversationKey::new(scope, after);
-                found.extend(self.open(&key).map(|open| (key, open)));
-                found.sort_by(|(left, _), (right, _)| left.cmp(right));
+                found.extend(self.open(&key).map(|_| key));
+                found.sort();
                 found.truncate(limit);
             }
             _ => {}
@@ -521,7 +521,7 @@ impl HistoryStore for Broken {
         }
         if self.fault == Fault::ListsOpenRuns {
             let open = self.inner.open_runs(scope, after, usize::MAX).await?;
-            keys.extend(open.into_iter().map(|(key, _)| key));
+            keys.extend(open);
             keys.dedup();
         }
         if self.fault == Fault::ListsBackwards {
