@@ -72,6 +72,28 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Takes note of what no answer follows in a service call that has failed, as far as the error names it:
+    /// a service may refuse content when its answer has begun. `inputs` are new in the call; what a
+    /// journaled run has staged before is none of them.
+    pub(super) fn note_refused_inputs(&self, inputs: &[Arc<Message>], error: &BoxError) {
+        let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
+        let Some(refusal) = refusal else { return };
+        if self.policy().refused_content == RefusedContent::Fail {
+            return;
+        }
+        let marks: Vec<_> = {
+            let state = self.state();
+            let added = &state.conversation.added;
+            let answered = added.iter().rposition(|message| message.role == Role::Assistant);
+            let unanswered = added.iter().skip(answered.map_or(0, |last| last + 1));
+            let known = &state.refused.all;
+            unanswered.chain(inputs).flat_map(|it| marks_of(it, refusal, known)).collect()
+        };
+        self.note_refused(&marks);
+    }
+}
+
 /// Service calls of a run that are made once more without what the service has refused.
 pub(crate) struct AskedAgain<'s, S> {
     pub(crate) service: &'s mut S,

@@ -247,6 +247,7 @@ impl OpenCall {
     pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
         let slot = self.take_slot();
         let run = self.run.clone();
+        run.note_refused_inputs(&self.inputs, error);
         let mut kept = run.policy().inputs_of_failed_call;
         if kept == UnansweredInputs::All && is_before_service(&**error) {
             kept = UnansweredInputs::Results;

@@ -13,11 +13,12 @@ use crate::common::*;
 
 const ISSUER: &str = "openai";
 
+#[derive(Debug, thiserror::Error)]
+#[error("status 400")]
+struct Refused(#[source] ContentRefused);
+
 /// Refuses with the status 400, and names content of this kind, or none.
 fn refusal(named: Option<ContentKind>) -> Step {
-    #[derive(Debug, thiserror::Error)]
-    #[error("status 400")]
-    struct Refused(#[source] ContentRefused);
     let refused = ContentRefused::by(ISSUER);
     Step::error(Refused(match named {
         Some(kind) => refused.naming(kind),
@@ -137,6 +138,25 @@ async fn what_the_user_adds_is_marked_where_the_error_names_it_and_the_run_fails
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_is_refused_in_the_middle_of_an_answer_is_marked_where_the_error_names_it() {
+    Cases::all()
+        .modes([PerServiceCall, Journaled], "per run nothing is stored")
+        .check(async |case| {
+            let store = case.store().await;
+            let refused = Refused(ContentRefused::by(ISSUER).naming(ContentKind::Image));
+            let steps = [Step::text("half").fails_after(1, refused), Step::text("hello")];
+            let model = ScriptedModel::new(steps);
+            let agent = client(case, &model, &store, RefusedContent::default());
+            let question = Message::new(Role::User, vec![Part::text("see?"), image()]);
+            send(&agent, case.ask_with([question])).await.unwrap_err();
+            assert_eq!(send(&agent, case.ask("well?")).await.unwrap().text(), "hello");
+            let requests = model.requests();
+            assert_eq!((requests.len(), left_out(&requests[1]).len()), (2, 1));
+        })
+        .await;
 }
 
 #[tokio::test]
