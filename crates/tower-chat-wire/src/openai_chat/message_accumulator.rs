@@ -52,6 +52,7 @@ struct Call {
     id: Option<String>,
     name: Option<String>,
     arguments: String,
+    brackets: Brackets,
     /// Whether `null` came instead of arguments.
     null_arguments: bool,
     /// Arguments that are an object instead of a text.
@@ -196,6 +197,7 @@ impl Calls {
         match (text, arguments) {
             (Some(text), _) => {
                 call.arguments.push_str(&text);
+                call.brackets.push(&text);
                 delta.arguments = text;
             }
             (None, Some(object)) => {
@@ -251,6 +253,34 @@ impl Calls {
     }
 }
 
+/// The brackets of a JSON text that comes in pieces, of which each is read once.
+#[derive(Debug, Default)]
+struct Brackets {
+    any: bool,
+    open: usize,
+    is_in_text: bool,
+    is_escaped: bool,
+}
+
+impl Brackets {
+    fn push(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            let was_escaped = std::mem::take(&mut self.is_escaped);
+            match byte {
+                b'\\' if self.is_in_text => self.is_escaped = !was_escaped,
+                b'"' if !was_escaped => self.is_in_text = !self.is_in_text,
+                b'{' | b'[' if !self.is_in_text => (self.any, self.open) = (true, self.open + 1),
+                b'}' | b']' if !self.is_in_text => self.open = self.open.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    fn are_closed(&self) -> bool {
+        self.any && self.open == 0 && !self.is_in_text
+    }
+}
+
 /// What a piece says of the call that it belongs to.
 struct Piece<'a> {
     index: Option<&'a RawJson>,
@@ -269,8 +299,8 @@ impl Call {
         let (Some(name), None, Some(own)) = (piece.name, piece.id, self.name.as_deref()) else {
             return false;
         };
-        let is_whole = || self.object.is_some() || self.arguments.parse::<RawJson>().is_ok();
-        name != own || piece.has_arguments && is_whole()
+        let is_whole = self.object.is_some() || self.brackets.are_closed();
+        name != own || piece.has_arguments && is_whole
     }
 
     fn into_fields(self, is_cut_off: bool) -> Object {
@@ -298,4 +328,30 @@ fn take_nonempty(object: &mut Object, name: &str) -> Option<String> {
     let text = as_text(object.get(name)?)?;
     object.remove(name);
     Some(text).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_are_closed_where_an_object_ends_however_it_is_cut() {
+        for (text, expected) in [
+            ("", false),
+            ("{", false),
+            ("{}", true),
+            (r#"{"a":[1,{"b":"}]"}]}"#, true),
+            (r#"{"a":"\\"}"#, true),
+            (r#"{"a":"\"}"#, false),
+            (r#"{"a":"\\\"}"}"#, true),
+            (r#"{"a":[1]"#, false),
+        ] {
+            for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+                let mut brackets = Brackets::default();
+                brackets.push(&text[..cut]);
+                brackets.push(&text[cut..]);
+                assert_eq!(brackets.are_closed(), expected, "{text} {cut}");
+            }
+        }
+    }
 }
