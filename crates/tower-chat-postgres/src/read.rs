@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message,
+    pairing::PendingBatches,
     store::{
         Head, History, StoreError,
         author::{OpenRunContent, ToolRecord},
@@ -131,19 +132,21 @@ fn pending_approvals(
     key: &ConversationKey,
     rows: &[Row],
 ) -> Result<Vec<Vec<ApprovalRequest>>, StoreError> {
-    let mut batches: Vec<(u64, Message, Vec<ApprovalRequest>)> = Vec::new();
+    let mut batches = PendingBatches::default();
+    let mut asking: Option<(u64, Message)> = None;
     for row in rows {
         let number = sequence(row, 0)?;
-        if batches.last().is_none_or(|(last, ..)| *last != number) {
-            let message = message::read(row, 1)
-                .map_err(|source| message::undecodable(key, number, source))?;
-            batches.push((number, message, Vec::new()));
-        }
+        let message = match asking.take() {
+            Some((last, message)) if last == number => message,
+            Some(_) | None => {
+                message::read(row, 1).map_err(|source| message::undecodable(key, number, source))?
+            }
+        };
         let index = u32::try_from(sequence(row, 4)?).unwrap_or(u32::MAX);
-        if let Some((_, message, requests)) = batches.last_mut() {
-            requests.extend(message.approval_request(index).cloned());
+        if let Some(request) = message.approval_request(index) {
+            batches.push(&message, request.clone());
         }
+        asking = Some((number, message));
     }
-    let requests = batches.into_iter().map(|(.., requests)| requests);
-    Ok(requests.filter(|requests| !requests.is_empty()).collect())
+    Ok(batches.finish())
 }

@@ -3,7 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, Message,
+    ConversationKey, Message,
+    pairing::PendingBatches,
     store::{
         Head, History, MessagePage, StoreError,
         author::{LAST_SEQUENCE, OpenRunContent},
@@ -53,22 +54,15 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
         let stored = stored.ok_or_else(|| missing(key, sequence))?;
         asking.insert(sequence, read(key, sequence, &stored)?);
     }
-    let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
+    let mut batches = PendingBatches::default();
     for (member, _) in waiting {
         let position = tool_row::position(&member).map_err(|reason| corrupt(&reason))?;
-        let message = asking.get(&position.sequence);
-        let Some(request) = message.and_then(|message| message.approval_request(position.index))
-        else {
-            continue;
-        };
-        match batches.last_mut() {
-            Some((sequence, batch)) if *sequence == position.sequence => {
-                batch.push(request.clone())
-            }
-            Some(_) | None => batches.push((position.sequence, vec![request.clone()])),
+        let Some(message) = asking.get(&position.sequence) else { continue };
+        if let Some(request) = message.approval_request(position.index) {
+            batches.push(message, request.clone());
         }
     }
-    Ok(head.with_pending_approvals(batches.into_iter().map(|(_, batch)| batch).collect()))
+    Ok(head.with_pending_approvals(batches.finish()))
 }
 
 /// A conversation with all its messages that readers see, as it is at one moment.

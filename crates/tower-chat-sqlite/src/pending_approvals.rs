@@ -1,7 +1,9 @@
 //! The tool calls of a conversation that wait for approval.
 
 use rusqlite::Connection;
-use tower_chat_core::{ApprovalRequest, ConversationKey, Message, store::StoreError};
+use tower_chat_core::{
+    ApprovalRequest, ConversationKey, Message, pairing::PendingBatches, store::StoreError,
+};
 
 use crate::{
     conversation::Conversation,
@@ -16,7 +18,7 @@ pub(crate) const SQL: &str = "
     WHERE t.status = 'pending_approval' AND t.place BETWEEN ?1 AND ?2
     ORDER BY t.place, t.call_index";
 
-/// The requests of the calls that wait in messages that readers see, those of one message together.
+/// The requests of the calls that wait in messages that readers see, those of one answer together.
 ///
 /// However long the record is, it reads the rows that wait and their messages alone.
 pub(crate) fn pending_approvals(
@@ -27,26 +29,20 @@ pub(crate) fn pending_approvals(
     let (first, last) = row_key::range_to(conversation.number, conversation.visible());
     let mut statement = connection.prepare_cached(SQL)?;
     let mut rows = statement.query([first, last])?;
-    let mut batches: Vec<Batch> = Vec::new();
+    let mut batches = PendingBatches::default();
+    let mut asking: Option<(u64, Message)> = None;
     while let Some(row) = rows.next()? {
         let sequence = row_key::sequence(row.get(0)?);
-        if batches.last().is_none_or(|batch| batch.sequence != sequence) {
-            let message = read::message(row)?.map_err(|source| {
+        let message = match asking.take() {
+            Some((last, message)) if last == sequence => message,
+            Some(_) | None => read::message(row)?.map_err(|source| {
                 NotRead::Damaged(StoreError::Undecodable { key: key.clone(), sequence, source })
-            })?;
-            batches.push(Batch { sequence, message, requests: Vec::new() });
+            })?,
+        };
+        if let Some(request) = message.approval_request(row.get(5)?) {
+            batches.push(&message, request.clone());
         }
-        let index: u32 = row.get(5)?;
-        if let Some(batch) = batches.last_mut() {
-            batch.requests.extend(batch.message.approval_request(index).cloned());
-        }
+        asking = Some((sequence, message));
     }
-    let requests = batches.into_iter().map(|batch| batch.requests);
-    Ok(requests.filter(|requests| !requests.is_empty()).collect())
-}
-
-struct Batch {
-    sequence: u64,
-    message: Message,
-    requests: Vec<ApprovalRequest>,
+    Ok(batches.finish())
 }

@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
+    pairing::PendingBatches,
     store::{
         Conflict, ConversationRows, ConversationSummary, Head, History, InvocationQuery, Keep,
         OpenRun, Pruned, Revision, Rewrite, SequencePosition, ServiceIdChange, StoreError,
@@ -292,21 +293,16 @@ impl Stored {
         ))
     }
 
-    /// The requests of the calls that wait for approval, those of one message together.
+    /// The requests of the calls that wait for approval, those of one answer together.
     fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
+        let mut batches = PendingBatches::default();
         for position in &self.pending_approvals {
-            let Some(request) = self.approval_request(*position) else { continue };
-            match batches.last_mut() {
-                Some((sequence, batch)) if *sequence == position.sequence => batch.push(request),
-                Some(_) | None => batches.push((position.sequence, vec![request])),
+            let Some(message) = self.message(position.sequence) else { continue };
+            if let Some(request) = message.approval_request(position.index) {
+                batches.push(&message, request.clone());
             }
         }
-        batches.into_iter().map(|(_, batch)| batch).collect()
-    }
-
-    fn approval_request(&self, position: SequencePosition) -> Option<ApprovalRequest> {
-        self.message(position.sequence)?.approval_request(position.index).cloned()
+        batches.finish()
     }
 
     /// A message by its number, staged ones included.

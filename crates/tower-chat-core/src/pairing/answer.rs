@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Message, Role, RunId};
+use crate::{ApprovalRequest, Message, Role, RunId};
 
 /// The key of the metadata of stored messages with which a run has ended on purpose, although
 /// they ask for something or say nothing.
@@ -42,5 +42,49 @@ impl AnswerKey {
     pub fn is_shared(before: &Message, message: &Message) -> bool {
         let key = Self::of(message);
         key.is_some() && key == Self::of(before)
+    }
+}
+
+/// Groups the approval requests that wait in stored messages: those of one answer together, in order. An
+/// answer may be several messages. For stores, which make
+/// [`Head::pending_approvals`](crate::store::Head::pending_approvals) of it.
+///
+/// ```
+/// use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall};
+/// use tower_chat_core::pairing::PendingBatches;
+///
+/// let run = RunId::new();
+/// let mut batches = PendingBatches::default();
+/// for (index, id) in [(1, "r1"), (2, "r2")] {
+///     let request = ApprovalRequest::new(id, ToolCall::new(id, "pay", "{}"), true);
+///     let mut message = Message::new(Role::Assistant, vec![Part::ApprovalRequest(request.clone())]);
+///     message.id = Some(MessageId { run, index });
+///     batches.push(&message, request);
+/// }
+/// assert_eq!(batches.finish().len(), 1);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct PendingBatches {
+    /// The answer of the last batch.
+    answer: Option<AnswerKey>,
+    batches: Vec<Vec<ApprovalRequest>>,
+}
+
+impl PendingBatches {
+    /// Adds the next request, in the order of messages and calls, with its message. A run ends when
+    /// approvals wait, so equal keys mean one answer, also where messages without a request stand
+    /// between two.
+    pub fn push(&mut self, message: &Message, request: ApprovalRequest) {
+        let answer = AnswerKey::of(message);
+        match self.batches.last_mut() {
+            Some(batch) if answer.is_some() && answer == self.answer => batch.push(request),
+            Some(_) | None => self.batches.push(vec![request]),
+        }
+        self.answer = answer;
+    }
+
+    /// The batches, in order.
+    pub fn finish(self) -> Vec<Vec<ApprovalRequest>> {
+        self.batches
     }
 }

@@ -34,7 +34,7 @@ mod unanswered;
 use crate::{CallPosition, Part, ToolCall, ToolResult};
 
 pub use self::{
-    answer::{AnswerKey, RUN_ENDED, is_marked_ended},
+    answer::{AnswerKey, PendingBatches, RUN_ENDED, is_marked_ended},
     call_ids::{AnswerIds, IdBase, have_distinct_ids, ids_of_calls},
     call_log::{CallLog, LoggedCall, LoggedResult, ResultPosition},
     in_order::InOrder,

@@ -24,7 +24,7 @@ pub struct Head {
     /// The run that was staged and neither committed nor discarded.
     pub open_run: Option<OpenRun>,
     /// The tool calls of the history that wait for approval, as its record says; those
-    /// of one message together, in order.
+    /// of one answer together, in order. An answer may be several messages.
     pub pending_approvals: Vec<Vec<ApprovalRequest>>,
 }
 

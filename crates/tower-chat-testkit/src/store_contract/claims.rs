@@ -123,8 +123,8 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     stored(&store, late.with_claims(again(Some(10)))).await;
 }
 
-/// The requests that wait come with the head: those of one message together and in order, whoever
-/// has begun them, until they are answered; and none that is staged.
+/// The requests that wait come with the head: those of one answer together and in order, whether it is
+/// one message or several and whoever has begun them, until they are answered; and none that is staged.
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {
@@ -143,20 +143,20 @@ pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let at = stored(&store, first).await;
     let elsewhere = write_messages(&other, Revision::ABSENT, [requesting(["r9", "r9"])]);
     stored(&store, elsewhere.with_tools(vec![waiting(1, 0)])).await;
-    assert_eq!(pending().await, [vec!["r1", "r2"], vec!["r3"]]);
+    assert_eq!(pending().await, [["r1", "r2", "r3"]]);
     stored(&store, write_rows(&key, at, vec![begun(waiting(2, 0), 1)])).await;
-    assert_eq!(pending().await, [vec!["r1", "r2"], vec!["r3"]]);
+    assert_eq!(pending().await, [["r1", "r2", "r3"]]);
 
     let answered = |sequence, index, status| {
         let result = RecordedResult::Apart(ToolResult::new("", "done").into());
         vec![with_outcome(waiting(sequence, index), status, result)]
     };
     stored(&store, write_rows(&key, at, answered(2, 0, ToolStatus::Ok))).await;
-    assert_eq!(pending().await, [["r2"], ["r3"]]);
+    assert_eq!(pending().await, [["r2", "r3"]]);
     let mut run = Journal::new(&key, at);
     let staged = run.write(staging(1), [requesting(["r5", "r6"])]);
     stored(&store, staged.with_tools(vec![waiting(4, 0), waiting(4, 2)])).await;
-    assert_eq!(pending().await, [["r2"], ["r3"]], "what is staged waits for nobody");
+    assert_eq!(pending().await, [["r2", "r3"]], "what is staged waits for nobody");
     let committed = run.write(commit(1), []).with_tools(answered(3, 0, ToolStatus::Error));
     stored(&store, committed).await;
     assert_eq!(pending().await, [vec!["r2"], vec!["r5", "r6"]]);
