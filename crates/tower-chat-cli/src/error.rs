@@ -3,7 +3,7 @@
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
 use tower_chat::{
-    ConversationKey,
+    ConversationKey, is_verdict,
     store::{StoreError, UnreadableInvocation},
 };
 use tower_chat_import::{ImportError, ReadError};
@@ -265,7 +265,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     while let Some(cause) = source {
         let cause_text = cause.to_string();
         // Transparent errors repeat the text of what they wrap.
-        if !text.ends_with(&cause_text) {
+        if !is_verdict(cause) && !text.ends_with(&cause_text) {
             text = format!("{text}: {cause_text}");
         }
         source = cause.source();

@@ -96,7 +96,7 @@ pub use self::{
         Answer, Change, ChangeKind, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason,
         RecoveredRun, Saved, ToolCallDelta, TruncatedStream, Usage,
     },
-    retryability::{Retryability, is_retryable, register_error},
+    retryability::{Classified, Retryability, is_retryable, is_verdict},
     run_handle::RunHandle,
     shared_error::SharedError,
     tool_invocation::{ParseToolStatusError, ToolInvocation, ToolStatus},

@@ -1,12 +1,10 @@
 //! Whether a request that failed may succeed if it is sent again.
 
-use std::{
-    any::TypeId,
-    error::Error,
-    sync::{PoisonError, RwLock},
-};
+use std::{error::Error, fmt};
 
-use crate::{ContentRefused, SentinelAtClient, TruncatedStream, store::StoreError};
+use crate::{
+    BoxError, ContentRefused, HistoryLost, SentinelAtClient, TruncatedStream, store::StoreError,
+};
 
 /// What an error says of the request that it failed: an error that stands somewhere in the
 /// [`source`](Error::source) chain of another one.
@@ -28,6 +26,8 @@ use crate::{ContentRefused, SentinelAtClient, TruncatedStream, store::StoreError
 /// let refused = Refused { status: 400, source: Retryability::of_status(400) };
 /// assert_eq!(is_retryable(&refused), Some(false));
 /// ```
+///
+/// An error that has a cause too puts both into its chain as one [`Classified`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Retryability {
     /// The same request may succeed later.
@@ -48,59 +48,94 @@ impl Retryability {
     pub fn from_retryable(is_retryable: bool) -> Self {
         if is_retryable { Self::Retryable } else { Self::Permanent }
     }
+
+    /// Returns the verdict as the [`source`](Error::source) of an error that has no other cause.
+    ///
+    /// ```
+    /// use std::{error::Error, fmt};
+    /// use tower_chat_core::{Retryability, is_retryable};
+    ///
+    /// #[derive(Debug)]
+    /// enum Failure {
+    ///     TooLong,
+    ///     Overloaded,
+    /// }
+    ///
+    /// impl fmt::Display for Failure {
+    ///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    ///         write!(f, "the model has no room left")
+    ///     }
+    /// }
+    ///
+    /// impl Error for Failure {
+    ///     fn source(&self) -> Option<&(dyn Error + 'static)> {
+    ///         let is_retryable = matches!(self, Self::Overloaded);
+    ///         Some(Retryability::from_retryable(is_retryable).as_source())
+    ///     }
+    /// }
+    /// assert_eq!(is_retryable(&Failure::TooLong), Some(false));
+    /// assert_eq!(is_retryable(&Failure::Overloaded), Some(true));
+    /// ```
+    pub fn as_source(self) -> &'static (dyn Error + 'static) {
+        match self {
+            Self::Retryable => &Self::Retryable,
+            Self::Permanent => &Self::Permanent,
+        }
+    }
 }
 
-/// What is asked of one registered type of errors.
-struct Known {
-    error: TypeId,
-    is_retryable: Box<Ask>,
-}
-
-/// Says whether an error is retryable; `None` if it is of another type.
-type Ask = dyn Fn(&(dyn Error + 'static)) -> Option<bool> + Send + Sync;
-
-/// The types of errors that model clients have registered in this process.
-static KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());
-
-/// Makes a type of errors known to [`is_retryable`], for the whole process. The constructors of the
-/// model clients of this workspace do it for their errors; an error whose chain ends with a
-/// [`Retryability`] needs no registration. Registering a type again changes nothing.
+/// The cause of an error together with a [`Retryability`], for errors whose cause says nothing of retries,
+/// or something else than they do.
+///
+/// It displays as its cause, which is its source.
 ///
 /// ```
-/// use tower_chat_core::{is_retryable, register_error};
+/// use tower_chat_core::{Classified, Retryability, is_retryable};
 ///
 /// #[derive(Debug, thiserror::Error)]
-/// #[error("the model has no room left")]
-/// struct TooLong;
+/// #[error("the service could not be reached")]
+/// struct Unreachable(#[source] Classified);
 ///
-/// assert_eq!(is_retryable(&TooLong), None);
-/// register_error::<TooLong>(|_| false);
-/// assert_eq!(is_retryable(&TooLong), Some(false));
+/// let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+/// let error = Unreachable(Classified::new(Retryability::Retryable, cause));
+/// assert_eq!(is_retryable(&error), Some(true));
 /// ```
-pub fn register_error<E: Error + 'static>(is_retryable: fn(&E) -> bool) {
-    let error = TypeId::of::<E>();
-    let is_known = |known: &[Known]| known.iter().any(|known| known.error == error);
-    if is_known(&KNOWN.read().unwrap_or_else(PoisonError::into_inner)) {
-        return;
-    }
-    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    if !is_known(&known) {
-        let is_retryable =
-            Box::new(move |error: &(dyn Error + 'static)| error.downcast_ref().map(is_retryable));
-        known.push(Known { error, is_retryable });
+#[derive(Debug)]
+pub struct Classified {
+    retryability: Retryability,
+    cause: BoxError,
+}
+
+impl Classified {
+    /// Adds a verdict to a cause.
+    pub fn new(retryability: Retryability, cause: impl Into<BoxError>) -> Self {
+        Self { retryability, cause: cause.into() }
     }
 }
 
-fn registered(error: &(dyn Error + 'static)) -> Option<bool> {
-    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-    known.iter().find_map(|known| (known.is_retryable)(error))
+impl fmt::Display for Classified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl Error for Classified {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
+/// Whether an error in a chain of sources says nothing but whether to retry: a [`Retryability`] or a
+/// [`Classified`]. What prints a chain for a person leaves it out.
+pub fn is_verdict(error: &(dyn Error + 'static)) -> bool {
+    error.is::<Retryability>() || error.is::<Classified>()
 }
 
 /// Whether the request that failed with this error may succeed if it is sent again; `None` if
 /// nothing in the error's chain of sources says so.
 ///
-/// It knows [`Retryability`], the errors of this crate, and what was
-/// [registered](register_error).
+/// It knows [`Retryability`], [`Classified`] and the errors of this crate. All errors of this workspace
+/// that know whether to retry say so by one of the first two. The first verdict of the chain counts.
 ///
 /// ```
 /// use tower_chat_core::{Retryability, is_retryable, store::StoreError};
@@ -115,17 +150,20 @@ pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
         if let Some(verdict) = error.downcast_ref::<Retryability>() {
             return Some(*verdict == Retryability::Retryable);
         }
+        if let Some(classified) = error.downcast_ref::<Classified>() {
+            return Some(classified.retryability == Retryability::Retryable);
+        }
         if let Some(store) = error.downcast_ref::<StoreError>() {
             return Some(store.is_retryable());
         }
         if error.is::<TruncatedStream>() {
             return Some(true);
         }
-        if error.is::<SentinelAtClient>() || error.is::<ContentRefused>() {
+        if error.is::<SentinelAtClient>()
+            || error.is::<ContentRefused>()
+            || error.is::<HistoryLost>()
+        {
             return Some(false);
-        }
-        if let Some(verdict) = registered(error) {
-            return Some(verdict);
         }
         next = error.source();
     }
@@ -145,6 +183,17 @@ mod tests {
         assert_eq!(is_retryable(&Outer(Retryability::of_status(400))), Some(false));
         assert_eq!(is_retryable(&Outer(Retryability::of_status(503))), Some(true));
         assert_eq!(is_retryable(&TruncatedStream::default()), Some(true));
+        assert_eq!(is_retryable(&SentinelAtClient), Some(false));
+        assert_eq!(is_retryable(&HistoryLost), Some(false));
         assert_eq!(is_retryable(&std::fmt::Error), None);
+    }
+
+    #[test]
+    fn the_first_verdict_of_a_chain_counts() {
+        let cause = Outer(Retryability::Retryable);
+        let error = Classified::new(Retryability::Permanent, cause);
+        assert_eq!(is_retryable(&error), Some(false));
+        assert!(error.source().is_some_and(|cause| cause.is::<Outer>()));
+        assert_eq!(error.to_string(), "outer");
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tower::{load_shed::error::Overloaded, timeout::error::Elapsed};
 use tower_chat_layers::{
     BoxError, DeadlineExceeded, PersistenceError, ToolLoopError, idle_timeout::IdleTimeoutExceeded,
-    store::StoreError, validate::InvalidRequest,
+    is_verdict, store::StoreError, validate::InvalidRequest,
 };
 use tower_chat_wire::body::BodyError;
 
@@ -107,7 +107,9 @@ impl Refusal {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(error) = source {
-            message += &format!(": {error}");
+            if !is_verdict(error) {
+                message += &format!(": {error}");
+            }
             source = error.source();
         }
         Self::bad_request(message)

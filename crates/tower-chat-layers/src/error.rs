@@ -1,9 +1,9 @@
 //! What the persistence layers report.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{error::Error, fmt, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Answer, ConversationKey, Message, RunId,
+    Answer, ConversationKey, Message, Retryability, RunId,
     store::{Conflict, StoreError},
 };
 
@@ -35,20 +35,15 @@ use crate::{
 /// }
 /// # assert!(advice(&"x".into()).starts_with("an error"));
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum PersistenceError {
     /// The request does not say which conversation it belongs to.
-    #[error(
-        "{layer} got a request without a conversation: \
-         give it one with ChatRequest::in_conversation"
-    )]
     NoConversation {
         /// The layer that needs one.
         layer: &'static str,
     },
     /// The stored history could not be read. The model was not called.
-    #[error("the history of conversation {key} could not be loaded")]
     NotLoaded {
         /// The conversation.
         key: ConversationKey,
@@ -56,13 +51,8 @@ pub enum PersistenceError {
         source: StoreError,
     },
     /// Something could not be stored.
-    #[error(transparent)]
     NotStored(Box<NotStored>),
     /// The service keeps the history itself, and so does a store.
-    #[error(
-        "the service keeps conversation {key} itself, under id {service_id:?}, but a history \
-         store is configured too: remove one of them, or choose another ConflictPolicy"
-    )]
     ServiceKeepsHistory {
         /// The conversation.
         key: ConversationKey,
@@ -74,10 +64,6 @@ pub enum PersistenceError {
         answer: Box<Answer>,
     },
     /// The request names another service conversation than the one that is remembered.
-    #[error(
-        "conversation {key} is kept by the service under id {remembered:?}, \
-         but the request names {requested:?}"
-    )]
     ServiceIdMismatch {
         /// The conversation.
         key: ConversationKey,
@@ -87,10 +73,6 @@ pub enum PersistenceError {
         requested: Arc<str>,
     },
     /// The service returned no id for a conversation that it keeps.
-    #[error(
-        "conversation {key} is kept by the service under id {service_id:?}, \
-         but its answer names no conversation"
-    )]
     ServiceIdMissing {
         /// The conversation.
         key: ConversationKey,
@@ -141,11 +123,6 @@ pub enum PersistenceError {
         source: tower_chat_core::BoxError,
     },
     /// The mode needs a layer that is not in the stack.
-    #[error(
-        "PerServiceCallPersistence is missing below the tool loop (conversation {key}), so that nothing \
-         of this run would be stored: put it right below the tool loop; where a layer in between, such \
-         as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
-    )]
     PersisterMissing {
         /// The conversation.
         key: ConversationKey,
@@ -154,11 +131,6 @@ pub enum PersistenceError {
     /// [`persist`](crate::Tool::persist) hook keeps nothing, or of a call that waits with it: it
     /// could not be run when it is approved. Approval was not asked for, nothing of the answer is
     /// stored, and no tool of it was run.
-    #[error(
-        "call {call_id} of tool {tool:?} in conversation {key} cannot wait for approval, because \
-         the tool's persist hook {reason}: let the hook keep the call, with other arguments where \
-         these must not be stored"
-    )]
     PendingCallNotKept {
         /// The conversation.
         key: ConversationKey,
@@ -173,10 +145,6 @@ pub enum PersistenceError {
     },
     /// The layer stands below the tool loop, where each service call would be a run. The model was
     /// not called.
-    #[error(
-        "{layer} stands below the tool loop (conversation {key}), where it would take each service \
-         call for a run: put it above the tool loop"
-    )]
     BelowToolLoop {
         /// The conversation.
         key: ConversationKey,
@@ -184,10 +152,6 @@ pub enum PersistenceError {
         layer: &'static str,
     },
     /// The mode needs the layer above the tool loop.
-    #[error(
-        "PerRunPersistence is missing above the tool loop (conversation {key}), which {mode} \
-         persistence needs: put it above the tool loop"
-    )]
     RunMissing {
         /// The conversation.
         key: ConversationKey,
@@ -196,11 +160,6 @@ pub enum PersistenceError {
     },
     /// Sources that were not cited are to be left out when a run is saved, and the run is saved bit
     /// by bit. The model was not called.
-    #[error(
-        "uncited sources of conversation {key} cannot be left out when its run is saved, because \
-         {mode:?} mode stores results before the answer cites them: choose \
-         CompactionTime::AtReplay, or another mode"
-    )]
     CitationsAtSave {
         /// The conversation.
         key: ConversationKey,
@@ -208,22 +167,16 @@ pub enum PersistenceError {
         mode: PersistenceMode,
     },
     /// Two layers of one kind are in the stack; both would store everything.
-    #[error("the stack holds {layer} twice: remove one")]
     LayerTwice {
         /// The layer.
         layer: &'static str,
     },
     /// The layers above and below the tool loop were given different stores.
-    #[error("the layers of one stack use different stores for conversation {key}")]
     DifferentStores {
         /// The conversation.
         key: ConversationKey,
     },
     /// The tool loop sent stored messages again, but not as they are stored. The model was not called.
-    #[error(
-        "{difference}, where the tool loop repeats conversation {key}: a loop over \
-         PerServiceCallPersistence repeats stored messages as they are, or sends only new ones"
-    )]
     HistorySentAgain {
         /// The conversation.
         key: ConversationKey,
@@ -231,10 +184,6 @@ pub enum PersistenceError {
         difference: TranscriptDifference,
     },
     /// The request brings an answer that is stored already. The model was not called.
-    #[error(
-        "message {position} of the request repeats an answer that conversation {key} holds \
-         already: send only what is new, or choose RepeatedTranscript::Recognise or Append"
-    )]
     TranscriptRepeated {
         /// The conversation.
         key: ConversationKey,
@@ -243,10 +192,6 @@ pub enum PersistenceError {
     },
     /// The request repeats its conversation, and it goes another way than the stored one. The model
     /// was not called.
-    #[error(
-        "from message {position} on the request is not how conversation {key} goes: send only what \
-         is new, or begin another conversation with the whole transcript"
-    )]
     TranscriptDiverged {
         /// The conversation.
         key: ConversationKey,
@@ -255,17 +200,12 @@ pub enum PersistenceError {
         position: usize,
     },
     /// The request repeats its conversation and adds nothing. The model was not called.
-    #[error("the request adds nothing to conversation {key}, which is answered: add a message")]
     NothingNew {
         /// The conversation.
         key: ConversationKey,
     },
     /// The request belongs to a run that is stored in part, and another run has added to the
     /// conversation since. The model was not called.
-    #[error(
-        "run {run} of conversation {key} is stored in part, and another run has gone on after it: \
-         to go on, give the request a run of its own with ChatRequest::in_conversation"
-    )]
     RunOvertaken {
         /// The conversation.
         key: ConversationKey,
@@ -273,16 +213,11 @@ pub enum PersistenceError {
         run: RunId,
     },
     /// A request goes on with a background answer and brings messages too.
-    #[error("a request with a continuation token takes no messages, but has {messages}")]
     MessagesWithContinuation {
         /// How many it has.
         messages: usize,
     },
     /// Another run is under way on the conversation, in this process. The model was not called.
-    #[error(
-        "run {run} is under way on conversation {key} in this process: wait for its end, or queue \
-         runs (ConcurrentRuns::Queue)"
-    )]
     RunUnderWay {
         /// The conversation.
         key: ConversationKey,
@@ -291,13 +226,6 @@ pub enum PersistenceError {
     },
     /// The conversation has an open run that another process holds: it is at work on the run, or
     /// has died. The model was not called.
-    #[error(
-        "run {run} of conversation {key} is held by another process (holder {holder:016x}) until \
-         {}: a process that is alive renews this time, and a run whose process died can be taken \
-         over from then on. Try again then, or let runs wait for it (ConcurrentRuns::Queue, \
-         RecoveryPolicy::with_max_wait); a store that only one process opens can be opened as exclusive",
-        Utc(*until)
-    )]
     RunHeld {
         /// The conversation.
         key: ConversationKey,
@@ -310,10 +238,6 @@ pub enum PersistenceError {
         until: SystemTime,
     },
     /// The conversation has an open run, and the policy is to leave it alone.
-    #[error(
-        "conversation {key} has an open run, {run}: resume, commit or discard it first \
-         (tower_chat::recovery)"
-    )]
     OpenRun {
         /// The conversation.
         key: ConversationKey,
@@ -322,10 +246,6 @@ pub enum PersistenceError {
     },
     /// The request resumes a run that is open no more, and of which nothing is stored: it was
     /// discarded meanwhile. The model was not called.
-    #[error(
-        "run {run} of conversation {key} cannot be resumed, it was discarded meanwhile: \
-         to ask again, send its input as a new run"
-    )]
     RunGone {
         /// The conversation.
         key: ConversationKey,
@@ -333,7 +253,6 @@ pub enum PersistenceError {
         run: RunId,
     },
     /// The open run of the conversation could not be ended.
-    #[error("run {run} of conversation {key}, which is open, could not be ended")]
     NotRecovered {
         /// The conversation.
         key: ConversationKey,
@@ -344,7 +263,6 @@ pub enum PersistenceError {
     },
     /// The request says nothing that a model could answer to: neither it nor the history before it has
     /// messages, or one of its messages has no content. The model was not called, and nothing is stored.
-    #[error("the request to conversation {key} says nothing: send a message with content")]
     EmptyRequest {
         /// The conversation.
         key: ConversationKey,
@@ -353,10 +271,6 @@ pub enum PersistenceError {
     },
     /// The run is stored with other input than the request has: its id is an idempotency key, and
     /// was used again. The model was not called, and nothing is stored.
-    #[error(
-        "run {run} of conversation {key} is stored with another input: send the same messages to \
-         repeat it, or give the request a run id of its own"
-    )]
     RunIdReused {
         /// The conversation.
         key: ConversationKey,
@@ -364,13 +278,153 @@ pub enum PersistenceError {
         run: RunId,
     },
     /// A stored call has no result, and the policy is to fail.
-    #[error("the history of conversation {key} cannot be replayed")]
     Dangling {
         /// The conversation.
         key: ConversationKey,
         /// The call.
         source: DanglingCallError,
     },
+}
+
+impl fmt::Display for PersistenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoConversation { layer } => write!(
+                f,
+                "{layer} got a request without a conversation: \
+                 give it one with ChatRequest::in_conversation"
+            ),
+            Self::NotLoaded { key, .. } => {
+                write!(f, "the history of conversation {key} could not be loaded")
+            }
+            Self::NotStored(error) => fmt::Display::fmt(error, f),
+            Self::ServiceKeepsHistory { key, service_id, .. } => write!(
+                f,
+                "the service keeps conversation {key} itself, under id {service_id:?}, but a history \
+                 store is configured too: remove one of them, or choose another ConflictPolicy"
+            ),
+            Self::ServiceIdMismatch { key, remembered, requested } => write!(
+                f,
+                "conversation {key} is kept by the service under id {remembered:?}, \
+                 but the request names {requested:?}"
+            ),
+            Self::ServiceIdMissing { key, service_id, .. } => write!(
+                f,
+                "conversation {key} is kept by the service under id {service_id:?}, \
+                 but its answer names no conversation"
+            ),
+            Self::PersisterMissing { key } => write!(
+                f,
+                "PerServiceCallPersistence is missing below the tool loop (conversation {key}), so that nothing \
+                 of this run would be stored: put it right below the tool loop; where a layer in between, such \
+                 as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
+            ),
+            Self::PendingCallNotKept { key, tool, call_id, reason, .. } => write!(
+                f,
+                "call {call_id} of tool {tool:?} in conversation {key} cannot wait for approval, because \
+                 the tool's persist hook {reason}: let the hook keep the call, with other arguments where \
+                 these must not be stored"
+            ),
+            Self::BelowToolLoop { key, layer } => write!(
+                f,
+                "{layer} stands below the tool loop (conversation {key}), where it would take each service \
+                 call for a run: put it above the tool loop"
+            ),
+            Self::RunMissing { key, mode } => write!(
+                f,
+                "PerRunPersistence is missing above the tool loop (conversation {key}), which {mode} \
+                 persistence needs: put it above the tool loop"
+            ),
+            Self::CitationsAtSave { key, mode } => write!(
+                f,
+                "uncited sources of conversation {key} cannot be left out when its run is saved, because \
+                 {mode:?} mode stores results before the answer cites them: choose \
+                 CompactionTime::AtReplay, or another mode"
+            ),
+            Self::LayerTwice { layer } => write!(f, "the stack holds {layer} twice: remove one"),
+            Self::DifferentStores { key } => {
+                write!(f, "the layers of one stack use different stores for conversation {key}")
+            }
+            Self::HistorySentAgain { key, difference } => write!(
+                f,
+                "{difference}, where the tool loop repeats conversation {key}: a loop over \
+                 PerServiceCallPersistence repeats stored messages as they are, or sends only new ones"
+            ),
+            Self::TranscriptRepeated { key, position } => write!(
+                f,
+                "message {position} of the request repeats an answer that conversation {key} holds \
+                 already: send only what is new, or choose RepeatedTranscript::Recognise or Append"
+            ),
+            Self::TranscriptDiverged { key, position } => write!(
+                f,
+                "from message {position} on the request is not how conversation {key} goes: send only what \
+                 is new, or begin another conversation with the whole transcript"
+            ),
+            Self::NothingNew { key } => write!(
+                f,
+                "the request adds nothing to conversation {key}, which is answered: add a message"
+            ),
+            Self::RunOvertaken { key, run } => write!(
+                f,
+                "run {run} of conversation {key} is stored in part, and another run has gone on after it: \
+                 to go on, give the request a run of its own with ChatRequest::in_conversation"
+            ),
+            Self::MessagesWithContinuation { messages } => write!(
+                f,
+                "a request with a continuation token takes no messages, but has {messages}"
+            ),
+            Self::RunUnderWay { key, run } => write!(
+                f,
+                "run {run} is under way on conversation {key} in this process: wait for its end, or queue \
+                 runs (ConcurrentRuns::Queue)"
+            ),
+            Self::RunHeld { key, run, holder, until } => write!(
+                f,
+                "run {run} of conversation {key} is held by another process (holder {holder:016x}) until \
+                 {}: a process that is alive renews this time, and a run whose process died can be taken \
+                 over from then on. Try again then, or let runs wait for it (ConcurrentRuns::Queue, \
+                 RecoveryPolicy::with_max_wait); a store that only one process opens can be opened as exclusive",
+                Utc(*until)
+            ),
+            Self::OpenRun { key, run } => write!(
+                f,
+                "conversation {key} has an open run, {run}: resume, commit or discard it first \
+                 (tower_chat::recovery)"
+            ),
+            Self::RunGone { key, run } => write!(
+                f,
+                "run {run} of conversation {key} cannot be resumed, it was discarded meanwhile: \
+                 to ask again, send its input as a new run"
+            ),
+            Self::NotRecovered { key, run, .. } => {
+                write!(f, "run {run} of conversation {key}, which is open, could not be ended")
+            }
+            Self::EmptyRequest { key, .. } => write!(
+                f,
+                "the request to conversation {key} says nothing: send a message with content"
+            ),
+            Self::RunIdReused { key, run } => write!(
+                f,
+                "run {run} of conversation {key} is stored with another input: send the same messages to \
+                 repeat it, or give the request a run id of its own"
+            ),
+            Self::Dangling { key, .. } => {
+                write!(f, "the history of conversation {key} cannot be replayed")
+            }
+        }
+    }
+}
+
+impl Error for PersistenceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NotLoaded { source, .. } | Self::NotRecovered { source, .. } => Some(source),
+            Self::NotStored(not_stored) => not_stored.source(),
+            Self::EmptyRequest { source, .. } => Some(source),
+            Self::Dangling { source, .. } => Some(source),
+            _ => Some(Retryability::from_retryable(self.is_retryable()).as_source()),
+        }
+    }
 }
 
 /// A write failed, and the policy is not to go on; or another run changed the conversation.
@@ -446,3 +500,6 @@ impl PersistenceError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

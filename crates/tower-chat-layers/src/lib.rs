@@ -94,15 +94,15 @@ pub mod __macro {
 
 pub use tower_chat_core::{
     Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, ChatOptions,
-    ChatRequest, ChatResponse, ChatUpdate, ContentKind, ContentRefused, Conversation,
+    ChatRequest, ChatResponse, ChatUpdate, Classified, ContentKind, ContentRefused, Conversation,
     ConversationKey, EndedBy, ErrorPart, ExactNumbers, Finish, FinishReason, HistoryLost,
     HistoryOwner, Media, MediaSource, MemoryStore, Message, MessageId, Messages, Native,
     ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Part, PersistenceMode, RawJson,
     Reasoning, RecoveredRun, RefusalMark, RefusalMarks, Retryability, Role, RunHandle, RunId,
     Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
     ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
-    check_unique_keys, content_refused, format, is_history_lost, is_retryable, register_error,
-    store, visible_json, visible_text,
+    check_unique_keys, content_refused, format, is_history_lost, is_retryable, is_verdict, store,
+    visible_json, visible_text,
 };
 
 pub use self::{

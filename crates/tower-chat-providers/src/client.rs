@@ -43,7 +43,6 @@ pub struct ProviderClient<P, T> {
 impl<P: Provider, T> ProviderClient<P, T> {
     /// A client of an API at this address.
     pub fn with_provider(provider: P, base_url: &str, transport: T) -> Self {
-        ProviderError::register();
         let settings = Settings::new(provider.name(), base_url);
         Self { provider, settings, transport }
     }

@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tower_chat_core::{BoxError, ContentRefused, HistoryLost, SentinelAtClient};
+use tower_chat_core::{
+    BoxError, Classified, ContentRefused, HistoryLost, Retryability, SentinelAtClient, is_retryable,
+};
 #[cfg(any(feature = "bedrock", feature = "ollama"))]
 use tower_chat_wire::body::BodyError;
 use tower_chat_wire::{AnswerError, is_refusal_retryable, rules::NotTaken, stream::LimitExceeded};
@@ -106,10 +108,12 @@ pub struct Refusal {
 }
 
 impl ProviderError {
-    /// An error of a provider, for providers and layers outside this crate.
+    /// An error of a provider, for providers and layers outside this crate. Where the source of the kind
+    /// says nothing of retries, it becomes a [`Classified`] that says what the error does.
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
         let (request_id, history_lost, content_refused) = (None, None, None);
-        Self { provider, request_id, history_lost, content_refused, kind: Box::new(kind) }
+        let kind = Box::new(kind.classified());
+        Self { provider, request_id, history_lost, content_refused, kind }
     }
 
     /// The same error as one of the provider that the layer stands beneath.
@@ -173,8 +177,12 @@ impl ProviderError {
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             ProviderErrorKind::Truncated { .. } => true,
-            ProviderErrorKind::Transport { source } => {
-                tower_chat_core::is_retryable(&**source).unwrap_or(true)
+            ProviderErrorKind::Transport { source } => is_retryable(&**source).unwrap_or(true),
+            // The same request names the same lost history, or has the same content, again.
+            ProviderErrorKind::Refused(_)
+                if self.history_lost.is_some() || self.content_refused.is_some() =>
+            {
+                false
             }
             ProviderErrorKind::Refused(refusal) => refusal.is_retryable(),
             ProviderErrorKind::Sentinel(_)
@@ -184,11 +192,6 @@ impl ProviderError {
             | ProviderErrorKind::Limit(_)
             | ProviderErrorKind::Malformed { .. } => false,
         }
-    }
-
-    /// Makes the type known to [`tower_chat_core::is_retryable`]. Every client calls it.
-    pub(crate) fn register() {
-        tower_chat_core::register_error(Self::is_retryable);
     }
 
     /// Notes whether the service has refused the request because it no longer has the history under this
@@ -244,6 +247,39 @@ impl ProviderError {
             | ProviderErrorKind::Limit(_) => {}
         }
         self
+    }
+}
+
+impl ProviderErrorKind {
+    /// The same kind, whose source says whether to retry.
+    fn classified(self) -> Self {
+        let classify = |retryability, source: BoxError| match is_retryable(&*source) {
+            Some(is_retryable) if Retryability::from_retryable(is_retryable) == retryability => {
+                source
+            }
+            Some(_) | None => Classified::new(retryability, source).into(),
+        };
+        let permanent =
+            |source: Option<_>| source.map(|source| classify(Retryability::Permanent, source));
+        match self {
+            Self::Transport { source } => {
+                let is_retryable = is_retryable(&*source).unwrap_or(true);
+                let source = classify(Retryability::from_retryable(is_retryable), source);
+                Self::Transport { source }
+            }
+            Self::Configuration { what, source } => {
+                Self::Configuration { what, source: permanent(source) }
+            }
+            Self::Malformed { what, body, source } => {
+                Self::Malformed { what, body, source: permanent(source) }
+            }
+            Self::Sentinel(_)
+            | Self::NotTaken(_)
+            | Self::Unsupported { .. }
+            | Self::Refused(_)
+            | Self::Limit(_)
+            | Self::Truncated { .. } => self,
+        }
     }
 }
 
@@ -303,16 +339,22 @@ impl std::error::Error for ProviderError {
             ProviderErrorKind::Sentinel(error) => Some(error),
             ProviderErrorKind::Limit(error) => Some(error),
             ProviderErrorKind::Transport { source } => Some(&**source),
-            ProviderErrorKind::Configuration { source, .. }
-            | ProviderErrorKind::Malformed { source, .. } => {
-                source.as_ref().map(|source| &**source as _)
-            }
             ProviderErrorKind::NotTaken(error) => Some(error),
-            ProviderErrorKind::Refused(_) => {
-                let lost = self.history_lost.as_ref().map(|lost| lost as _);
-                lost.or_else(|| self.content_refused.as_ref().map(|refused| refused as _))
+            ProviderErrorKind::Configuration { source: Some(source), .. }
+            | ProviderErrorKind::Malformed { source: Some(source), .. } => Some(&**source),
+            ProviderErrorKind::Configuration { .. }
+            | ProviderErrorKind::Malformed { .. }
+            | ProviderErrorKind::Unsupported { .. }
+            | ProviderErrorKind::Refused(_)
+            | ProviderErrorKind::Truncated { .. } => {
+                match (&self.history_lost, &self.content_refused) {
+                    (Some(lost), _) => Some(lost),
+                    (None, Some(refused)) => Some(refused),
+                    (None, None) => {
+                        Some(Retryability::from_retryable(self.is_retryable()).as_source())
+                    }
+                }
             }
-            ProviderErrorKind::Unsupported { .. } | ProviderErrorKind::Truncated { .. } => None,
         }
     }
 }

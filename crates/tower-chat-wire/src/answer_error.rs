@@ -1,8 +1,8 @@
 //! What can be wrong with the JSON of an answer.
 
-use std::time::Duration;
+use std::{error::Error, fmt, time::Duration};
 
-use tower_chat_core::BoxError;
+use tower_chat_core::{BoxError, Classified, Retryability, is_retryable};
 
 use crate::{WireError, stream::LimitExceeded};
 
@@ -10,11 +10,10 @@ use crate::{WireError, stream::LimitExceeded};
 ///
 /// A client that reads answers wraps this in an error of its own, next to what only it can know:
 /// that the service could not be reached, or that it was not configured.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// The service refused the request, by an HTTP status or by an error inside its answer.
-    #[error("the chat service refused the request{}: {message}", in_words(*.status, .code.as_deref()))]
     #[non_exhaustive]
     Refused {
         /// The HTTP status; of an error inside an answer, the one that the error names, if any.
@@ -31,7 +30,6 @@ pub enum AnswerError {
         body: String,
     },
     /// The answer does not have the form that the provider's API documents.
-    #[error("the chat service's answer cannot be read: {what}")]
     #[non_exhaustive]
     Malformed {
         /// What is wrong with it.
@@ -42,10 +40,8 @@ pub enum AnswerError {
         source: Option<BoxError>,
     },
     /// The answer is larger, or nested more deeply, than the client takes.
-    #[error(transparent)]
-    Limit(#[from] LimitExceeded),
+    Limit(LimitExceeded),
     /// A streamed answer broke off before its last event and the reason for its end.
-    #[error("the answer was cut off after {} bytes of text: {reason}", text.len())]
     #[non_exhaustive]
     Truncated {
         /// The text that had been received.
@@ -76,6 +72,10 @@ impl AnswerError {
     pub fn interrupted(source: impl Into<BoxError>) -> Self {
         let source = source.into();
         let reason = format!("its connection broke ({source})");
+        let source = match is_retryable(&*source) {
+            Some(_) => source,
+            None => Classified::new(Retryability::Retryable, source).into(),
+        };
         Self::Truncated { text: String::new(), reason, source: Some(source) }
     }
 
@@ -135,6 +135,44 @@ impl AnswerError {
     pub(crate) fn unreadable(source: WireError, body: impl Into<String>) -> Self {
         let what = "its message is not one".to_owned();
         Self::Malformed { what, body: body.into(), source: Some(source.into()) }
+    }
+}
+
+impl From<LimitExceeded> for AnswerError {
+    fn from(error: LimitExceeded) -> Self {
+        Self::Limit(error)
+    }
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { status, code, message, .. } => {
+                let by = in_words(*status, code.as_deref());
+                write!(f, "the chat service refused the request{by}: {message}")
+            }
+            Self::Malformed { what, .. } => {
+                write!(f, "the chat service's answer cannot be read: {what}")
+            }
+            Self::Limit(error) => error.fmt(f),
+            Self::Truncated { text, reason, .. } => {
+                let length = text.len();
+                write!(f, "the answer was cut off after {length} bytes of text: {reason}")
+            }
+        }
+    }
+}
+
+impl Error for AnswerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Limit(error) => Some(error),
+            Self::Malformed { source: Some(source), .. }
+            | Self::Truncated { source: Some(source), .. } => Some(&**source),
+            Self::Refused { .. } | Self::Malformed { .. } | Self::Truncated { .. } => {
+                Some(Retryability::from_retryable(self.is_retryable()).as_source())
+            }
+        }
     }
 }
 

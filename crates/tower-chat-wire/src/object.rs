@@ -1,7 +1,7 @@
 //! JSON objects whose values are left as the text they were received as.
 
 use serde_json::{Map, Value};
-use tower_chat_core::{ChatOptions, RawJson};
+use tower_chat_core::{ChatOptions, Classified, RawJson, Retryability};
 
 use crate::{AnswerError, stream::Frame};
 pub(crate) use crate::{
@@ -14,7 +14,7 @@ pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
     serde_json::from_str(json).map_err(|source| AnswerError::Malformed {
         what: format!("it is no JSON object{}", beginning(json)),
         body: json.to_owned(),
-        source: Some(source.into()),
+        source: Some(Classified::new(Retryability::Permanent, source).into()),
     })
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     serde_json::from_str(&frame.data).map_err(|source| AnswerError::Malformed {
         what: format!("an event is no JSON object{}", beginning(&frame.data)),
         body: frame.data.clone(),
-        source: Some(source.into()),
+        source: Some(Classified::new(Retryability::Permanent, source).into()),
     })
 }
 

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
-use tower_chat_layers::store::StoreError;
+use tower_chat_layers::{is_verdict, store::StoreError};
 
 use crate::view::visible;
 
@@ -49,7 +49,9 @@ impl From<StoreError> for Failure {
         let mut what = error.to_string();
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
-            what = format!("{what}: {cause}");
+            if !is_verdict(cause) {
+                what = format!("{what}: {cause}");
+            }
             source = cause.source();
         }
         Self::refused(status, visible(&what))

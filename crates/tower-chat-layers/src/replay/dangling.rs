@@ -1,8 +1,8 @@
 //! Stored calls without a stored result.
 
-use std::sync::Arc;
+use std::{error::Error, fmt, sync::Arc};
 
-use tower_chat_core::{Message, MessageId, RunId};
+use tower_chat_core::{Message, MessageId, Retryability, RunId};
 
 use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
 
@@ -18,17 +18,30 @@ pub(crate) struct DanglingCall {
 }
 
 /// A stored tool call has no stored result, and the policy is to fail.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the stored call of tool {tool:?} (id {call_id}) has no result: \
-     give its result as input, or choose another policy for dangling calls"
-)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DanglingCallError {
     /// The tool that was called.
     pub tool: String,
     /// The call's id, as replays show it.
     pub call_id: String,
+}
+
+impl fmt::Display for DanglingCallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tool, call_id } = self;
+        write!(
+            f,
+            "the stored call of tool {tool:?} (id {call_id}) has no result: give its result as input, \
+             or choose another policy for dangling calls"
+        )
+    }
+}
+
+impl Error for DanglingCallError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(Retryability::Permanent.as_source())
+    }
 }
 
 impl Replay {

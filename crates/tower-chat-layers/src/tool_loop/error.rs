@@ -1,8 +1,8 @@
 //! What can go wrong in the loop itself.
 
-use std::{any::Any, fmt};
+use std::{any::Any, error::Error, fmt};
 
-use tower_chat_core::{BoxError, ConversationKey};
+use tower_chat_core::{BoxError, ConversationKey, Retryability, is_verdict};
 
 use crate::{
     next_step::TooManyCalls,
@@ -29,11 +29,10 @@ use crate::{
 /// }
 /// # assert_eq!(whose(&"x".into()), "not of the tool loop");
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ToolLoopError {
     /// Too many rounds in a row had a failing tool.
-    #[error("{}", consecutive_failures(*rounds, failures, conversation.as_ref()))]
     ConsecutiveFailures {
         /// How many rounds failed in a row.
         rounds: usize,
@@ -44,7 +43,6 @@ pub enum ToolLoopError {
     },
     /// A tool failed the run, by [`ToolError::fail_run`]. Results of other calls are stored as they
     /// are of a run that is cancelled.
-    #[error("{}{}", Chain(failure), of_conversation(conversation.as_ref()))]
     ToolFailedRun {
         /// The call and its error.
         failure: ToolFailure,
@@ -52,11 +50,6 @@ pub enum ToolLoopError {
         conversation: Option<ConversationKey>,
     },
     /// A batch of approval requests was answered only in part; nothing was run.
-    #[error(
-        "no answer to the approval requests {ids:?}{}, which belong to a batch that was answered \
-         in part: answer all requests of a batch in one request",
-        of_conversation(conversation.as_ref())
-    )]
     ApprovalMissing {
         /// The requests without an answer.
         ids: Vec<String>,
@@ -64,11 +57,6 @@ pub enum ToolLoopError {
         conversation: Option<ConversationKey>,
     },
     /// An approval request was answered whose call has its result already; nothing was run.
-    #[error(
-        "the call of the approval request {id:?}{} has its result already: load the \
-         conversation to see it, and answer only requests that still wait",
-        of_conversation(conversation.as_ref())
-    )]
     ApprovalAnswered {
         /// The request.
         id: String,
@@ -77,11 +65,6 @@ pub enum ToolLoopError {
     },
     /// An approval request was answered that is neither stored nor among the messages of the
     /// request; nothing was run.
-    #[error(
-        "there is no approval request {id:?}{}: answer a request by its id, in the conversation \
-         that it belongs to, or send the message that holds it",
-        of_conversation(conversation.as_ref())
-    )]
     ApprovalUnknown {
         /// The request that was named.
         id: String,
@@ -89,10 +72,6 @@ pub enum ToolLoopError {
         conversation: Option<ConversationKey>,
     },
     /// An approval request was both approved and rejected; nothing was run.
-    #[error(
-        "the approval request {id:?}{} is both approved and rejected: send one decision about it",
-        of_conversation(conversation.as_ref())
-    )]
     ApprovalContradicted {
         /// The request.
         id: String,
@@ -101,12 +80,6 @@ pub enum ToolLoopError {
     },
     /// Calls were approved that wait for results of calls of the same answer that the caller
     /// executes. Nothing was run.
-    #[error(
-        "the caller's {} of a batch that was approved{} have no results: send them in the same request as the \
-         approvals, or before",
-        describe_not_run(calls),
-        of_conversation(conversation.as_ref())
-    )]
     ResultsMissing {
         /// The calls without a result.
         calls: Vec<CallNotRun>,
@@ -117,13 +90,6 @@ pub enum ToolLoopError {
     /// what was approved is stored nowhere. Nothing of the batch was run, and the model was not
     /// called. Each of the calls has an error result in the record by now, so the same approvals
     /// sent again run the rest of the batch and show the model these results.
-    #[error(
-        "the approved {} cannot be run{}, because a persist hook has changed the stored arguments: send the \
-         approvals again to tell the model so, or declare accepts_stored_arguments on a tool that \
-         can be run with what its hook stores",
-        describe_not_run(calls),
-        of_conversation(conversation.as_ref())
-    )]
     ArgumentsNotKept {
         /// The calls.
         calls: Vec<CallNotRun>,
@@ -132,12 +98,6 @@ pub enum ToolLoopError {
     },
     /// Calls of a run that was interrupted may or may not have run, and the policy is not to go
     /// on without knowing. The run is still open.
-    #[error(
-        "{} of an interrupted run{} may or may not have run: resume it with another \
-         UnknownCalls policy, commit it, or discard it",
-        describe_calls(calls),
-        of_conversation(conversation.as_ref())
-    )]
     UnknownCalls {
         /// The calls.
         calls: Vec<UnknownCall>,
@@ -146,11 +106,6 @@ pub enum ToolLoopError {
     },
     /// An answer of the model holds more calls than the loop allows. Nothing of the answer was run,
     /// and nothing of it is stored.
-    #[error(
-        "the model's answer{} holds {calls} tool calls or more, and {limit} are allowed: allow more \
-         by ToolLoop::max_calls_per_answer, or ask again",
-        of_conversation(conversation.as_ref())
-    )]
     TooManyCalls {
         /// How many calls had arrived when the answer was refused.
         calls: usize,
@@ -160,25 +115,97 @@ pub enum ToolLoopError {
         conversation: Option<ConversationKey>,
     },
     /// A `PerServiceCallPersistence` stands above the loop.
-    #[error(
-        "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
-         for one service call: put it right below the tool loop",
-        of_conversation(conversation.as_ref())
-    )]
     PersisterAbove {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
     /// A `PerRunPersistence` stands below the loop. The model was not called, and no tool was run.
-    #[error(
-        "PerRunPersistence stands below the tool loop{}, where it would take each service call \
-         for a run: put it above the tool loop",
-        of_conversation(conversation.as_ref())
-    )]
     PerRunPersistenceBelow {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+}
+
+impl fmt::Display for ToolLoopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConsecutiveFailures { rounds, failures, conversation } => {
+                write!(f, "{}", consecutive_failures(*rounds, failures, conversation.as_ref()))
+            }
+            Self::ToolFailedRun { failure, conversation } => {
+                write!(f, "{}{}", Chain(failure), of_conversation(conversation.as_ref()))
+            }
+            Self::ApprovalMissing { ids, conversation } => write!(
+                f,
+                "no answer to the approval requests {ids:?}{}, which belong to a batch that was answered \
+                 in part: answer all requests of a batch in one request",
+                of_conversation(conversation.as_ref())
+            ),
+            Self::ApprovalAnswered { id, conversation } => write!(
+                f,
+                "the call of the approval request {id:?}{} has its result already: load the \
+                 conversation to see it, and answer only requests that still wait",
+                of_conversation(conversation.as_ref())
+            ),
+            Self::ApprovalUnknown { id, conversation } => write!(
+                f,
+                "there is no approval request {id:?}{}: answer a request by its id, in the conversation \
+                 that it belongs to, or send the message that holds it",
+                of_conversation(conversation.as_ref())
+            ),
+            Self::ApprovalContradicted { id, conversation } => write!(
+                f,
+                "the approval request {id:?}{} is both approved and rejected: send one decision about it",
+                of_conversation(conversation.as_ref())
+            ),
+            Self::ResultsMissing { calls, conversation } => write!(
+                f,
+                "the caller's {} of a batch that was approved{} have no results: send them in the same request as the \
+                 approvals, or before",
+                describe_not_run(calls),
+                of_conversation(conversation.as_ref())
+            ),
+            Self::ArgumentsNotKept { calls, conversation } => write!(
+                f,
+                "the approved {} cannot be run{}, because a persist hook has changed the stored arguments: send the \
+                 approvals again to tell the model so, or declare accepts_stored_arguments on a tool that \
+                 can be run with what its hook stores",
+                describe_not_run(calls),
+                of_conversation(conversation.as_ref())
+            ),
+            Self::UnknownCalls { calls, conversation } => write!(
+                f,
+                "{} of an interrupted run{} may or may not have run: resume it with another \
+                 UnknownCalls policy, commit it, or discard it",
+                describe_calls(calls),
+                of_conversation(conversation.as_ref())
+            ),
+            Self::TooManyCalls { calls, limit, conversation } => write!(
+                f,
+                "the model's answer{} holds {calls} tool calls or more, and {limit} are allowed: allow more \
+                 by ToolLoop::max_calls_per_answer, or ask again",
+                of_conversation(conversation.as_ref())
+            ),
+            Self::PersisterAbove { conversation } => write!(
+                f,
+                "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
+                 for one service call: put it right below the tool loop",
+                of_conversation(conversation.as_ref())
+            ),
+            Self::PerRunPersistenceBelow { conversation } => write!(
+                f,
+                "PerRunPersistence stands below the tool loop{}, where it would take each service call \
+                 for a run: put it above the tool loop",
+                of_conversation(conversation.as_ref())
+            ),
+        }
+    }
+}
+
+impl Error for ToolLoopError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(Retryability::from_retryable(self.is_retryable()).as_source())
+    }
 }
 
 impl TooManyCalls {
@@ -269,7 +296,7 @@ impl ToolPanicked {
 pub struct ZeroRounds;
 
 /// An error with everything it says about its causes, on one line. What a [`ToolError`] does is not
-/// one of them.
+/// one of them, and neither is whether to retry.
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {
@@ -277,7 +304,7 @@ impl fmt::Display for Chain<'_> {
         write!(f, "{}", self.0)?;
         let mut source = self.0.source();
         while let Some(error) = source {
-            if !error.is::<Effect>() {
+            if !error.is::<Effect>() && !is_verdict(error) {
                 write!(f, ": {error}")?;
             }
             source = error.source();

@@ -1,6 +1,8 @@
 //! What is wrong with a sequence of messages.
 
-use tower_chat_core::ConversationKey;
+use std::{error::Error, fmt};
+
+use tower_chat_core::{ConversationKey, Retryability};
 
 /// Something every provider would refuse a sequence of messages for.
 ///
@@ -124,11 +126,23 @@ impl Fault {
 }
 
 /// Messages that every provider would refuse.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{first}{}", and_more(more))]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidMessages {
     first: Box<Fault>,
     more: Vec<Fault>,
+}
+
+impl fmt::Display for InvalidMessages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, more } = self;
+        write!(f, "{first}{}", and_more(more))
+    }
+}
+
+impl Error for InvalidMessages {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(Retryability::Permanent.as_source())
+    }
 }
 
 impl InvalidMessages {

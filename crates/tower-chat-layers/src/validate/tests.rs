@@ -177,6 +177,7 @@ fn the_model_is_not_called_for_a_request_that_it_would_refuse() {
     assert_eq!(error.source.first(), &unanswered(1, "a"));
     assert!(error.to_string().contains("alice/support"), "{error}");
     assert!(!error.is_retryable());
+    assert_eq!(crate::is_retryable(&*error), Some(false));
     assert_eq!(called.load(Ordering::SeqCst), 0);
 
     let result = client.ready().now_or_never().unwrap().unwrap();

@@ -11,6 +11,7 @@ use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
 };
+use tower_chat_core::Retryability;
 
 use super::headers::{self, Limit};
 use crate::retry_after::explicit_retry_after;
@@ -32,13 +33,13 @@ pub struct RateLimitExceeded {
     pub wait: Duration,
     /// How long a call may wait.
     pub max_wait: Duration,
+    source: Retryability,
 }
 
 impl RateLimitExceeded {
     /// The error of a limit that is exhausted for longer than a call may wait, for other layers.
     pub fn new(limit: impl Into<String>, wait: Duration, max_wait: Duration) -> Self {
-        tower_chat_core::register_error::<Self>(|_| true);
-        Self { limit: limit.into(), wait, max_wait }
+        Self { limit: limit.into(), wait, max_wait, source: Retryability::Retryable }
     }
 }
 

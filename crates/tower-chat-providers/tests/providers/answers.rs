@@ -414,8 +414,10 @@ async fn a_service_that_has_lost_the_history_says_so_in_the_error() {
         let request = ChatRequest::user("hi").with_service_id("resp_1");
         let lost = ask(&mut model, request.clone()).await.unwrap_err();
         assert!(tower_chat_core::is_history_lost(&*lost), "{body}: {lost}");
+        assert_eq!(tower_chat_core::is_retryable(&*lost), Some(false), "{lost}");
         let other = ask(&mut model, request).await.unwrap_err();
         assert!(!tower_chat_core::is_history_lost(&*other), "{other}");
+        assert_eq!(tower_chat_core::is_retryable(&*other), Some(false), "{other}");
     }
 }
 

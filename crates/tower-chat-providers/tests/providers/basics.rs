@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tower_chat_core::{ChatRequest, is_retryable};
-use tower_chat_providers::{OpenAiChat, ProviderError, ProviderErrorKind};
+use tower_chat_core::{BoxError, ChatRequest, Retryability, SentinelAtClient, is_retryable};
+use tower_chat_providers::{
+    OpenAiChat, ProviderError, ProviderErrorKind, Refusal, rate_limit::RateLimitExceeded,
+    retry::RetryableError,
+};
 
 use crate::{
     client::ask,
@@ -46,6 +49,49 @@ async fn a_refusal_says_status_request_id_and_when_to_come_back() {
     assert_eq!(error.request_id(), Some("req-7"));
     assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
     assert!(error.is_retryable());
+}
+
+#[test]
+fn every_kind_of_error_says_in_its_chain_whether_to_retry() {
+    let refused = |status, code: Option<&str>| {
+        let mut refusal = Refusal::default();
+        (refusal.status, refusal.code) = (Some(status), code.map(str::to_owned));
+        ProviderErrorKind::Refused(refusal)
+    };
+    let transport = |source: BoxError| ProviderErrorKind::Transport { source };
+    let text = String::new;
+    let kinds = [
+        (ProviderErrorKind::Sentinel(SentinelAtClient), false),
+        (ProviderErrorKind::Configuration { what: text(), source: None }, false),
+        (ProviderErrorKind::Configuration { what: text(), source: Some("bad".into()) }, false),
+        (ProviderErrorKind::Unsupported { what: text() }, false),
+        (transport("broken pipe".into()), true),
+        (transport(Retryability::Permanent.into()), false),
+        (transport(Retryability::Retryable.into()), true),
+        (refused(400, None), false),
+        (refused(429, None), true),
+        (refused(429, Some("insufficient_quota")), false),
+        (refused(503, None), true),
+        (ProviderErrorKind::Malformed { what: text(), body: text(), source: None }, false),
+        (
+            ProviderErrorKind::Malformed {
+                what: text(),
+                body: text(),
+                source: Some(Retryability::Retryable.into()),
+            },
+            false,
+        ),
+        (ProviderErrorKind::Truncated { text: text(), reason: text() }, true),
+    ];
+    for (kind, expected) in kinds {
+        let error = ProviderError::new("p", kind);
+        assert_eq!(error.is_retryable(), expected, "{error:?}");
+        assert_eq!(is_retryable(&error), Some(expected), "{error:?}");
+        let boxed: BoxError = error.into();
+        assert_eq!(RetryableError::is_retryable(&boxed), expected);
+    }
+    let limit = RateLimitExceeded::new("requests", Duration::ZERO, Duration::ZERO);
+    assert_eq!(is_retryable(&limit), Some(true));
 }
 
 #[tokio::test]

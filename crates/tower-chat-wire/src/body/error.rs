@@ -1,18 +1,18 @@
 //! What can be wrong with a body.
 
-use tower_chat_core::SentinelAtClient;
+use std::{error::Error, fmt};
+
+use tower_chat_core::{Retryability, SentinelAtClient};
 
 use crate::WireError;
 
 /// A body that is no request of its wire, or a request for which the wire has no form.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum BodyError {
     /// The messages in it cannot be read.
-    #[error("the body has messages that cannot be read")]
-    Messages(#[from] WireError),
+    Messages(WireError),
     /// It is no JSON object, or a field that must be there is missing.
-    #[error("the body has no {field}, or one that is not {expected}")]
     Field {
         /// The field's name.
         field: &'static str,
@@ -20,14 +20,12 @@ pub enum BodyError {
         expected: &'static str,
     },
     /// The request asks for what the wire does not have.
-    #[error("the wire has no {what}: send the request without it")]
     Unsupported {
         /// What was asked for.
         what: &'static str,
     },
     /// The request carries the sentinel of a local history that nobody below keeps.
-    #[error(transparent)]
-    Sentinel(#[from] SentinelAtClient),
+    Sentinel(SentinelAtClient),
 }
 
 impl BodyError {
@@ -38,6 +36,44 @@ impl BodyError {
             | Self::Field { .. }
             | Self::Unsupported { .. }
             | Self::Sentinel(_) => false,
+        }
+    }
+}
+
+impl From<WireError> for BodyError {
+    fn from(error: WireError) -> Self {
+        Self::Messages(error)
+    }
+}
+
+impl From<SentinelAtClient> for BodyError {
+    fn from(error: SentinelAtClient) -> Self {
+        Self::Sentinel(error)
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Messages(_) => f.write_str("the body has messages that cannot be read"),
+            Self::Field { field, expected } => {
+                write!(f, "the body has no {field}, or one that is not {expected}")
+            }
+            Self::Unsupported { what } => {
+                write!(f, "the wire has no {what}: send the request without it")
+            }
+            Self::Sentinel(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for BodyError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Messages(error) => Some(error),
+            Self::Field { .. } | Self::Unsupported { .. } | Self::Sentinel(_) => {
+                Some(Retryability::Permanent.as_source())
+            }
         }
     }
 }

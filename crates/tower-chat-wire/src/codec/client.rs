@@ -1,16 +1,13 @@
 //! An HTTP client as a model client.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use futures_core::future::BoxFuture;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::Value;
-use tower_chat_layers::{BoxError, ChatRequest, ChatResponse, adapt::ClientCodec, register_error};
+use tower_chat_layers::{BoxError, ChatRequest, ChatResponse, Retryability, adapt::ClientCodec};
 
-use crate::{
-    AnswerError,
-    body::{BodyError, BodyWire},
-};
+use crate::body::{BodyError, BodyWire};
 
 /// What an HTTP client with JSON bodies is asked.
 ///
@@ -26,9 +23,6 @@ impl JsonClient {
     /// A codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`.
     /// `{model}` in it stands for the model's name, for services (Gemini) that have it there.
     pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
-        register_error(RefusedAnswer::is_retryable);
-        register_error(BodyError::is_retryable);
-        register_error(AnswerError::is_retryable);
         Self { wire, uri: uri.into() }
     }
 
@@ -78,8 +72,7 @@ impl ClientCodec for JsonClient {
 }
 
 /// The service said no, by an HTTP status.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("the chat service refused the request with status {status}: {body}")]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RefusedAnswer {
     /// The status.
@@ -94,5 +87,18 @@ impl RefusedAnswer {
     /// Whether the same request may succeed later: the statuses 408, 409, 429 and 5xx.
     pub fn is_retryable(&self) -> bool {
         matches!(self.status.as_u16(), 408 | 409 | 429 | 500..=599)
+    }
+}
+
+impl fmt::Display for RefusedAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, body, .. } = self;
+        write!(f, "the chat service refused the request with status {status}: {body}")
+    }
+}
+
+impl Error for RefusedAnswer {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(Retryability::from_retryable(self.is_retryable()).as_source())
     }
 }

@@ -1,6 +1,8 @@
 //! What the user or the system adds with a request.
 
-use tower_chat_core::{ChatRequest, Media, Part, Role};
+use std::{error::Error, fmt};
+
+use tower_chat_core::{ChatRequest, Media, Part, Retryability, Role};
 
 use super::{
     media::{Count, is_image, is_taken_from},
@@ -8,13 +10,10 @@ use super::{
 };
 
 /// The request adds something that its service does not take. Nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotTaken {
     /// The service does not take media of this type, or from this source, in such a message.
-    #[error(
-        "the {role} message adds media of the type {media_type}, which {service} does not take there"
-    )]
     Media {
         /// Whose message it is: `user` or `system`.
         role: &'static str,
@@ -24,13 +23,34 @@ pub enum NotTaken {
         service: String,
     },
     /// A message has more media than the service takes.
-    #[error("the messages of the user add more {what} than {service} takes in one message")]
     TooMany {
         /// Images or documents.
         what: &'static str,
         /// The service.
         service: String,
     },
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Media { role, media_type, service } => write!(
+                f,
+                "the {role} message adds media of the type {media_type}, which {service} does not take \
+                 there"
+            ),
+            Self::TooMany { what, service } => write!(
+                f,
+                "the messages of the user add more {what} than {service} takes in one message"
+            ),
+        }
+    }
+}
+
+impl Error for NotTaken {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(Retryability::Permanent.as_source())
+    }
 }
 
 /// Refuses media that the user or the system adds with this request and the service does not take.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tower_chat_core::Retryability;
+
 /// How large an answer may be. Each limit counts what is there after decompression.
 ///
 /// The defaults are at least ten times what the largest of 1,100 recorded exchanges reaches: 105
@@ -151,4 +153,8 @@ impl fmt::Display for LimitExceeded {
     }
 }
 
-impl std::error::Error for LimitExceeded {}
+impl std::error::Error for LimitExceeded {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(Retryability::Permanent.as_source())
+    }
+}
