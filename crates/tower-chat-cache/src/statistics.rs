@@ -11,7 +11,8 @@ use crate::telemetry;
 pub struct CacheStatistics {
     /// Loads and heads that were answered without reading anything.
     pub hits: u64,
-    /// Loads that were answered after a comparison with the head in the store inside.
+    /// Loads that were answered after a comparison with the head in the store inside, and heads that
+    /// were read there and showed that the cached history is still right.
     pub revalidated: u64,
     /// Loads and heads that the store inside answered; loads that waited for another's too.
     pub misses: u64,

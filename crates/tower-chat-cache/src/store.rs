@@ -129,13 +129,17 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let now = self.now();
         let cached = self.0.conversations.get(key);
-        let fresh = cached.filter(|cached| self.is_fresh(cached.read, now));
+        let fresh = cached.as_ref().filter(|cached| self.is_fresh(cached.read, now));
         if let Some(head) = fresh.and_then(|cached| cached.head()) {
             self.0.counters.hit();
             return Ok(head);
         }
-        self.0.counters.miss();
-        self.read_head(key, now).await
+        let head = self.read_head(key, now).await?;
+        match cached.is_some_and(|cached| cached.history_at(&head).is_some()) {
+            true => self.0.counters.revalidated(),
+            false => self.0.counters.miss(),
+        }
+        Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {

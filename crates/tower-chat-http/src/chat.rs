@@ -56,7 +56,7 @@ pub(crate) async fn complete(
     yield_if(is_large).await;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
-    let failed = |error| Refusal::of_stack(&error, |error| upstream(error));
+    let failed = |error| Refusal::of_error(&error, |error| upstream(error));
     let (response, completion) = match recognised {
         Recognised::New(new) => {
             request.messages = new;

@@ -120,8 +120,25 @@ impl Refusal {
         Self::of_storage(error.is_retryable())
     }
 
-    /// What the client is told of an error of the stack.
-    pub(crate) fn of_stack(
+    /// Makes a response of an error of a pipeline, for handlers of your own: [`ChatEndpoint`](crate::ChatEndpoint)
+    /// uses the same function. The [crate's documentation](crate) has the statuses.
+    ///
+    /// `upstream` is asked first, for the error and each of its sources: it makes a refusal of the errors
+    /// of a model client, which this crate does not know. The text of an error that blames the server is
+    /// logged and not shown.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use tower_chat_http::Refusal;
+    /// use tower_chat_layers::{BoxError, ConversationKey, PersistenceError, RunId};
+    ///
+    /// let (key, run) = (ConversationKey::new("alice", "chat"), RunId::new());
+    /// let error: BoxError = PersistenceError::RunUnderWay { key, run }.into();
+    /// let refusal = Refusal::of_error(&error, |_| None);
+    /// assert_eq!(refusal.status, StatusCode::CONFLICT);
+    /// assert!(refusal.is_retryable());
+    /// ```
+    pub fn of_error(
         error: &BoxError,
         upstream: impl Fn(&(dyn Error + 'static)) -> Option<Self>,
     ) -> Self {

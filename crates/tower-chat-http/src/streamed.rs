@@ -30,7 +30,7 @@ pub(crate) fn respond(
             let (data, chunks) = match chunks.next().await {
                 Some(Ok(chunk)) => (chunk.to_string(), Some(chunks)),
                 Some(Err(error)) => {
-                    let refusal = Refusal::of_stack(&error, |error| upstream(error));
+                    let refusal = Refusal::of_error(&error, |error| upstream(error));
                     (refusal.body().to_string(), None)
                 }
                 None => ("[DONE]".to_owned(), None),

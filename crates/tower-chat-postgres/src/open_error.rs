@@ -1,5 +1,8 @@
 //! Why a store cannot be opened.
 
+use std::error::Error;
+
+use tokio_postgres::error::SqlState;
 use tower_chat_core::BoxError;
 
 /// A store could not be opened.
@@ -22,7 +25,7 @@ pub enum OpenError {
         source: BoxError,
     },
     /// The server cannot be reached, or lets nobody in.
-    #[error("the PostgreSQL server cannot be reached: see that it runs and the address is right")]
+    #[error("{}", not_connected(source))]
     Connect {
         /// The cause.
         source: BoxError,
@@ -115,5 +118,32 @@ impl OpenError {
             | Self::Encoding { .. }
             | Self::InvalidOption { .. } => false,
         }
+    }
+}
+
+/// What is wrong where there is no connection: whether the server answered, and with which error.
+fn not_connected(source: &BoxError) -> &'static str {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&**source);
+    while let Some(error) = cause {
+        if let Some(code) = error.downcast_ref().and_then(tokio_postgres::Error::code) {
+            return refused(code);
+        }
+        cause = error.source();
+    }
+    "the PostgreSQL server cannot be reached: see that it runs and the address is right"
+}
+
+/// What is wrong where the server answered with this error.
+fn refused(code: &SqlState) -> &'static str {
+    if *code == SqlState::INVALID_CATALOG_NAME {
+        "the PostgreSQL server has no database of the name in the address: correct the name, or make the \
+         database (`CREATE DATABASE`)"
+    } else if *code == SqlState::INVALID_PASSWORD
+        || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+    {
+        "the PostgreSQL server does not let this user in: see the user and the password in the address, and \
+         the server's pg_hba.conf"
+    } else {
+        "the PostgreSQL server was reached, and refuses the connection: see the cause"
     }
 }

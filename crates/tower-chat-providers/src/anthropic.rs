@@ -64,7 +64,9 @@ impl Anthropic<Auth<ReqwestTransport>> {
     ///
     /// If the variable is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
-        Anthropic::new(ReqwestTransport::new()?).with_key_from_env("ANTHROPIC_API_KEY")
+        Anthropic::new(ReqwestTransport::new()?)
+            .with_base_url_from_env(&["ANTHROPIC_BASE_URL"], "/v1")?
+            .with_key_from_env("ANTHROPIC_API_KEY")
     }
 }
 

@@ -36,6 +36,10 @@ pub type Bedrock<T> = ProviderClient<BedrockApi, T>;
 #[non_exhaustive]
 pub struct BedrockApi;
 
+/// The variables in which AWS's SDKs look for another address.
+#[cfg(feature = "reqwest")]
+const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_ENDPOINT_URL"];
+
 /// The region where no variable names another.
 #[cfg(feature = "reqwest")]
 const DEFAULT_REGION: &str = "us-east-1";
@@ -59,7 +63,9 @@ impl Bedrock<Auth<ReqwestTransport>> {
     pub fn from_env() -> Result<Self, ProviderError> {
         let own = "BEDROCK_API_KEY";
         let key = if variable(own).is_some() { own } else { "AWS_BEARER_TOKEN_BEDROCK" };
-        Bedrock::new(&region_from_env(), ReqwestTransport::new()?).with_key_from_env(key)
+        Bedrock::new(&region_from_env(), ReqwestTransport::new()?)
+            .with_base_url_from_env(&ENDPOINTS, "")?
+            .with_key_from_env(key)
     }
 }
 
@@ -75,7 +81,8 @@ impl Bedrock<SigV4<ReqwestTransport>> {
     pub fn signed_from_env() -> Result<Self, ProviderError> {
         let region = region_from_env();
         let layer = SigV4Layer::from_env(&region, "bedrock")?;
-        Ok(Bedrock::new(&region, ReqwestTransport::new()?).with_layer(layer))
+        let client = Bedrock::new(&region, ReqwestTransport::new()?);
+        Ok(client.with_base_url_from_env(&ENDPOINTS, "")?.with_layer(layer))
     }
 }
 

@@ -62,6 +62,48 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
+    /// The same address, if it is one.
+    ///
+    /// # Errors
+    ///
+    /// If the address does not begin with `http://` or `https://` and a host.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn with_checked_base_url(self, url: &str) -> Result<Self, ProviderError> {
+        let uri = url.parse::<http::Uri>().ok();
+        let is_address = uri.is_some_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+        });
+        match is_address {
+            true => Ok(self.with_base_url(url)),
+            false => {
+                let shown = crate::provider::without_secrets(url);
+                let what = format!(
+                    "{shown:?} is no address of a service: write it with its scheme and host, such \
+                     as `http://localhost:8000/v1`"
+                );
+                Err(self.settings.errors.missing(what))
+            }
+        }
+    }
+
+    /// Takes the address of the service from the first of these environment variables that is set, which the
+    /// provider's own SDK reads. `version` is the path that the SDK adds to it.
+    #[cfg(feature = "reqwest")]
+    #[allow(dead_code, reason = "not every provider's SDK reads a variable")]
+    pub(crate) fn with_base_url_from_env(
+        self,
+        variables: &[&str],
+        version: &str,
+    ) -> Result<Self, ProviderError> {
+        match variables.iter().find_map(|name| crate::provider::variable(name)) {
+            Some(url) => {
+                self.with_checked_base_url(&format!("{}{version}", url.trim_end_matches('/')))
+            }
+            None => Ok(self),
+        }
+    }
+
     /// Sends a header with every request, instead of one of the same name.
     ///
     /// # Errors

@@ -40,13 +40,16 @@ impl<T> Cohere<T> {
 
 #[cfg(feature = "reqwest")]
 impl Cohere<Auth<ReqwestTransport>> {
-    /// A client with the key in `COHERE_API_KEY`.
+    /// A client with the key in `COHERE_API_KEY`, at the address in `CO_API_URL` (without `/v2`) if that is
+    /// set, as in Cohere's own SDK.
     ///
     /// # Errors
     ///
     /// If the variable is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
-        Cohere::new(ReqwestTransport::new()?).with_key_from_env("COHERE_API_KEY")
+        Cohere::new(ReqwestTransport::new()?)
+            .with_base_url_from_env(&["CO_API_URL"], "/v2")?
+            .with_key_from_env("COHERE_API_KEY")
     }
 }
 

@@ -50,13 +50,16 @@ impl<T> Gemini<T> {
 
 #[cfg(feature = "reqwest")]
 impl Gemini<Auth<ReqwestTransport>> {
-    /// A client with the key in `GEMINI_API_KEY`.
+    /// A client with the key in `GEMINI_API_KEY`, at the address in `GOOGLE_GEMINI_BASE_URL` (without
+    /// `/v1beta`) if that is set, as in Google's own SDK.
     ///
     /// # Errors
     ///
     /// If the variable is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
-        Gemini::new(ReqwestTransport::new()?).with_key_from_env("GEMINI_API_KEY")
+        Gemini::new(ReqwestTransport::new()?)
+            .with_base_url_from_env(&["GOOGLE_GEMINI_BASE_URL"], "/v1beta")?
+            .with_key_from_env("GEMINI_API_KEY")
     }
 }
 

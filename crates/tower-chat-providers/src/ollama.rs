@@ -4,7 +4,7 @@ use tower_chat_core::ChatRequest;
 use tower_chat_wire::{body::BodyWire, ollama::render_request, rules::ServiceRules};
 
 #[cfg(feature = "reqwest")]
-use crate::ReqwestTransport;
+use crate::{ReqwestTransport, provider::variable};
 use crate::{
     auth::AuthHeader,
     client::ProviderClient,
@@ -48,6 +48,29 @@ impl Ollama<ReqwestTransport> {
     pub fn local() -> Result<Self, ProviderError> {
         Ok(Ollama::new(ReqwestTransport::new()?))
     }
+
+    /// A client of an Ollama on another machine: `gpu`, `gpu:11434` or `https://gpu.example.com/ollama`. The
+    /// scheme is `http` unless one is given, and the port is then 11434.
+    ///
+    /// # Errors
+    ///
+    /// If this is no host or address, or the TLS settings of this system cannot be used.
+    pub fn at(host: &str) -> Result<Self, ProviderError> {
+        Self::local()?.with_checked_base_url(&address(host))
+    }
+
+    /// A client of the Ollama that `OLLAMA_HOST` names, as Ollama's own programs read it, or of that on this
+    /// machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`at`](Self::at).
+    pub fn from_env() -> Result<Self, ProviderError> {
+        match variable("OLLAMA_HOST") {
+            Some(host) => Self::at(&host),
+            None => Self::local(),
+        }
+    }
 }
 
 impl Provider for OllamaApi {
@@ -74,5 +97,45 @@ impl Provider for OllamaApi {
         let post = settings.post("/api/chat", json_bytes(&body))?;
         let framing = request.options.stream.then_some(StreamFraming::Lines);
         Ok(Exchange::new(BodyWire::Ollama, post).with_framing(framing))
+    }
+}
+
+/// The address of a host.
+#[cfg(feature = "reqwest")]
+fn address(host: &str) -> String {
+    let host = host.trim();
+    if host.contains("://") {
+        return host.to_owned();
+    }
+    let (host, path) = host.split_once('/').unwrap_or((host, ""));
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (name, port),
+        Some(_) | None => (host, ""),
+    };
+    let name = if name.is_empty() { "localhost" } else { name };
+    let port = if port.is_empty() { "11434" } else { port };
+    format!("http://{name}:{port}/{path}")
+}
+
+#[cfg(all(test, feature = "reqwest"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_becomes_an_address() {
+        for (host, expected) in [
+            ("gpu", "http://gpu:11434/"),
+            ("gpu:80", "http://gpu:80/"),
+            (":9000", "http://localhost:9000/"),
+            ("10.0.0.1:9000/ollama", "http://10.0.0.1:9000/ollama"),
+            ("[::1]:9000", "http://[::1]:9000/"),
+            ("[::1]", "http://[::1]:11434/"),
+            ("https://gpu.example.com", "https://gpu.example.com"),
+        ] {
+            assert_eq!(address(host), expected, "{host}");
+            let client = Ollama::at(host).unwrap();
+            assert!(format!("{client:?}").contains(expected.trim_end_matches('/')), "{client:?}");
+        }
+        assert!(Ollama::at("ftp://gpu").is_err());
     }
 }

@@ -168,23 +168,36 @@ impl<T> OpenAiChat<T> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiChat<Auth<ReqwestTransport>> {
-    /// A client of OpenAI with the key in `OPENAI_API_KEY`.
+    /// A client of OpenAI with the key in `OPENAI_API_KEY`, at the address in `OPENAI_BASE_URL` if that is
+    /// set, as in OpenAI's own SDKs.
     ///
     /// # Errors
     ///
     /// If the variable is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
-        OpenAiChat::new(ReqwestTransport::new()?).with_key_from_env("OPENAI_API_KEY")
+        OpenAiChat::new(ReqwestTransport::new()?)
+            .with_base_url_from_env(&["OPENAI_BASE_URL"], "")?
+            .with_key_from_env("OPENAI_API_KEY")
     }
 
-    /// A client of a well-known compatible service, with the key in its variable.
+    /// A client of a well-known compatible service, with the key in its variable; Groq at the address in
+    /// `GROQ_BASE_URL` if that is set, as in Groq's own SDK.
     ///
     /// # Errors
     ///
     /// If the variable is not set.
     pub fn service_from_env(service: CompatibleService) -> Result<Self, ProviderError> {
         let (_, _, variable) = service.description();
-        OpenAiChat::service_over(service, ReqwestTransport::new()?).with_key_from_env(variable)
+        let client = OpenAiChat::service_over(service, ReqwestTransport::new()?);
+        let client = match service {
+            CompatibleService::Groq => {
+                client.with_base_url_from_env(&["GROQ_BASE_URL"], "/openai/v1")?
+            }
+            CompatibleService::DeepSeek
+            | CompatibleService::OpenRouter
+            | CompatibleService::XAi => client,
+        };
+        client.with_key_from_env(variable)
     }
 }
 
@@ -196,9 +209,11 @@ impl OpenAiChat<ReqwestTransport> {
     ///
     /// # Errors
     ///
-    /// If the TLS settings of this system cannot be used.
+    /// If the address does not begin with `http://` or `https://` and a host, or the TLS settings of this
+    /// system cannot be used.
     pub fn compatible(base_url: &str) -> Result<Self, ProviderError> {
-        Ok(OpenAiChat::compatible_over(base_url, ReqwestTransport::new()?))
+        let client = OpenAiChat::compatible_over(base_url, ReqwestTransport::new()?);
+        client.with_checked_base_url(base_url)
     }
 }
 

@@ -157,13 +157,16 @@ impl<T> OpenAiResponses<T> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiResponses<Auth<ReqwestTransport>> {
-    /// A client of OpenAI with the key in `OPENAI_API_KEY`.
+    /// A client of OpenAI with the key in `OPENAI_API_KEY`, at the address in `OPENAI_BASE_URL` if that is
+    /// set, as in OpenAI's own SDKs.
     ///
     /// # Errors
     ///
     /// If the variable is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
-        OpenAiResponses::new(ReqwestTransport::new()?).with_key_from_env("OPENAI_API_KEY")
+        OpenAiResponses::new(ReqwestTransport::new()?)
+            .with_base_url_from_env(&["OPENAI_BASE_URL"], "")?
+            .with_key_from_env("OPENAI_API_KEY")
     }
 }
 
@@ -175,9 +178,11 @@ impl OpenAiResponses<ReqwestTransport> {
     ///
     /// # Errors
     ///
-    /// If the TLS settings of this system cannot be used.
+    /// If the address does not begin with `http://` or `https://` and a host, or the TLS settings of this
+    /// system cannot be used.
     pub fn compatible(base_url: &str) -> Result<Self, ProviderError> {
-        Ok(OpenAiResponses::compatible_over(base_url, ReqwestTransport::new()?))
+        let client = OpenAiResponses::compatible_over(base_url, ReqwestTransport::new()?);
+        client.with_checked_base_url(base_url)
     }
 }
 

@@ -319,12 +319,12 @@ impl fmt::Debug for Settings {
 }
 
 /// The address without a user, a password and a query.
-fn without_secrets(url: &str) -> String {
+pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |end| end + 3));
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
+    format!("{scheme}{host}{path}")
 }
 
 /// The bytes of a JSON object.
@@ -357,10 +357,7 @@ pub(crate) fn in_path(segment: &str) -> String {
 }
 
 /// What an environment variable holds, if that is not nothing.
-#[cfg(any(
-    feature = "sigv4",
-    all(feature = "reqwest", any(feature = "bedrock", feature = "vertex"))
-))]
+#[cfg(any(feature = "sigv4", feature = "reqwest"))]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -62,7 +62,8 @@ impl<T> Vertex<T> {
 impl Vertex<Auth<ReqwestTransport>> {
     /// A client of the project in `VERTEX_PROJECT_ID`, in the location in `VERTEX_LOCATION`, which is
     /// `global` if it is not set, with the token in `VERTEX_API_KEY`. Such a token expires after an
-    /// hour: a process that lives longer needs a [`TokenSource`](crate::auth::TokenSource).
+    /// hour: a process that lives longer needs a [`TokenSource`](crate::auth::TokenSource). The host is that
+    /// in `GOOGLE_VERTEX_BASE_URL` if that is set, as in Google's own SDK.
     ///
     /// # Errors
     ///
@@ -73,7 +74,9 @@ impl Vertex<Auth<ReqwestTransport>> {
             .ok_or_else(|| errors.missing("the variable VERTEX_PROJECT_ID names no project"))?;
         let location = crate::provider::variable("VERTEX_LOCATION");
         let location = location.as_deref().unwrap_or("global");
+        let path = format!("/v1/projects/{}/locations/{}", in_path(&project), in_path(location));
         Vertex::new(&project, location, ReqwestTransport::new()?)
+            .with_base_url_from_env(&["GOOGLE_VERTEX_BASE_URL"], &path)?
             .with_key_from_env("VERTEX_API_KEY")
     }
 }

@@ -21,8 +21,11 @@ use tower_service::Service;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the client of a `ChatPipeline`",
-    label = "not a `Service<ChatRequest>` that is `Clone + Send + Sync + 'static`",
+    label = "not a `Service<ChatRequest>`, or not `Clone + Send + Sync + 'static`",
     note = "a boxed service has to be a `tower::util::BoxCloneSyncService`",
+    note = "a `tower::retry::Retry` is a service only if its policy takes the error of the service in it: for \
+            the `RetryPolicy` of `providers::retry` this error is a `RetryableError`, which every error is \
+            after `map_err(BoxError::from)`",
     note = "a service of your own is `Clone`, all its fields are `Send + Sync`, its `Response` is \
             `ChatResponse`, its `Error` becomes a `BoxError`, and its `Future` is `Send`"
 )]

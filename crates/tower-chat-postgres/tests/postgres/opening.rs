@@ -94,6 +94,12 @@ async fn a_file_that_cannot_be_opened_reports_why() {
     assert!(matches!(error, OpenError::Certificates { .. }), "{error:?}");
     let error = options().connect(&server().address("no such database")).await.unwrap_err();
     assert!(matches!(error, OpenError::Address { .. } | OpenError::Connect { .. }), "{error:?}");
+    let error = options().connect(&server().address("no_such_database")).await.unwrap_err();
+    assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");
+    assert!(error.to_string().contains("has no database of the name in the address"), "{error}");
+    let guest = server().address_for("no_such_user", "postgres");
+    let error = options().connect(&guest).await.unwrap_err();
+    assert!(error.to_string().contains("does not let this user in"), "{error}");
 
     let client = raw(&server().address("postgres")).await;
     let sql = "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0";

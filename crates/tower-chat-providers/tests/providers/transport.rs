@@ -13,7 +13,8 @@ use http::{Request, Response};
 use tower::ServiceBuilder;
 use tower_chat_core::{BoxError, ChatRequest};
 use tower_chat_providers::{
-    Anthropic, Bedrock, FullBodyLayer, OpenAiChat, ProviderError, ReqwestTransport,
+    Anthropic, Bedrock, Cohere, CompatibleService, FullBodyLayer, Ollama, OpenAiChat,
+    OpenAiResponses, ProviderError, ReqwestTransport,
     auth::{AwsCredentials, SigV4Layer},
 };
 use tower_http::trace::{DefaultOnRequest, DefaultOnResponse, TraceLayer};
@@ -169,6 +170,25 @@ fn child_reads_its_environment() {
     assert_eq!(refused.provider(), "openai");
     assert!(!format!("{refused:?} {refused}").contains("cret"), "{refused:?}");
     assert!(format!("{:?}", Bedrock::from_env().unwrap()).contains("bedrock-runtime.eu-west-3"));
+    assert!(format!("{client:?}").contains("http://proxy:8080/v1"), "{client:?}");
+    let groq = OpenAiChat::service_from_env(CompatibleService::Groq).unwrap();
+    assert!(format!("{groq:?}").contains("https://groq.test/openai/v1"), "{groq:?}");
+    let refused = Cohere::from_env().unwrap_err();
+    assert!(refused.to_string().contains("\"cohere.test/v2\" is no address"), "{refused}");
+    let ollama = Ollama::from_env().unwrap();
+    assert!(format!("{ollama:?}").contains("http://gpu:11434"), "{ollama:?}");
+}
+
+#[test]
+fn an_address_without_a_scheme_is_refused_when_the_client_is_made() {
+    for address in ["localhost:8000/v1", "localhost", "", "ftp://host/v1", "http://"] {
+        let refused = OpenAiChat::compatible(address).unwrap_err();
+        assert!(refused.to_string().contains("http://localhost:8000/v1"), "{refused}");
+        assert!(OpenAiResponses::compatible(address).is_err(), "{address}");
+    }
+    let refused = OpenAiChat::compatible("user:secret@host/v1").unwrap_err();
+    assert!(!refused.to_string().contains("secret"), "{refused}");
+    assert!(OpenAiChat::compatible("http://localhost:8000/v1").is_ok());
 }
 
 #[test]
@@ -177,6 +197,10 @@ fn keys_and_regions_are_read_from_the_environment() {
     command.args(["--exact", CHILD, "--ignored"]).env_remove("OPENAI_API_KEY");
     command.env("ANTHROPIC_API_KEY", "sk-of-the-environment").env_remove("BEDROCK_API_KEY");
     command.env("AWS_BEARER_TOKEN_BEDROCK", "token").env("AWS_REGION", "eu-west-3");
+    command.env("ANTHROPIC_BASE_URL", "http://proxy:8080/").env("OLLAMA_HOST", "gpu");
+    command.env("GROQ_API_KEY", "sk").env("GROQ_BASE_URL", "https://groq.test");
+    command.env("COHERE_API_KEY", "sk").env("CO_API_URL", "cohere.test");
+    command.env_remove("AWS_ENDPOINT_URL_BEDROCK_RUNTIME").env_remove("AWS_ENDPOINT_URL");
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
