@@ -174,15 +174,6 @@ impl Outcome {
         Self { is_error: true, hook: call.hook, ..refused }.stored()
     }
 
-    /// What is said of it where its run was committed as it is: a call of an unknown tool was
-    /// approved and not run.
-    pub(super) fn was_not_run(&mut self) {
-        if self.status == "unknown_tool" {
-            let text = "The call was not run: its run was interrupted before.".to_owned();
-            *self = Self { is_error: true, ..Self::new(&self.token, text, "error") };
-        }
-    }
-
     /// The outcome as whoever reads it from the store knows it.
     pub(super) fn stored(&self) -> Self {
         let hides = matches!(self.hook, Hook::Result | Hook::Both);

@@ -117,9 +117,27 @@ impl Model<'_> {
     fn commit_as_it_is(&mut self, open: OpenRun) {
         let OpenRun { run, mut entries, .. } = open;
         if let Some(Entry::Results(outcomes)) = of_approved(&mut entries) {
-            outcomes.iter_mut().for_each(Outcome::was_not_run);
+            let outcomes = std::mem::take(outcomes);
+            let (waiting, told) = self.waiting_and_told(outcomes);
+            let ran = waiting.into_iter().filter(|outcome| outcome.ran);
+            self.known.extend(ran.map(|outcome| (outcome.token.clone(), outcome.stored())));
+            entries.truncate(1);
+            let queued: Vec<_> = told.iter().filter_map(|it| it.queued.clone()).collect();
+            entries.extend((!told.is_empty()).then_some(Entry::Results(told)));
+            entries.extend(queued.into_iter().map(Entry::Queued));
         }
         self.keep(run, self.history.len(), entries);
+    }
+
+    /// What was decided about batches of which a call has not begun, which go on waiting, and about others.
+    fn waiting_and_told(&self, outcomes: Vec<Outcome>) -> (Vec<Outcome>, Vec<Outcome>) {
+        let has_not_begun = |token: &str| {
+            outcomes.iter().any(|it| it.token == token && it.status == "unknown_tool")
+        };
+        let batches = self.history.iter().map(|(_, entry)| entry.calls().collect::<Vec<_>>());
+        let waiting = batches.filter(|batch| batch.iter().any(|call| has_not_begun(&call.token)));
+        let waiting: BTreeSet<String> = waiting.flatten().map(|call| call.token.clone()).collect();
+        outcomes.into_iter().partition(|outcome| waiting.contains(&outcome.token))
     }
 
     /// The answer of a run that has ended: what is stored of it, and the results with which it

@@ -18,11 +18,12 @@ use tower_chat_core::{
 use crate::{
     PersistenceError, PersistenceMode,
     policy::RunEnd,
-    replay::{DanglingCalls, INTERRUPTED, Replay},
+    replay::{DanglingCalls, INTERRUPTED, PendingApproval, Replay},
     run::{
-        NEVER_RUN, Settings, answers_approvals, by_call, mark_statuses, missing_results,
-        partial_message, rows_of_prior_calls,
+        Settings, answers_approvals, by_call, mark_statuses, missing_results, partial_message,
+        rows_of_prior_calls,
     },
+    tool::CallOfRun,
     tool_loop::rejection,
 };
 
@@ -187,37 +188,42 @@ async fn committing(
 }
 
 /// The results of calls of earlier runs that a run's staged messages decide about and do not answer,
-/// in the order of the calls: what the record knows of them, or that they were rejected, or not run.
-/// With them what their tools have queued.
+/// in the order of the calls: what the record knows of them, or that they were rejected.
+/// With them what their tools have queued. A batch of which an approved call has not begun goes on waiting,
+/// so that the call can be approved again; the record has what came out of the others.
 async fn results_of_decided_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     visible: &History,
     staged: &[Arc<Message>],
 ) -> Result<Option<(Arc<Message>, Vec<Arc<Message>>)>, StoreError> {
-    let decisions: HashMap<&str, &ApprovalResponse> = staged
-        .iter()
-        .flat_map(|message| &message.parts)
-        .filter_map(|part| match part {
-            Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
-            _ => None,
-        })
-        .collect();
+    let decisions = decisions_in(staged);
     if decisions.is_empty() {
         return Ok(None);
     }
     let mut replay = Replay::of_history(visible, DanglingCalls::default());
     staged.iter().for_each(|message| replay.push(message));
-    let waiting = replay.approvals_in_order().into_iter().flatten();
-    let decided: Vec<_> = waiting
-        .filter_map(|call| Some((*decisions.get(&*call.request.id)?, call.call_position?, call)))
-        .collect();
-    let asking: HashSet<MessageId> = decided.iter().map(|(_, (message, _), _)| *message).collect();
+    let decided_in = |batch: Vec<PendingApproval>| -> Vec<_> {
+        let calls = batch.into_iter();
+        calls
+            .filter_map(|call| {
+                Some((*decisions.get(&*call.request.id)?, call.call_position?, call))
+            })
+            .collect()
+    };
+    let decided: Vec<_> = replay.approvals_in_order().into_iter().map(decided_in).collect();
+    let asking: HashSet<MessageId> =
+        decided.iter().flatten().map(|(_, (message, _), _)| *message).collect();
     let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
     let sequences = visible.numbered().filter(|(_, message)| is_it(message));
     let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
     let known = store.invocations(&query).await?.found;
     let known = by_call(&known);
+    let waits = |(decision, call, _): &(&ApprovalResponse, CallOfRun, _)| {
+        let row = known.get(call);
+        decision.approved && row.is_none_or(|row| row.result.is_none() && row.started_at.is_none())
+    };
+    let decided = decided.into_iter().filter(|batch| !batch.iter().any(waits)).flatten();
     let mut results = Vec::new();
     let mut queued = Vec::new();
     let mut statuses = Vec::new();
@@ -228,8 +234,7 @@ async fn results_of_decided_calls(
             Some((Some(result), None)) => (result.clone(), Some(ToolStatus::RejectedArguments)),
             Some((Some(result), Some(_))) => (result.clone(), None),
             Some((None, Some(_))) => (ToolResult::error("", INTERRUPTED), None),
-            _ if decision.approved => (ToolResult::error("", NEVER_RUN), None),
-            _ => {
+            Some((None, None)) | None => {
                 let result = ToolResult::new("", rejection(decision.reason.as_deref()));
                 (result, Some(ToolStatus::RejectedByApproval))
             }
@@ -248,6 +253,16 @@ async fn results_of_decided_calls(
     let mut message = Arc::new(Message::tool_results(results));
     mark_statuses(&mut message, statuses);
     Ok(Some((message, queued)))
+}
+
+/// The decisions in these messages, by the ids of the requests.
+fn decisions_in(messages: &[Arc<Message>]) -> HashMap<&str, &ApprovalResponse> {
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let decisions = parts.filter_map(|part| match part {
+        Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
+        _ => None,
+    });
+    decisions.collect()
 }
 
 fn discarding(

@@ -11,7 +11,7 @@ use tower_chat_core::{
 use crate::replay::INTERRUPTED;
 
 /// What the model is told of a call that was not run before its run ended.
-pub(crate) const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
+const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
 
 /// The results that the last round lacks, as one message in the order of its calls, with what their
 /// tools have queued after it; and the rows that say where the results are: in the message at

@@ -60,7 +60,7 @@ pub(crate) use self::{
     history::finish_times,
     hooks::has_asked_hooks,
     journaled::InterruptedRun,
-    missing_results::{NEVER_RUN, missing_results},
+    missing_results::missing_results,
     of_loop::{Begun, RunOfLoop},
     partial_text::{is_marked_interrupted, partial_message},
     prior_attempts::CallOutcome,

@@ -462,24 +462,57 @@ async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
 }
 
 #[tokio::test]
-async fn an_approved_payment_that_never_began_is_recorded_as_an_error_where_its_run_is_committed() {
+async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_committed() {
     for streamed in BOTH_WAYS {
         let (store, ran) = (store(), Ran::default());
         let setup = Setup::new(&store);
         let asked = waiting(&setup, streamed).await;
-        let model = ScriptedModel::new([Step::text("unused")]);
+        let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, tools(&ran));
         // The decision is staged, the claim to the call is not stored.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, approving(&asked, streamed)).await.unwrap_err();
         assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
-        let (status, begun, result) = row(&store).await;
-        assert_eq!((status, begun), (ToolStatus::Error, false), "{result:?}");
-        let history = stored(&store).await;
-        assert_eq!(history[..3], PAID[..3]);
-        assert!(history[3].starts_with("tool c1!"), "{history:?}");
-        assert_eq!((history.len(), ran.names().len()), (4, 0), "{history:?}");
+        assert_eq!(row(&store).await, (ToolStatus::PendingApproval, false, None));
+        assert_eq!(stored(&store).await, PAID[..3]);
+        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(pending(&store).await, ["c1"]);
+        send(&client, approving(&asked, streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(stored(&store).await[3..], ["user yes", PAID[3], PAID[4]]);
+        assert_eq!(row(&store).await.0, ToolStatus::Ok);
+    }
+}
+
+/// The first payment of a batch is made, and the second has not begun.
+#[tokio::test]
+async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_committed() {
+    for (streamed, rejects) in cases!(BOTH_WAYS, [false, true]) {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store);
+        let calls = [("pay", "c1"), ("pay", "c2"), ("pay", "c3")];
+        let model = ScriptedModel::new([crate::common::calls(calls), Step::text("done")]);
+        let client = setup.stack(&model, tools(&ran));
+        let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+        let decided = |last: &ApprovalRequest| {
+            let last = if rejects { last.reject("too dear") } else { last.approve() };
+            let parts = [asked[0].approve(), asked[1].approve(), last].map(Part::from).to_vec();
+            ask_with([Message::new(Role::User, parts)], streamed)
+        };
+        // The decision is staged, the first call claimed and its outcome stored; the second claim is not.
+        store.let_appends_through(3);
+        store.fail_next_append(disk_full());
+        send(&client, decided(&asked[2])).await.unwrap_err();
+        assert_eq!(ran.names(), ["pay"]);
+        assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+        assert_eq!(pending(&store).await, ["c1", "c2", "c3"]);
+        send(&client, decided(&asked[2])).await.unwrap();
+        assert_eq!(ran.names().len(), if rejects { 2 } else { 3 });
+        let last = stored(&store).await;
+        let results = last.iter().rev().nth(1).unwrap();
+        assert!(results.starts_with("tool c1=payed c1 c2=payed c2 c3"), "{last:?}");
+        assert_eq!(pending(&store).await, [""; 0]);
     }
 }
 
