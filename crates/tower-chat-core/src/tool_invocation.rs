@@ -35,6 +35,8 @@ pub struct ToolInvocation {
     pub started_at: Option<SystemTime>,
     /// When it had finished.
     pub finished_at: Option<SystemTime>,
+    /// Until when a run that is at work on the call holds it, if the call was approved and has no result.
+    pub held_until: Option<SystemTime>,
 }
 
 /// How a tool call went.

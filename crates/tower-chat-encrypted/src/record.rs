@@ -61,7 +61,7 @@ impl SealedRow {
             },
             error,
             started: row.started_at.map(milliseconds::of),
-            finished: row.finished_at.map(milliseconds::of),
+            finished: row.end().map(milliseconds::of),
         }
     }
 
@@ -71,7 +71,7 @@ impl SealedRow {
         (*round, call_id, name) == (call.round_index, &call.call_id, &call.name)
             && status == call.status.as_str()
             && *started == call.started_at.map(milliseconds::of)
-            && *finished == call.finished_at.map(milliseconds::of)
+            && *finished == call.held_until.or(call.finished_at).map(milliseconds::of)
     }
 }
 

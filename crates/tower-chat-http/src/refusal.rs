@@ -181,6 +181,10 @@ impl Refusal {
                 let refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
                 return Some(refusal.with_code("arguments_not_kept"));
             }
+            Some(ToolLoopError::ApprovalHeld { .. }) => {
+                let refusal = Self::new(StatusCode::CONFLICT, error.to_string());
+                return Some(refusal.with_code("approval_held"));
+            }
             Some(ToolLoopError::ApprovalAnswered { .. }) => {
                 let refusal = Self::new(StatusCode::CONFLICT, error.to_string());
                 return Some(refusal.with_code(APPROVAL_ANSWERED));

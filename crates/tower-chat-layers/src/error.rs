@@ -287,6 +287,7 @@ pub enum PersistenceError {
 }
 
 impl fmt::Display for PersistenceError {
+    #[allow(clippy::too_many_lines, reason = "it is one text for each variant")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoConversation { layer } => write!(

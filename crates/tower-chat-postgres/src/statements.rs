@@ -255,7 +255,9 @@ impl Statements {
         let sql = format!(
             "WITH calls AS (
                  SELECT t.name, t.status, floor(t.started::float8 / 86400000) AS day,
-                     CASE WHEN t.finished >= t.started
+                     CASE WHEN t.status = '{pending}' AND t.result IS NULL
+                         AND t.result_sequence IS NULL THEN NULL
+                     WHEN t.finished >= t.started
                      THEN t.finished::float8 - t.started::float8
                      WHEN t.finished < t.started THEN 0::float8 END AS taken
                  {asked}
@@ -270,6 +272,8 @@ impl Statements {
             steps = steps.join(" "),
             error = ToolStatus::Error,
             open = open.join(", "),
+            // Of a call that is under way the column `finished` has until when it is held.
+            pending = ToolStatus::PendingApproval,
             asked = reach.asked(),
         );
         self.layout.with_schema(&sql)

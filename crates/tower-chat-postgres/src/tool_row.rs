@@ -72,7 +72,7 @@ impl<'a> ToolRow<'a> {
             result: result_apart(record),
             error: record.error.as_deref().map(str::as_bytes),
             started: record.started_at.map(milliseconds::of),
-            finished: record.finished_at.map(milliseconds::of),
+            finished: record.end().map(milliseconds::of),
         }
     }
 
@@ -184,7 +184,7 @@ pub(crate) fn read(row: &Row, first: usize, sequence: u64) -> Result<ToolRecord,
     record.result = result(row, first + 5)?;
     record.error = text(row, first + 8)?;
     record.started_at = time(row, first + 9)?;
-    record.finished_at = time(row, first + 10)?;
+    record.set_end(time(row, first + 10)?);
     Ok(record)
 }
 

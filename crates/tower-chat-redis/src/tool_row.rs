@@ -78,7 +78,7 @@ pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
         result_index: position.map(|position| position.index),
         result,
         error: record.error.clone(),
-        finished: record.finished_at.map(milliseconds::of),
+        finished: record.end().map(milliseconds::of),
     };
     #[allow(clippy::expect_used, reason = "all map keys are strings")]
     let rest = serde_json::to_string(&rest).expect("a row has a JSON form");
@@ -111,7 +111,6 @@ pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, 
         "-" => None,
         started => Some(time(started.parse().map_err(|_| damaged())?)?),
     };
-    record.finished_at = rest.finished.map(time).transpose()?;
     record.error = rest.error;
     record.result = match (in_message, rest.result_index, rest.result) {
         ("-", None, None) => RecordedResult::None,
@@ -124,6 +123,7 @@ pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, 
             return Err("it does not say where its result is".to_owned());
         }
     };
+    record.set_end(rest.finished.map(time).transpose()?);
     Ok(record)
 }
 
@@ -146,6 +146,10 @@ mod tests {
         for name in ["", "weather", "a b:c", "12:x{\"", "\0\n\u{1F600}"] {
             let mut record = ToolRecord::pending(CALL, 2, "id \0", name);
             assert_eq!(read(CALL, &write(&record)), Ok(record.clone()));
+            record.status = ToolStatus::PendingApproval;
+            record.held_until = Some(UNIX_EPOCH + Duration::from_millis(5));
+            assert_eq!(read(CALL, &write(&record)), Ok(record.clone()));
+            record.held_until = None;
             record.status = ToolStatus::Error;
             record.error = Some("went wrong".to_owned());
             record.started_at = Some(UNIX_EPOCH - Duration::from_millis(5));

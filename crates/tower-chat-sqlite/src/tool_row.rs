@@ -67,7 +67,7 @@ pub(crate) fn put<'a>(
             result,
             record.error,
             record.started_at.map(milliseconds::of),
-            record.finished_at.map(milliseconds::of),
+            record.end().map(milliseconds::of),
         ])?;
     }
     Ok(())
@@ -89,7 +89,7 @@ pub(crate) fn read(row: &Row<'_>, first: usize, sequence: u64) -> Result<ToolRec
     record.result = result(row, first + 5)?;
     record.error = column(row, first + 8)?;
     record.started_at = time(row, first + 9)?;
-    record.finished_at = time(row, first + 10)?;
+    record.set_end(time(row, first + 10)?);
     Ok(record)
 }
 

@@ -26,13 +26,18 @@ pub(crate) fn tool_totals(
     let sql = format!(
         "SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
              count(*) FILTER (WHERE t.status IN ({open})),
-             total(max(t.finished - t.started, 0)),
-             CAST(max(t.finished - t.started, 0) AS INTEGER) AS taken,
+             total(max({finished} - t.started, 0)),
+             CAST(max({finished} - t.started, 0) AS INTEGER) AS taken,
              CAST(CASE WHEN t.started >= 0 THEN t.started / {DAY}
                  ELSE -(({DAY} - 1 - t.started) / {DAY}) END AS INTEGER) AS day
          {sql} GROUP BY t.name, day, taken ORDER BY t.name",
         error = ToolStatus::Error,
         open = open.join(", "),
+        // Of a call that is under way the column has until when it is held.
+        finished = format_args!(
+            "iif(t.status = '{}' AND coalesce(t.result_sequence, t.result) IS NULL, NULL, t.finished)",
+            ToolStatus::PendingApproval
+        ),
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;

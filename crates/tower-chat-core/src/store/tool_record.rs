@@ -58,6 +58,9 @@ pub struct ToolRecord {
     pub started_at: Option<SystemTime>,
     /// When it had finished, to the millisecond.
     pub finished_at: Option<SystemTime>,
+    /// Until when a run that is at work on the call holds it, to the millisecond, if the call was approved:
+    /// the run renews this time while its tool runs. A call that has a result is held by no run.
+    pub held_until: Option<SystemTime>,
 }
 
 /// Names a tool call, or a result, by where it stands; the ids that providers give are no keys.
@@ -98,7 +101,25 @@ impl ToolRecord {
             error: None,
             started_at: None,
             finished_at: None,
+            held_until: None,
         }
+    }
+
+    /// The time that a store keeps of the end of the call: when it had finished or, of an approved call that
+    /// is under way, until when it is held.
+    pub fn end(&self) -> Option<SystemTime> {
+        if self.is_under_way() { self.held_until } else { self.finished_at }
+    }
+
+    /// Sets the time that [`end`](Self::end) had returned. The status and the result come before it.
+    pub fn set_end(&mut self, end: Option<SystemTime>) {
+        (self.finished_at, self.held_until) =
+            if self.is_under_way() { (None, end) } else { (end, None) };
+    }
+
+    /// Whether it waits for its approval or its outcome.
+    fn is_under_way(&self) -> bool {
+        self.status == ToolStatus::PendingApproval && matches!(self.result, RecordedResult::None)
     }
 }
 
@@ -110,7 +131,8 @@ impl ToolRecord {
         if self.status == ToolStatus::PendingApproval {
             self.status = ToolStatus::RejectedByApproval;
             self.result = RecordedResult::None;
-            (self.error, self.started_at, self.finished_at) = (None, None, None);
+            (self.error, self.started_at) = (None, None);
+            (self.finished_at, self.held_until) = (None, None);
         }
         self
     }
@@ -165,6 +187,7 @@ impl ToolRecord {
             error: self.error.clone(),
             started_at: self.started_at,
             finished_at: self.finished_at,
+            held_until: self.held_until,
         })
     }
 }

@@ -103,7 +103,7 @@ fn of_request() -> [PersistenceError; 14] {
     ]
 }
 
-fn of_the_loop() -> [(ToolLoopError, bool); 12] {
+fn of_the_loop() -> [(ToolLoopError, bool); 13] {
     let conversation = || Some(key());
     let calls = || vec![CallNotRun { tool: "pay".to_owned(), call_id: "c1".to_owned() }];
     let (id, ids) = (|| "r1".to_owned(), vec!["r1".to_owned()]);
@@ -128,6 +128,14 @@ fn of_the_loop() -> [(ToolLoopError, bool); 12] {
         (ToolLoopError::ApprovalMissing { ids, conversation: conversation() }, false),
         (ToolLoopError::ApprovalAnswered { id: id(), conversation: conversation() }, false),
         (ToolLoopError::ApprovalUnknown { id: id(), conversation: conversation() }, false),
+        (
+            ToolLoopError::ApprovalHeld {
+                id: id(),
+                until: SystemTime::UNIX_EPOCH,
+                conversation: conversation(),
+            },
+            true,
+        ),
         (ToolLoopError::ApprovalContradicted { id: id(), conversation: conversation() }, false),
         (ToolLoopError::ResultsMissing { calls: calls(), conversation: conversation() }, false),
         (ToolLoopError::ArgumentsNotKept { calls: calls(), conversation: conversation() }, false),

@@ -37,6 +37,9 @@ impl JournalPolicy {
     /// so itself, when it is opened, and no run in it takes a lease then
     /// ([`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive)).
     ///
+    /// In the other modes a run holds the approved calls whose tools it runs for so long, and renews that in
+    /// the same way.
+    ///
     /// A run whose lease was taken over cannot write, however long it sleeps; the lease only says
     /// when that is polite. It is compared with the clock of the process that asks.
     #[must_use]

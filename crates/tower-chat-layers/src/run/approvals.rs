@@ -1,6 +1,6 @@
 //! Calls that wait for approval: what is stored of them, and what is known of their outcomes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Answer, ApprovalRequest, CallPosition, Message, MessageId, Part, ToolResult,
@@ -98,6 +98,14 @@ impl Run {
     /// result became part of no message.
     pub(crate) fn has_recorded_result(&self, waiting: &PendingApproval) -> bool {
         waiting.call_position.is_some_and(|call| self.state().prior_attempts.has_result(call))
+    }
+
+    /// Until when another run may be at work on a call that was approved. A run of this process has come to
+    /// its end, and has said so.
+    pub(crate) fn held_until(&self, waiting: &PendingApproval) -> Option<SystemTime> {
+        let until = self.state().prior_attempts.held_until(waiting.call_position?)?;
+        let is_held = !self.store().handle().is_exclusive() && self.0.clock.now() < until;
+        is_held.then_some(until)
     }
 
     /// Whether a call waits in the conversation of which this one is a copy, and not here.

@@ -1,16 +1,20 @@
 //! Approved calls of earlier runs that this run has claimed and run.
 
-use std::{collections::HashMap, time::SystemTime};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak},
+    time::{Duration, SystemTime},
+};
 
 use tower_chat_core::{
     ToolStatus,
     store::{
-        StoreError,
+        Revision, StoreError,
         author::{Claim, RecordedResult, Slot, ToolRecord, Write},
     },
 };
 
-use super::{Run, State, Submission, records::Records};
+use super::{Run, Shared, State, Submission, records::Records, tool_events::HeldUntil};
 use crate::{
     StoreFailure,
     tool::{CallOfRun, ToolOutcome},
@@ -21,19 +25,40 @@ use crate::{
 pub(super) struct ApprovedCalls {
     /// When the calls were claimed whose tools have not begun.
     claimed: HashMap<CallOfRun, SystemTime>,
+    /// When the calls were claimed that have no outcome. Other processes leave them alone.
+    held: HashMap<CallOfRun, SystemTime>,
+    /// A task renews the time until which the calls are held.
+    is_renewed: bool,
     /// What came out of those that have run.
     outcomes: Vec<ToolOutcome>,
+    /// Those of them whose outcome the store has not taken.
+    unstored: HashSet<CallOfRun>,
 }
 
 impl ApprovedCalls {
     /// A claim is about to be submitted.
     pub(super) fn note_claim(&mut self, call: CallOfRun, now: SystemTime) {
         self.claimed.insert(call, now);
+        self.held.insert(call, now);
     }
 
     /// The outcome of a call is about to be submitted.
     pub(super) fn note_outcome(&mut self, outcome: &ToolOutcome) {
+        self.held.remove(&outcome.0);
+        self.unstored.insert(outcome.0);
         self.outcomes.push(outcome.clone());
+    }
+
+    /// The outcome of a call is stored, or waits in the outbox.
+    pub(super) fn note_stored(&mut self, call: CallOfRun) {
+        self.unstored.remove(&call);
+    }
+
+    /// No call is claimed any more, and what is written from now on has the outcomes.
+    fn forget_claims(&mut self) {
+        self.claimed.clear();
+        self.held.clear();
+        self.unstored.clear();
     }
 }
 
@@ -45,22 +70,46 @@ impl Run {
 
     /// Keeps the claims of calls whose tools have not begun: results say so.
     pub(crate) fn keep_claims(&self) {
-        self.state().approved_calls.claimed.clear();
+        self.state().approved_calls.forget_claims();
     }
 
-    /// Withdraws the claims of calls whose tools have not begun, so that they can be approved again.
-    /// A submission, since the caller may have gone away.
+    /// Submits outcomes again that the store has not taken, before a message has them: another attempt would
+    /// call them unknown. The attempts of a journaled run read what is staged of it.
+    pub(crate) fn submit_unstored_outcomes(&self) {
+        let mut state = self.state();
+        let unstored = std::mem::take(&mut state.approved_calls.unstored);
+        if unstored.is_empty() || state.of_mode.journal().is_some() {
+            return;
+        }
+        let outcomes = state.approved_calls.outcomes.iter();
+        let outcomes: Vec<_> = outcomes.filter(|it| unstored.contains(&it.0)).cloned().collect();
+        let mut records = Records::default();
+        state.outcome_rows(&outcomes, self.policy().truncation, &mut records);
+        let submission = self.submit_rows(&mut state, records.into_rows(), Vec::new());
+        drop(state);
+        drop(submission);
+    }
+
+    /// Withdraws the claims of calls whose tools have not begun, so that they can be approved again, and
+    /// holds those no longer whose tools were dropped. A submission, since the caller may have gone away.
     pub(crate) fn withdraw_claims(&self) {
         let mut state = self.state();
         let claimed = std::mem::take(&mut state.approved_calls.claimed);
+        let held = std::mem::take(&mut state.approved_calls.held);
         let mut records = Records::default();
         let mut claims = Vec::new();
-        for (call, started_at) in claimed {
-            let Some(mut row) = state.call_row(call) else { continue };
+        for (call, started_at) in &claimed {
+            let Some(mut row) = state.call_row(*call) else { continue };
             // As it was before; else another attempt has claimed it since.
-            claims.push(Claim { call: row.call, started_at: Some(started_at) });
+            claims.push(Claim { call: row.call, started_at: Some(*started_at) });
             row.started_at = state.prior_attempts.starts.get(&row.call).copied();
             records.put(row);
+        }
+        if !self.claim_lease(&state).is_zero() {
+            let begun = held.into_iter().filter(|(call, _)| !claimed.contains_key(call));
+            let (rows, of_begun) = state.held_rows(begun, HeldUntil(None));
+            claims.extend(of_begun);
+            rows.into_iter().for_each(|row| records.put(row));
         }
         if claims.is_empty() {
             return;
@@ -77,13 +126,7 @@ impl Run {
         rows: Vec<ToolRecord>,
         claims: Vec<Claim>,
     ) -> Submission {
-        let conversation = &state.conversation;
-        let id = conversation.next_id(self.id());
-        let mut write = Write::new(self.key().clone(), id, conversation.revision, [])
-            .with_activity(self.activity_now());
-        if !claims.is_empty() {
-            write = write.with_claims(claims);
-        }
+        let write = self.write_of_claims(state, state.conversation.revision, claims);
         let write = match state.of_mode.journal_mut().filter(|journal| journal.is_in_store()) {
             Some(journal) => journal.staged(write, rows, None, None),
             None => write.with_tools(rows),
@@ -93,6 +136,90 @@ impl Run {
         Submission::submit(self.store(), StoreFailure::FailCall, slot, writes)
     }
 
+    fn write_of_claims(&self, state: &State, revision: Revision, claims: Vec<Claim>) -> Write {
+        let id = state.conversation.next_id(self.id());
+        let write =
+            Write::new(self.key().clone(), id, revision, []).with_activity(self.activity_now());
+        if claims.is_empty() { write } else { write.with_claims(claims) }
+    }
+
+    /// How long other processes leave a claimed call alone after the last sign of life of this run. A
+    /// journaled run holds its whole conversation.
+    pub(super) fn claim_lease(&self, state: &State) -> Duration {
+        match state.of_mode.journal().is_some() || self.store().handle().is_exclusive() {
+            true => Duration::ZERO,
+            false => self.policy().journal.lease,
+        }
+    }
+
+    /// Renews the time until which claimed calls are held, for as long as the run exists and their tools
+    /// are at work.
+    pub(super) fn keep_claims_held(&self, state: &mut State) {
+        let lease = self.claim_lease(state);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if lease.is_zero() || std::mem::replace(&mut state.approved_calls.is_renewed, true) {
+            return;
+        }
+        let run: Weak<Shared> = Arc::downgrade(&self.0);
+        runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(lease / 3).await;
+                let Some(run) = run.upgrade().map(Run) else { return };
+                if !run.renew_claims(lease).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Renews the time until which claimed calls are held; returns whether there are any. Another run may
+    /// have written to the conversation meanwhile, which takes no claim away.
+    async fn renew_claims(&self, lease: Duration) -> bool {
+        const MOST: usize = 8;
+        let mut revision = None;
+        for _ in 0..MOST {
+            // Under the lock until it is submitted, so that an outcome comes after it. What waits in the
+            // outbox goes on waiting.
+            let ticket = {
+                let mut state = self.state();
+                let held = state.approved_calls.held.clone();
+                if held.is_empty() {
+                    state.approved_calls.is_renewed = false;
+                    return false;
+                }
+                let until = HeldUntil(Some(self.0.clock.now() + lease));
+                let (rows, claims) = state.held_rows(held, until);
+                let revision = revision.unwrap_or(state.conversation.revision);
+                let write = self.write_of_claims(&state, revision, claims).with_tools(rows);
+                (**self.store()).append(Slot::unbounded().without_blocking(), vec![write])
+            };
+            let Err(failed) = ticket.await else { return true };
+            match failed.source {
+                StoreError::Conflict(_) => {
+                    let Ok(head) = (**self.store()).head(self.key()).await else { return true };
+                    revision = Some(head.revision);
+                    if head.revision.incarnation != self.state().conversation.revision.incarnation {
+                        break;
+                    }
+                }
+                // Another attempt has them.
+                StoreError::Claimed { .. } => break,
+                source => {
+                    tracing::warn!(
+                        conversation = %self.key(),
+                        error = &source as &dyn std::error::Error,
+                        "the claims of approved tool calls could not be renewed"
+                    );
+                    return true;
+                }
+            }
+        }
+        let mut state = self.state();
+        state.approved_calls.held.clear();
+        state.approved_calls.is_renewed = false;
+        false
+    }
+
     /// Another run has written first: records what came out of the approved calls that this run has
     /// run, whatever the other run says of them.
     pub(super) async fn record_outcomes_again(&self, source: &StoreError) {
@@ -100,7 +227,8 @@ impl Run {
             return;
         }
         let rows = {
-            let state = self.state();
+            let mut state = self.state();
+            state.approved_calls.unstored.clear();
             let mut records = Records::default();
             let outcomes = &state.approved_calls.outcomes;
             state.outcome_rows(outcomes, self.policy().truncation, &mut records);
@@ -149,5 +277,23 @@ impl Run {
             }
         }
         outcome
+    }
+}
+
+impl State {
+    /// Rows that say until when calls are held whose tools have begun, with the claims that still have
+    /// to be those of this run.
+    fn held_rows(
+        &self,
+        calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
+        HeldUntil(until): HeldUntil,
+    ) -> (Vec<ToolRecord>, Vec<Claim>) {
+        let rows = calls.into_iter().filter_map(|(call, started_at)| {
+            let mut row = self.call_row(call)?;
+            (row.started_at, row.held_until) = (Some(started_at), until);
+            let claim = Claim { call: row.call, started_at: Some(started_at) };
+            Some((row, claim))
+        });
+        rows.unzip()
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct PriorAttempts {
     /// Calls that the record has closed without a result, since they wait in the conversation of
     /// which this one is a copy.
     copied: HashSet<CallOfRun>,
+    /// Until when other runs hold calls.
+    held: HashMap<CallOfRun, SystemTime>,
 }
 
 impl PriorAttempts {
@@ -97,6 +99,11 @@ impl PriorAttempts {
     /// Whether a call was copied while it waited, and waits in the original alone.
     pub(super) fn is_copied(&self, call: CallOfRun) -> bool {
         self.copied.contains(&call)
+    }
+
+    /// Until when another run holds a call.
+    pub(super) fn held_until(&self, call: CallOfRun) -> Option<SystemTime> {
+        self.held.get(&call).copied()
     }
 
     /// Whether the record has closed a call with a result.
@@ -123,6 +130,11 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
             let position = SequencePosition { sequence: call.sequence, index: call.sequence_index };
             begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
+            // The last row of a call counts: an outcome in the outbox comes after its claim.
+            match call.held_until {
+                Some(until) => _ = begun.held.insert(of_run, until),
+                None => _ = begun.held.remove(&of_run),
+            }
             begun.calls.insert(of_run, CallOutcome::of_waiting(call));
         }
         begun

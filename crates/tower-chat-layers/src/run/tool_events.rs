@@ -75,6 +75,7 @@ impl Run {
         if outcome.0.0.run != self.id() {
             self.state().approved_calls.note_outcome(&outcome);
         }
+        let call = outcome.0;
         let write = self.recorder().with_outcome(outcome, beside, ends_run);
         let mut pending = PendingOutcome(self, Some(write));
         let slot = self.reserve_beside().await;
@@ -85,6 +86,7 @@ impl Run {
         let write = RunWrite { starts, ..write };
         let submission = self.submit(&mut self.state(), slot?, write).0;
         self.settled(submission).await?;
+        self.state().approved_calls.note_stored(call);
         self.tools_started(&claim).await
     }
 
@@ -134,6 +136,10 @@ impl Drop for PendingOutcome<'_> {
     }
 }
 
+/// Until when a run holds the calls that it has claimed; `None` where no other process can be at work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldUntil(pub(super) Option<SystemTime>);
+
 /// A stored call.
 struct StoredCall {
     stored: StoredPosition,
@@ -158,22 +164,25 @@ impl State {
         &self,
         calls: &[CallOfRun],
         messages: &[Arc<Message>],
-        now: SystemTime,
+        (now, HeldUntil(held_until)): (SystemTime, HeldUntil),
         records: &mut Records,
     ) -> Vec<Claim> {
         let mut claims = Vec::new();
         for stored in calls.iter().filter_map(|call| self.stored_call(*call, messages)) {
             let call = stored.stored.call;
-            if stored.held.waits_for_approval {
-                let started_at = self.prior_attempts.starts.get(&call).copied();
-                claims.push(Claim { call, started_at });
-            }
             match records.get_mut(call) {
                 Some(row) => row.started_at = Some(now),
                 None => {
                     let mut row = stored.row();
                     row.started_at = Some(now);
                     records.put(row);
+                }
+            }
+            if stored.held.waits_for_approval {
+                let started_at = self.prior_attempts.starts.get(&call).copied();
+                claims.push(Claim { call, started_at });
+                if let Some(row) = records.get_mut(call) {
+                    row.held_until = held_until;
                 }
             }
         }

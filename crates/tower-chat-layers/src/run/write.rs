@@ -13,7 +13,7 @@ use tower_chat_core::{
 
 use super::{
     Run, State, Submission, compose::Composed, input_digest::mark_input, records::Records,
-    service_id::Adopted, submission::FailedSubmission,
+    service_id::Adopted, submission::FailedSubmission, tool_events::HeldUntil,
 };
 use crate::{
     NotStored, PersistenceError, StoreFailure,
@@ -144,9 +144,14 @@ impl Run {
             if let Some(journal) = state.of_mode.journal_mut() {
                 journal.note_started(&write.starts);
             }
-            claims = state.start_rows(&write.starts, messages, now, &mut records);
+            let lease = self.claim_lease(state);
+            let until = HeldUntil((!lease.is_zero()).then(|| now + lease));
+            claims = state.start_rows(&write.starts, messages, (now, until), &mut records);
             let of_earlier_runs = write.starts.iter().filter(|call| call.0.run != self.id());
             of_earlier_runs.for_each(|call| state.approved_calls.note_claim(*call, now));
+            if !claims.is_empty() {
+                self.keep_claims_held(state);
+            }
         }
         Contents { stored, records, claims, replaced, service_id, close }
     }

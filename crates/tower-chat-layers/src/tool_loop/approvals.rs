@@ -45,7 +45,8 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 /// [`ToolLoopError::ResultsMissing`] for one with calls that the caller has not answered;
 /// [`ToolLoopError::ApprovalAnswered`] and [`ToolLoopError::ApprovalUnknown`] for a decision about a
 /// call that has its result, or about a request that is nowhere, or waits in the conversation of
-/// which this one is a copy; [`ToolLoopError::ApprovalContradicted`] for two that differ.
+/// which this one is a copy; [`ToolLoopError::ApprovalHeld`] for one about a call that another run is at
+/// work on; [`ToolLoopError::ApprovalContradicted`] for two that differ.
 pub(super) fn decide(
     request: &ChatRequest,
     run: Option<&Run>,
@@ -121,7 +122,8 @@ pub(super) fn decide(
 /// # Errors
 ///
 /// [`ToolLoopError::ApprovalUnknown`] if it waits in the conversation of which this one is a copy;
-/// [`ToolLoopError::ApprovalAnswered`] if it has its result.
+/// [`ToolLoopError::ApprovalAnswered`] if it has its result; [`ToolLoopError::ApprovalHeld`] if another run
+/// is at work on it.
 fn check_open(
     run: Option<&Run>,
     waiting: &PendingApproval,
@@ -135,7 +137,11 @@ fn check_open(
         Some(run) if run.has_recorded_result(waiting) => {
             Err(ToolLoopError::ApprovalAnswered { id: id(), conversation })
         }
-        _ => Ok(()),
+        Some(run) => match run.held_until(waiting) {
+            Some(until) => Err(ToolLoopError::ApprovalHeld { id: id(), until, conversation }),
+            None => Ok(()),
+        },
+        None => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong in the loop itself.
 
-use std::{any::Any, error::Error, fmt};
+use std::{any::Any, error::Error, fmt, time::SystemTime};
 
 use tower_chat_core::{BoxError, ConversationKey, Retryability, is_verdict};
 
@@ -8,6 +8,7 @@ use crate::{
     next_step::TooManyCalls,
     policy::UnknownCall,
     tool::{Effect, ToolError},
+    utc::Utc,
 };
 
 /// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
@@ -71,6 +72,16 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+    /// An approval request was answered whose call another run is at work on, in another process: it
+    /// renews the time until which it holds the call. Nothing was run, and the model was not called.
+    ApprovalHeld {
+        /// The request.
+        id: String,
+        /// Until when the call is held. If it is not held longer then, its run has died.
+        until: SystemTime,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
     /// An approval request was both approved and rejected; nothing was run.
     ApprovalContradicted {
         /// The request.
@@ -127,6 +138,7 @@ pub enum ToolLoopError {
 }
 
 impl fmt::Display for ToolLoopError {
+    #[allow(clippy::too_many_lines, reason = "it is one text for each variant")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ConsecutiveFailures { rounds, failures, conversation } => {
@@ -152,6 +164,13 @@ impl fmt::Display for ToolLoopError {
                 "there is no approval request {id:?}{}: answer a request by its id, in the conversation \
                  that it belongs to, or send the message that holds it",
                 of_conversation(conversation.as_ref())
+            ),
+            Self::ApprovalHeld { id, until, conversation } => write!(
+                f,
+                "the call of the approval request {id:?}{} is run by another process, which holds it until \
+                 {} and renews this time: try again then to get what came out of it",
+                of_conversation(conversation.as_ref()),
+                Utc(*until)
             ),
             Self::ApprovalContradicted { id, conversation } => write!(
                 f,
@@ -217,11 +236,13 @@ impl TooManyCalls {
 }
 
 impl ToolLoopError {
-    /// Whether the same request may succeed if it is sent again: only where the tools may behave
-    /// differently the next time.
+    /// Whether the same request may succeed if it is sent again: where the tools may behave
+    /// differently the next time, or another process is at work on a call.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::ConsecutiveFailures { .. } | Self::ToolFailedRun { .. } => true,
+            Self::ConsecutiveFailures { .. }
+            | Self::ToolFailedRun { .. }
+            | Self::ApprovalHeld { .. } => true,
             Self::ApprovalMissing { .. }
             | Self::ApprovalAnswered { .. }
             | Self::ApprovalUnknown { .. }

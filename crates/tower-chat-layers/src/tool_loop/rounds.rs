@@ -255,6 +255,9 @@ impl<S> Rounds<S> {
             in_flight.give_back(ordinal, self.run.as_ref(), &self.context.handle);
         }
         let interrupted = self.outcomes.unfinished();
+        if let Some(run) = &self.run {
+            run.submit_unstored_outcomes();
+        }
         if self.submits_results() {
             self.submit_results();
         }

@@ -25,7 +25,14 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
         row.round_index = index * 7;
         row.call_id = format!("seen by the model: {index} \0 \u{1F600}");
         row.error = (index > 0).then(|| format!("'{index}' went wrong"));
-        if index % 2 == 0 { with_times(row, 1_750_000_000_123, 1_750_000_004_567) } else { row }
+        if index % 2 == 0 {
+            row = with_times(row, 1_750_000_000_123, 1_750_000_004_567);
+        }
+        if status == ToolStatus::PendingApproval {
+            // It has not finished: a run holds it until then.
+            row.held_until = row.finished_at.take();
+        }
+        row
     });
     let write = write_messages(&key, Revision::ABSENT, [Message::user("hi"), asking(&tools)])
         .with_tools(rows.collect());
@@ -41,7 +48,12 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
         assert_eq!((found.status, &found.result), (row.status, &None));
         assert_eq!(found.error, row.error);
         assert_eq!((found.started_at, found.finished_at), (row.started_at, row.finished_at));
+        assert_eq!(found.held_until, row.held_until);
     }
+    assert!(found.iter().any(|call| call.held_until.is_some()));
+    let totals = store.tool_totals(&InvocationQuery::of(&key)).await.expect("totals");
+    let timed = found.iter().filter(|call| call.finished_at.is_some()).count();
+    assert_eq!(totals[0].times.calls(), timed as u64, "a call that is held has not ended");
 }
 
 /// A write that is refused leaves no row, and changes none; rows of writes before it stay.

@@ -230,6 +230,17 @@ impl TestClock {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
+    /// From now on it goes with tokio's clock, which a test has paused.
+    pub(crate) fn follow_tokio(&self) {
+        let clock = self.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                clock.advance(1);
+            }
+        });
+    }
+
     pub(crate) fn advance(&self, seconds: u64) {
         self.0.fetch_add(seconds, std::sync::atomic::Ordering::SeqCst);
     }

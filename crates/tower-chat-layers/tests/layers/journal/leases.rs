@@ -18,17 +18,6 @@ fn queueing() -> PersistencePolicy {
     policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 3 })
 }
 
-/// A clock that goes with tokio's, which a test has paused.
-fn clock_of_tokio(clock: &TestClock) {
-    let clock = clock.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            clock.advance(1);
-        }
-    });
-}
-
 /// A run of another process that died while c1 was at work: it renews nothing any more.
 fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed: bool) {
     let gate = Gate::closed();
@@ -104,7 +93,7 @@ async fn a_queued_run_waits_for_the_lease_of_a_dead_process_and_takes_the_run_ov
         cases!(BOTH_WAYS, [OnOpenRun::Recover, OnOpenRun::Commit, OnOpenRun::Discard])
     {
         let (store, clock) = (store(), TestClock::default());
-        clock_of_tokio(&clock);
+        clock.follow_tokio();
         let journal = JournalPolicy::default().on_open_run(on_open_run);
         let setup = Setup::new(&store).clock(&clock).policy(queueing().with_journal(journal));
         let booking_tools = BookingTools::default();
@@ -181,7 +170,7 @@ async fn a_queued_run_waits_no_longer_than_its_limit_for_a_process_that_is_alive
 async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answered() {
     for streamed in BOTH_WAYS {
         let (store, clock) = (store(), TestClock::default());
-        clock_of_tokio(&clock);
+        clock.follow_tokio();
         let setup = Setup::new(&store).clock(&clock).policy(queueing());
         let booking_tools = BookingTools::default();
         left_by_a_dead_process(&setup, &booking_tools, streamed);
@@ -213,7 +202,7 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
 #[tokio::test(start_paused = true)]
 async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
     let (store, clock) = (store(), TestClock::default());
-    clock_of_tokio(&clock);
+    clock.follow_tokio();
     let setup = Setup::new(&store).clock(&clock);
     let booking_tools = BookingTools::default();
     left_by_a_dead_process(&setup, &booking_tools, false);
@@ -304,7 +293,7 @@ async fn takeovers_and_renewals_of_leases_are_counted() {
     let metrics = RecordedMetrics::new();
     let _recording = metrics.record_this_thread();
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
-    clock_of_tokio(&clock);
+    clock.follow_tokio();
     let setup = Setup::new(&store).clock(&clock).policy(queueing());
     let booking_tools = BookingTools::default();
     left_by_a_dead_process(&setup, &booking_tools, false);

@@ -9,6 +9,7 @@ mod disconnects;
 mod ending;
 mod fencing;
 mod foreign;
+mod held_calls;
 mod late_results;
 mod leases;
 mod limits;

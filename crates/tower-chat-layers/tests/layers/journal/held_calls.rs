@@ -1,0 +1,137 @@
+//! Approved calls of runs that take no lease on their conversation: the run holds the calls themselves
+//! while their tools run.
+
+use std::{pin::Pin, time::Duration};
+
+use tower_chat::{
+    Answer, ApprovalRequest, BoxError, ChatRequest, Message, PersistenceError, Role, ToolLoopError,
+    ToolStatus, Tools,
+    store::{HistoryStore, InvocationQuery},
+    tool::{ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
+
+use super::booking_tools::*;
+use crate::common::*;
+
+const LEASE: u64 = 15;
+const MODES: [tower_chat::PersistenceMode; 2] = [PerRun, PerServiceCall];
+
+/// A `pay` that needs approval and waits at a gate before it pays.
+fn paying(ran: &Ran, gate: &Gate) -> Tools {
+    let (ran, gate) = (ran.clone(), gate.clone());
+    Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
+        let (ran, gate) = (ran.clone(), gate.clone());
+        let answer = format!("payed {}", label_of(&context));
+        ran.note("pay");
+        async move {
+            gate.pass().await;
+            Ok::<_, BoxError>(ToolOutput::from(answer))
+        }
+    }))
+}
+
+fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
+    ask_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
+}
+
+async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
+    let model = ScriptedModel::new([calls([("pay", "c1")])]);
+    let client = setup.stack(&model, tools(&Ran::default()));
+    let answer = send(&client, ask("buy", streamed)).await.unwrap();
+    answer.approval_requests().next().unwrap().clone()
+}
+
+/// The payment's row: its status, whether it is held, what came out.
+async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
+    store.inner().flush().await.unwrap();
+    let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    let call = found.into_iter().next().unwrap().1;
+    (call.status, call.held_until.is_some(), call.result.map(|result| result.text()))
+}
+
+fn is_held(outcome: Result<Answer, BoxError>) -> bool {
+    let error = outcome.expect_err("the call is held");
+    matches!(error.downcast_ref(), Some(ToolLoopError::ApprovalHeld { .. }))
+}
+
+#[tokio::test]
+async fn a_call_of_a_dead_process_is_held_up_to_the_end_of_its_lease() {
+    for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
+        let (store, clock, ran) = (store(), TestClock::default(), Ran::default());
+        let setup = Setup::new(&store).mode(mode).clock(&clock);
+        let asked = waiting(&setup, streamed).await;
+        let gate = Gate::closed();
+        let elsewhere = setup.elsewhere().stack(&ScriptedModel::new([]), paying(&ran, &gate));
+        let request = approving(&asked, streamed);
+        let mut dead = Box::pin(async move { send(&elsewhere, request).await });
+        tokio::select! {
+            biased;
+            answer = &mut dead => panic!("not interrupted: {answer:?}"),
+            () = gate.reached(1) => {}
+        }
+        // Of a process that dies nobody writes anything.
+        std::mem::forget(dead);
+        let model = ScriptedModel::new([Step::text("done")]);
+        let client = setup.stack(&model, paying(&ran, &gate));
+        clock.advance(LEASE - 1);
+        assert!(is_held(send(&client, approving(&asked, streamed)).await));
+        assert_eq!(model.requests().len(), 0);
+        clock.advance(1);
+        assert_eq!(send(&client, approving(&asked, streamed)).await.unwrap().text(), "done");
+        assert!(seen(&model, 0).last().unwrap().contains("may or may not"), "{mode:?}");
+        assert_eq!(row(&store).await.0, ToolStatus::Interrupted);
+        assert_eq!(ran.names(), ["pay"]);
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_held_no_longer_once_its_caller_has_gone_away() {
+    for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).mode(mode);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::text("done")]);
+        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        drop_when(&elsewhere, approving(&asked, streamed), gate.reached(1)).await;
+        assert_eq!(row(&store).await, (ToolStatus::PendingApproval, false, None), "{mode:?}");
+        let client = setup.stack(&model, paying(&ran, &gate));
+        send(&client, approving(&asked, streamed)).await.unwrap();
+        assert_eq!(row(&store).await.0, ToolStatus::Interrupted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_held_for_as_long_as_its_tool_runs_whoever_else_writes() {
+    for (streamed, mode, other_writes) in cases!(BOTH_WAYS, MODES, [false, true]) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let clock = TestClock::default();
+        clock.follow_tokio();
+        let setup = Setup::new(&store).mode(mode).clock(&clock);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::text("one")]);
+        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        let request = approving(&asked, streamed);
+        let first: Pin<Box<dyn Future<Output = _> + Send>> =
+            Box::pin(async move { send(&elsewhere, request).await });
+        let first = tokio::spawn(first);
+        gate.reached(1).await;
+        let model = ScriptedModel::new([Step::text("meanwhile"), Step::text("two")]);
+        let client = setup.stack(&model, paying(&ran, &gate));
+        if other_writes {
+            send(&client, ask("how long will it take?", streamed)).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(4 * LEASE)).await;
+        assert!(is_held(send(&client, approving(&asked, streamed)).await), "{mode:?}");
+        assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
+        gate.open();
+        let first = first.await.unwrap();
+        let (_, is_held, result) = row(&store).await;
+        assert_eq!((is_held, result.as_deref()), (false, Some("payed c1")), "{mode:?}");
+        match other_writes {
+            true => assert!(matches!(refused(first), PersistenceError::NotStored(_))),
+            false => assert_eq!(first.unwrap().text(), "one"),
+        }
+        assert_eq!(ran.names(), ["pay"]);
+    }
+}
