@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Answer, ConversationKey, Message, Retryability, RunId,
+    Answer, BoxError, Classified, ConversationKey, Message, Retryability, RunId, is_retryable,
     store::{Conflict, StoreError},
 };
 
@@ -84,15 +84,6 @@ pub enum PersistenceError {
         answer: Box<Answer>,
     },
     /// The service no longer has the history that the store refers to, and the record was not sent instead.
-    #[error(
-        "the service no longer has the history of conversation {key}, which it kept under id \
-         {service_id:?}, {}",
-        if *is_recorded {
-            "and the policy is not to send what is recorded of it: choose LostHistory::SendRecord"
-        } else {
-            "and nothing of it is recorded: go on in a new conversation"
-        }
-    )]
     ServiceHistoryLost {
         /// The conversation.
         key: ConversationKey,
@@ -101,17 +92,9 @@ pub enum PersistenceError {
         /// Whether the store has a record of the history.
         is_recorded: bool,
         /// How the service refused the request.
-        source: tower_chat_core::BoxError,
+        source: BoxError,
     },
     /// A service refuses a request for good, and content of its messages is likely at fault.
-    #[error(
-        "{issuer} refuses a request of conversation {key} for good, and the {kind} in message {message} is \
-         likely at fault{then}",
-        issuer = mark.issuer,
-        kind = mark.content.name(),
-        message = mark.message,
-        then = if *is_marked { ", which later requests to this service leave out" } else { "" }
-    )]
     ContentRefused {
         /// The conversation.
         key: ConversationKey,
@@ -120,7 +103,7 @@ pub enum PersistenceError {
         /// Whether the content is marked: later requests to the service have a sentence in its place.
         is_marked: bool,
         /// How the service refused the request.
-        source: tower_chat_core::BoxError,
+        source: BoxError,
     },
     /// The mode needs a layer that is not in the stack.
     PersisterMissing {
@@ -314,6 +297,33 @@ impl fmt::Display for PersistenceError {
                 "conversation {key} is kept by the service under id {service_id:?}, \
                  but its answer names no conversation"
             ),
+            Self::ServiceHistoryLost { key, service_id, is_recorded, .. } => {
+                let then = match is_recorded {
+                    true => {
+                        "and the policy is not to send what is recorded of it: choose \
+                         LostHistory::SendRecord"
+                    }
+                    false => "and nothing of it is recorded: go on in a new conversation",
+                };
+                write!(
+                    f,
+                    "the service no longer has the history of conversation {key}, which it kept under id \
+                     {service_id:?}, {then}"
+                )
+            }
+            Self::ContentRefused { key, mark, is_marked, .. } => {
+                let (kind, message) = (mark.content.name(), mark.message);
+                let then = match is_marked {
+                    true => ", which later requests to this service leave out",
+                    false => "",
+                };
+                write!(
+                    f,
+                    "{} refuses a request of conversation {key} for good, and the {kind} in message \
+                     {message} is likely at fault{then}",
+                    mark.issuer
+                )
+            }
             Self::PersisterMissing { key } => write!(
                 f,
                 "PerServiceCallPersistence is missing below the tool loop (conversation {key}), so that nothing \
@@ -421,10 +431,21 @@ impl Error for PersistenceError {
         match self {
             Self::NotLoaded { source, .. } | Self::NotRecovered { source, .. } => Some(source),
             Self::NotStored(not_stored) => not_stored.source(),
+            Self::ServiceHistoryLost { source, .. } | Self::ContentRefused { source, .. } => {
+                Some(&**source)
+            }
             Self::EmptyRequest { source, .. } => Some(source),
             Self::Dangling { source, .. } => Some(source),
             _ => Some(Retryability::from_retryable(self.is_retryable()).as_source()),
         }
+    }
+}
+
+/// The error of a service as the cause of one that is for good, whatever it says of retries itself.
+pub(crate) fn for_good(source: BoxError) -> BoxError {
+    match is_retryable(&*source) {
+        Some(false) => source,
+        Some(true) | None => Classified::new(Retryability::Permanent, source).into(),
     }
 }
 

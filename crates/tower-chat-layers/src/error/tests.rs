@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use tower_chat_core::{BoxError, Finish, is_retryable, store::StoreError};
+use tower_chat_core::{BoxError, ContentKind, Finish, MessageId, RefusalMark, store::StoreError};
 
 use super::*;
 use crate::{
@@ -33,11 +33,11 @@ fn answer() -> Box<Answer> {
 }
 
 /// The errors of a request that finds its store, its service or another run in its way.
-fn of_surroundings() -> [(PersistenceError, bool); 16] {
+fn of_surroundings() -> [(PersistenceError, bool); 18] {
     let (run, id) = (RunId::new(), Arc::<str>::from("id"));
     let until = SystemTime::UNIX_EPOCH;
     let (remembered, requested) = (Arc::clone(&id), Arc::clone(&id));
-    let (kept, missing) = (Arc::clone(&id), id);
+    let (kept, missing, lost) = (Arc::clone(&id), Arc::clone(&id), id);
     let dangling = DanglingCallError { tool: "pay".to_owned(), call_id: "c1".to_owned() };
     [
         (PersistenceError::NotLoaded { key: key(), source: away(true) }, true),
@@ -58,6 +58,24 @@ fn of_surroundings() -> [(PersistenceError, bool); 16] {
                 key: key(),
                 service_id: missing,
                 answer: answer(),
+            },
+            false,
+        ),
+        (
+            PersistenceError::ServiceHistoryLost {
+                key: key(),
+                service_id: lost,
+                is_recorded: true,
+                source: for_good("gone".into()),
+            },
+            false,
+        ),
+        (
+            PersistenceError::ContentRefused {
+                key: key(),
+                mark: RefusalMark::new("s", MessageId { run, index: 0 }, ContentKind::Image),
+                is_marked: false,
+                source: for_good(Retryability::Retryable.into()),
             },
             false,
         ),

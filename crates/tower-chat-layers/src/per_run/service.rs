@@ -25,6 +25,7 @@ use super::{
 use crate::{
     LostHistory, PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
+    error::for_good,
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
@@ -193,7 +194,7 @@ where
         && (*settings.store).load(key).await.map_err(not_loaded)?.messages.iter().any(is_record);
     if !is_recorded || settings.policy.lost_history == LostHistory::Fail {
         let key = key.clone();
-        let source = error;
+        let source = for_good(error);
         return Err(
             PersistenceError::ServiceHistoryLost { key, service_id, is_recorded, source }.into()
         );

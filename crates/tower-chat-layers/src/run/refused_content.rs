@@ -11,7 +11,7 @@ use tower_chat_core::{
 use tower_service::Service;
 
 use super::Run;
-use crate::{PersistenceError, RefusedContent};
+use crate::{PersistenceError, RefusedContent, error::for_good};
 
 /// The marks of a conversation, as the run knows them.
 #[derive(Debug, Default)]
@@ -154,7 +154,7 @@ where
             key: run.key().clone(),
             mark: mark.clone(),
             is_marked: is_named,
-            source: error,
+            source: for_good(error),
         }
         .into()),
         None => Err(error),
