@@ -52,6 +52,14 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
         &[&["`Receipt` cannot be the result of a tool", "a type that derives `serde::Serialize`"]],
     ),
     (
+        "error_that_is_none",
+        &[&["`Broken` cannot be the error of a tool", "implements `std::error::Error`"]],
+    ),
+    (
+        "state_of_one_thread",
+        &[&["`Rc<u8>` cannot be the state of a tool", "`Arc` instead of `Rc`", "&Rc<u8>"]],
+    ),
+    (
         "tool_signatures",
         &[
             &["an argument is owned", "city: Option<&str>", "city: Cow<'_, str>"],
