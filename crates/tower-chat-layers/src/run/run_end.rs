@@ -142,8 +142,10 @@ impl State {
             return None;
         }
         let is_returned = self.return_calls(response, records);
-        let has_answer = all.iter().any(|message| message.role == Role::Assistant);
-        (has_answer && !is_returned).then(end_marker)
+        // An answer, or the results of approved calls of earlier runs.
+        let has_begun =
+            all.iter().any(|message| matches!(message.role, Role::Assistant | Role::Tool));
+        (has_begun && !is_returned).then(end_marker)
     }
 
     /// Says in the record that the open calls of an answer are returned to the caller; returns
