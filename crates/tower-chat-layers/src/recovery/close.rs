@@ -11,7 +11,7 @@ use tower_chat_core::{
     ToolStatus,
     store::{
         History, HistoryStore, InvocationQuery, Lease, OpenRun, RunActivity, StoreError,
-        author::{Close, OpenRunContent, Staged, Write},
+        author::{Close, OpenRunContent, Staged, ToolRecord, Write},
     },
 };
 
@@ -167,24 +167,47 @@ async fn committing(
     };
     let (missing, mut rows) = missing_results(&content.tools, sequence, id_of);
     let mut messages: Vec<Arc<Message>> = missing.into_iter().map(Arc::new).collect();
-    let has_results = |message: &Arc<Message>| message.results().next().is_some();
-    if content.messages.iter().any(has_results) || answers_approvals(&content.messages) {
-        let visible = store.load(key).await?;
-        let mut staged = content.messages.clone();
-        let decided = results_of_decided_calls(store, key, &visible, &staged).await?;
-        // With decisions whose calls have no results, nothing else of the run is unanswered.
-        if let (Some((decided, queued)), true) = (decided, messages.is_empty()) {
-            staged.push(decided.clone());
-            messages.push(decided);
-            messages.extend(queued);
-        }
-        rows.extend(rows_of_prior_calls(store, key, &visible, &staged).await?);
+    let mut of_prior_calls = of_prior_calls(store, key, &content.messages).await?;
+    // With decisions whose calls have no results, nothing else of the run is unanswered.
+    if messages.is_empty() {
+        messages.append(&mut of_prior_calls.messages);
     }
+    rows.append(&mut of_prior_calls.rows);
     if let Some(text) = &content.open.partial_text {
         messages.push(Arc::new(partial_message(text)));
     }
     let write = last_write(store, key, content, messages, Close::Commit);
     Ok(write.with_tools(rows))
+}
+
+/// What the commit of a run as it stands says of calls of earlier runs.
+#[derive(Debug, Default)]
+pub(crate) struct OfPriorCalls {
+    /// The results of calls that the run has decided about, and what their tools have queued.
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// The rows of calls that the run has decided about, or whose results it brings.
+    pub(crate) rows: Vec<ToolRecord>,
+}
+
+/// What the commit of a run that has staged these messages says of calls of earlier runs.
+pub(crate) async fn of_prior_calls(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    staged: &[Arc<Message>],
+) -> Result<OfPriorCalls, StoreError> {
+    let has_results = |message: &Arc<Message>| message.results().next().is_some();
+    if !staged.iter().any(has_results) && !answers_approvals(staged) {
+        return Ok(OfPriorCalls::default());
+    }
+    let visible = store.load(key).await?;
+    let decided = results_of_decided_calls(store, key, &visible, staged).await?;
+    let (decided, queued) = decided.unzip();
+    let all: Vec<_> = staged.iter().chain(&decided).cloned().collect();
+    let rows = rows_of_prior_calls(store, key, &visible, &all).await?;
+    Ok(OfPriorCalls {
+        messages: decided.into_iter().chain(queued.into_iter().flatten()).collect(),
+        rows,
+    })
 }
 
 /// The results of calls of earlier runs that a run's staged messages decide about and do not answer,

@@ -32,6 +32,7 @@ use super::{
 use crate::{
     PersistenceError, StoreFailure,
     policy::{OnDisconnect, RunEnd, UnknownCalls},
+    recovery::{OfPriorCalls, of_prior_calls},
     tool::{CallOfRun, ToolOutcome},
 };
 
@@ -174,10 +175,10 @@ impl Journaled<'_> {
                 Some(Lease::ABANDONED)
             }
             (LeaveCause::Disconnected, OnDisconnect::Commit) => {
-                return drop(self.submit_end(RunEnd::Commit));
+                return drop(self.submit_end(RunEnd::Commit, OfPriorCalls::default()));
             }
             (LeaveCause::Disconnected, OnDisconnect::Discard) => {
-                return drop(self.submit_end(RunEnd::Discard));
+                return drop(self.submit_end(RunEnd::Discard, OfPriorCalls::default()));
             }
         };
         drop(self.stage_lease(None, |journal| journal.leave_until(until)));
@@ -202,8 +203,7 @@ impl Journaled<'_> {
     /// Ends the run where it stands, if it is open. That it could not be ended is logged: the caller
     /// has an error to report already.
     pub(super) async fn end(&self, end: RunEnd) {
-        let mut submission = self.submit_end(end);
-        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
+        if let Err(source) = self.try_end(end).await {
             tracing::error!(
                 conversation = %self.0.key(),
                 error = &source as &dyn std::error::Error,
@@ -212,8 +212,28 @@ impl Journaled<'_> {
         }
     }
 
+    async fn try_end(&self, end: RunEnd) -> Result<(), StoreError> {
+        let of_prior_calls = match end {
+            RunEnd::Commit => self.of_prior_calls().await?,
+            RunEnd::Discard => OfPriorCalls::default(),
+        };
+        let mut submission = self.submit_end(end, of_prior_calls);
+        submission.outcome().await.map_err(|FailedSubmission { source, .. }| source)?;
+        Ok(())
+    }
+
+    async fn of_prior_calls(&self) -> Result<OfPriorCalls, StoreError> {
+        let (store, key) = (self.0.store().as_ref(), self.0.key());
+        match store.open_run(key).await? {
+            Some(content) if content.open.run == self.0.id() => {
+                of_prior_calls(store, key, &content.messages).await
+            }
+            Some(_) | None => Ok(OfPriorCalls::default()),
+        }
+    }
+
     /// Submits the write that ends the run where it stands, if it is open.
-    fn submit_end(&self, end: RunEnd) -> Submission {
+    fn submit_end(&self, end: RunEnd, of_prior_calls: OfPriorCalls) -> Submission {
         let run = self.0;
         let mut state = run.state();
         // It is taken here alone: nothing is submitted of the run after its end.
@@ -231,8 +251,10 @@ impl Journaled<'_> {
                     of_attempt.or_else(|| conversation.message_at(sequence)?.id)
                 };
                 let next = conversation.revision.sequence + 1;
-                let (results, rows) = missing_results(journal.unanswered(), next, id_of);
+                let (results, mut rows) = missing_results(journal.unanswered(), next, id_of);
                 messages.extend(results.into_iter().map(Arc::new));
+                messages.extend(of_prior_calls.messages);
+                rows.extend(of_prior_calls.rows);
                 let text = journal.partial_text();
                 messages.extend(text.map(|text| Arc::new(partial_message(&text))));
                 messages.extend(refused.as_message().map(Arc::new));

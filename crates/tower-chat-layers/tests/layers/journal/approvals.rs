@@ -2,8 +2,8 @@
 //! hears of it, and never run twice.
 
 use tower_chat::{
-    Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode, Role,
-    ToolLoop, ToolLoopError, ToolResult, ToolStatus,
+    Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode,
+    Retryability, Role, ToolLoop, ToolLoopError, ToolResult, ToolStatus,
     recovery::{
         JournalPolicy, OnDisconnect, OnOpenRun, RunEnd, UnknownAnswer, UnknownCalls, close,
         open_run,
@@ -513,6 +513,29 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
         let results = last.iter().rev().nth(1).unwrap();
         assert!(results.starts_with("tool c1=payed c1 c2=payed c2 c3"), "{last:?}");
         assert_eq!(pending(&store).await, [""; 0]);
+    }
+}
+
+/// The request after the payment is refused for good, so the run ends before any answer.
+#[tokio::test]
+async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
+    for streamed in BOTH_WAYS {
+        let (store, ran) = (store(), Ran::default());
+        let setup = Setup::new(&store);
+        let asked = waiting(&setup, streamed).await;
+        let refused = Step::error(Retryability::of_status(400));
+        let model = ScriptedModel::new([refused, Step::text("done")]);
+        let client = setup.stack(&model, tools(&ran));
+        send(&client, approving(&asked, streamed)).await.unwrap_err();
+        assert!(open(&store).await.is_none());
+        assert_eq!(stored(&store).await, PAID[..4]);
+        assert_eq!(row(&store).await.0, ToolStatus::Ok);
+        send(&client, ask("and then?", streamed)).await.unwrap();
+        assert_eq!(ran.names(), ["pay"]);
+        let shown = model.requests().pop().unwrap();
+        let results: Vec<_> = shown.messages.iter().flat_map(|it| it.results()).collect();
+        assert_eq!(results.len(), 1);
+        assert_eq!(results[0].call_id.as_deref(), Some("c1"));
     }
 }
 
