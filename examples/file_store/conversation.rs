@@ -8,8 +8,8 @@ use tower_chat::{
         Conflict, ConversationRows, ConversationSummary, Head, History, Keep, OpenRun, Pruned,
         Revision, Rewrite, RunSummary, SequencePosition, ServiceIdChange, StoreError,
         author::{
-            Claim, Close, DirectoryEntry, OpenRunContent, Pruning, ToolRecord, Write,
-            replace_staged,
+            Claim, Close, DirectoryEntry, OpenRunContent, PendingBatches, Pruning, ToolRecord,
+            Write, replace_staged,
         },
     },
 };
@@ -93,17 +93,17 @@ impl Conversation {
             .with_open_run(self.open.clone())
     }
 
-    /// The requests of the calls that wait for approval, those of one message together.
+    /// The requests of the calls that wait for approval, those of one answer together.
     pub(crate) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        let mut batches: BTreeMap<u64, Vec<ApprovalRequest>> = BTreeMap::new();
+        let mut batches = PendingBatches::default();
         for row in self.rows().filter(|row| row.status == ToolStatus::PendingApproval) {
             let SequencePosition { sequence, index } = row.call;
-            let request = self.message(sequence).and_then(|it| it.approval_request(index));
-            if let Some(request) = request {
-                batches.entry(sequence).or_default().push(request.clone());
+            let Some(message) = self.message(sequence) else { continue };
+            if let Some(request) = message.approval_request(index) {
+                batches.push(message, request.clone());
             }
         }
-        batches.into_values().collect()
+        batches.finish()
     }
 
     /// What the directory says of the conversation.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | admits writers up to a bound, and tells them how their writes went | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
 //! | stores a write, once, where the conversation is as the write expects | [`Write`], [`WriteId`], [`Claim`] |
-//! | keeps the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`milliseconds`] |
+//! | keeps the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`PendingBatches`], [`milliseconds`] |
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`], [`replace_staged`] |
 //! | answers from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
@@ -34,3 +34,4 @@ pub use super::{
     tool_record::{RecordedResult, ToolRecord, UnresolvedRecord},
     write::{Write, WriteId},
 };
+pub use crate::pairing::PendingBatches;
