@@ -1,8 +1,10 @@
 //! A message that a tool queues is stored with the outcome of the tool: the tool does not run again
 //! for it.
 
+use std::sync::{Arc, Mutex};
+
 use tower_chat::{
-    ApprovalRequest, Message, Role, Tools, UnansweredInputs,
+    ApprovalRequest, Message, Role, RunHandle, Tools, UnansweredInputs,
     recovery::{RunEnd, close},
     tool::{ToolContext, ToolOutput, tool_fn},
 };
@@ -181,6 +183,34 @@ async fn they_are_stored_when_the_run_is_stopped_before_the_next_call() {
         assert_eq!(shorts(&answer.messages), NOTED[1..]);
         assert_eq!(stored(&store).await[..5], NOTED);
         assert!(!handle.has_queued());
+    })
+    .await;
+}
+
+/// A run that has no answer of its own has ended all the same: sent again, it asks no model.
+#[tokio::test]
+async fn a_stopped_run_of_approved_calls_is_over_when_a_message_was_queued_last() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([case.calls([("pay", "c1")])]);
+        let stopping = Arc::new(Mutex::new(None::<RunHandle>));
+        let handle = stopping.clone();
+        let pay = tool_fn(definition("pay").needs_approval(), move |context: ToolContext| {
+            context.queue(Message::user("see c1"));
+            handle.lock().unwrap().iter().for_each(RunHandle::stop);
+            async { Ok(ToolOutput::from("noted")) }
+        });
+        let client = case.stack(model.clone(), &store, policy(), Tools::new().with(pay));
+        let answer = send(&client, case.ask("buy")).await.unwrap();
+        let yes = answer.approval_requests().map(ApprovalRequest::approve).map(Into::into);
+        let mut request = case.ask_with([Message::new(Role::User, yes.collect())]);
+        *stopping.lock().unwrap() = Some(request.run_handle());
+        send(&client, request.clone()).await.unwrap();
+        let after = stored(&store).await;
+        assert_eq!(after[2..5], ["user yes", "tool c1=noted", "user see c1"]);
+        send(&client, request).await.unwrap();
+        assert_eq!(model.requests().len(), 1);
+        assert_eq!(stored(&store).await, after);
     })
     .await;
 }
