@@ -6,6 +6,7 @@ use std::{
     env,
     process::{Command, Stdio},
     sync::Arc,
+    time::Instant,
 };
 
 use crate::common::{
@@ -110,6 +111,7 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
         at = append(&store, write(&long, at, &texts)).await.unwrap();
     }
     let mut done = Vec::new();
+    let begun = Instant::now();
     for (key, at) in [(&short, &mut at_short), (&long, &mut at)] {
         let before = commands(&mut connection).await;
         for _ in 0..3 {
@@ -117,7 +119,12 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
         }
         done.push(commands(&mut connection).await - before);
     }
-    assert_eq!(done[0], done[1], "an append costs the same at any length");
+    // When its last answer is a second old, the store asks again whether it holds sealed data.
+    let checks = 1 + begun.elapsed().as_secs();
+    assert!(
+        done[0].abs_diff(done[1]) <= checks,
+        "an append costs the same at any length: {done:?}"
+    );
 
     let loaded = texts(&store, &long).await;
     assert_eq!(loaded.len(), LONG + 6);
