@@ -35,7 +35,8 @@ pub(crate) fn tool_totals(
         open = open.join(", "),
         // Of a call that is under way the column has until when it is held.
         finished = format_args!(
-            "iif(t.status = '{}' AND coalesce(t.result_sequence, t.result) IS NULL, NULL, t.finished)",
+            "CASE WHEN t.status = '{}' AND coalesce(t.result_sequence, t.result) IS NULL THEN NULL \
+             ELSE t.finished END",
             ToolStatus::PendingApproval
         ),
     );
