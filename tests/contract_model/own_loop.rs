@@ -244,7 +244,7 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-/// The loop, with what it remembers.
+/// A tool loop of an application, with the list of messages that it keeps.
 struct OwnLoop {
     case: Case,
     list: Mutex<Vec<Message>>,

@@ -159,7 +159,7 @@ fn aligned(row: &[String], columns: &[(usize, bool)]) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// Reports an error with its causes on standard error. Addresses in it are shown without a user and a query.
+/// Writes an error with its causes to standard error, without the users, passwords and queries of addresses.
 pub(crate) fn complain(error: &dyn Error) {
     let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&without_secrets(&chain(error))));
 }

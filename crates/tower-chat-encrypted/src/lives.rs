@@ -283,13 +283,14 @@ struct Generations {
 struct Conversation {
     /// By incarnation, the latest last.
     known: Vec<(u64, Known)>,
-    /// How many writes are sealed and not yet submitted: nobody can read them.
+    /// How many writes of the conversation are sealed, and not yet submitted to the store inside. A read
+    /// does not show them.
     sealed: usize,
-    /// The number of the last write of it that was submitted.
+    /// The number of the submission that had the last write of the conversation.
     submitted: u64,
 }
 
-/// When a read began: after so many submissions.
+/// When a read began, as the number of submissions before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
@@ -356,7 +357,7 @@ impl Lives {
         }
     }
 
-    /// Notes that the store inside was given the writes: who reads from now on sees them.
+    /// Notes that the writes are submitted to the store inside: a read that begins now shows them.
     pub(crate) fn submitted(&self, submission: &Submission) {
         let lives = &mut *self.lock();
         lives.submitted += 1;

@@ -108,8 +108,8 @@ impl BodyKind {
     }
 }
 
-/// How the frames of a body that was read whole are told apart; `None` if it is one JSON value, or
-/// nothing that has frames.
+/// How a body that was read whole is divided into frames; `None` if it is one JSON value, or has no
+/// frames.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
     let kind = BodyKind::of(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");

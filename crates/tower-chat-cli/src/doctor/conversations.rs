@@ -37,7 +37,7 @@ async fn look(opened: &OpenedStore, findings: &mut Findings) -> Result<(), CliEr
             Ok(head) => {
                 left += usize::from(head.open_run.is_some_and(|open| !open.is_held_at(now)))
             }
-            // One that cannot be read is held by nobody who can go on.
+            // No process can resume a run whose row cannot be read.
             Err(error) if error.is_damage() => left += 1,
             Err(source) => return Err(CliError::OpenRun { key, source }),
         }

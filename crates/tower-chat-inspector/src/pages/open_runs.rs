@@ -53,7 +53,7 @@ struct Runs {
     frame: Frame,
     allows_writes: bool,
     open: Vec<Open>,
-    /// Open runs of which not even the row can be read.
+    /// Why the rows of other open runs cannot be read, one line for each run.
     damaged: Vec<String>,
     more: Option<Link>,
     waiting: Waiting,

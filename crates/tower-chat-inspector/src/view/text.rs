@@ -59,7 +59,7 @@ impl Excerpt {
         Self::within(text, text.len())
     }
 
-    /// The beginning of a text, up to so many bytes.
+    /// The beginning of a text: at most `most` bytes of it.
     pub(crate) fn within(text: &str, most: usize) -> Self {
         let most = most.min(text.len());
         let shown = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);

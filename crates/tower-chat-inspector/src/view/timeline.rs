@@ -48,7 +48,7 @@ pub(crate) struct Page<'p> {
     pub(crate) messages: &'p [(u64, Arc<Message>)],
     /// The messages from this one on are staged.
     pub(crate) staged_from: Option<u64>,
-    /// The one message that is shown, if it is one.
+    /// The number of the message, if the page shows one message alone.
     pub(crate) only: Option<u64>,
     /// The first call of a message that is shown, from 0.
     pub(crate) from_call: usize,
@@ -293,7 +293,7 @@ fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     }
 }
 
-/// What is shown of a part that is neither a call nor a result.
+/// The kind and the text of a part that is neither a call nor a result, as the page shows them.
 fn part_text(part: &Part) -> Option<(&'static str, Cow<'_, str>)> {
     let (kind, text): (_, Cow<'_, str>) = match part {
         Part::Text(text) if text.text.is_empty() => return None,

@@ -87,7 +87,7 @@ impl CallRules<'_> {
         let mut planned = Vec::with_capacity(calls.len());
         let (mut is_returned, mut needs_approval) = (false, false);
         for call in calls {
-            // A call that was cut off gets its result here, whoever would have run it.
+            // The loop itself answers a call that was cut off, also if the caller would have run it.
             if !settled(&call) && !call.call().is_cut_off {
                 is_returned |= self.is_callers(call.name());
                 needs_approval |= self.needs_approval(call.name());

@@ -100,8 +100,8 @@ impl Run {
         waiting.call_position.is_some_and(|call| self.state().prior_attempts.has_result(call))
     }
 
-    /// Until when another run may be at work on a call that was approved. A run of this process has come to
-    /// its end, and has said so.
+    /// Until when a run of another process may be at work on a call that was approved. A run of this process
+    /// that has ended does not hold its calls any more.
     pub(crate) fn held_until(&self, waiting: &PendingApproval) -> Option<SystemTime> {
         let until = self.state().prior_attempts.held_until(waiting.call_position?)?;
         let is_held = !self.store().handle().is_exclusive() && self.0.clock.now() < until;

@@ -29,7 +29,7 @@ pub(super) struct ApprovedCalls {
     held: HashMap<CallOfRun, SystemTime>,
     /// A task renews the time until which the calls are held.
     is_renewed: bool,
-    /// What came out of those that have run.
+    /// The outcomes of the calls that have run.
     outcomes: Vec<ToolOutcome>,
     /// Those of them whose outcome the store has not taken.
     unstored: HashSet<CallOfRun>,

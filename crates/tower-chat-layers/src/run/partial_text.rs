@@ -15,12 +15,12 @@ pub(crate) fn partial_message(text: &str) -> Message {
     partial
 }
 
-/// Whether a message is what was left of an answer of this run.
+/// Whether a message is the beginning of an answer of this run that was cut off.
 pub(super) fn is_partial_response(message: &Message, run: RunId) -> bool {
     message.id.is_some_and(|id| id.run == run) && is_marked_interrupted(message)
 }
 
-/// Whether a message is what was left of an answer that was cut off.
+/// Whether a message is the beginning of an answer that was cut off.
 pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
     message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
 }

@@ -47,7 +47,8 @@ struct SeenRounds {
     /// What the service calls have added after the request of the run, in order.
     messages: Vec<Arc<Message>>,
     has_answered: bool,
-    /// A service call did not go on with what came before it, so that these are not the run.
+    /// The messages of a service call did not continue those of the calls before it, so `messages` is
+    /// not the whole run.
     is_broken: bool,
 }
 

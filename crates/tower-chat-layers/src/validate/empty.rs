@@ -6,8 +6,8 @@ use tower_chat_core::{ChatRequest, Message, Role, RunHandle};
 
 use super::{Fault, InvalidMessages, InvalidRequest};
 
-/// Checks, for a tool loop without a persistence layer above it, that a request says something:
-/// that it has messages, and that what comes after the last answer has content.
+/// Checks a request to a tool loop that has no persistence layer above it. The request must have
+/// messages, and the messages behind the model's last answer must have content.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Approved calls that two ask for at once, whose caller goes away, and that are decided twice.
+//! Approved calls: two requests approve the same call at once, the caller goes away, or a call is decided
+//! about twice.
 
 use std::{pin::pin, time::Duration};
 

@@ -1,5 +1,6 @@
-//! A tool loop of the user's own, over types that have no ids: what it sends again is not stored
-//! again, in every mode, after a restart, and whatever its types lose.
+//! A tool loop that an application has written itself, with message types that have no ids. The
+//! persister does not store a message again that such a loop sends again: in every mode, after a
+//! restart, and whatever fields the types lose.
 
 use std::{collections::HashSet, sync::Arc};
 
