@@ -1,6 +1,6 @@
 //! Answers in forms that no recording has, from public reports about other systems.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest, FinishReason, Part};
 use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
 
@@ -48,6 +48,19 @@ fn call(name: &str, arguments: &str) -> String {
     let function = json!({"name": name, "arguments": arguments});
     let calls = json!([{"index": 0, "id": "", "type": "function", "function": function}]);
     json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}).to_string()
+}
+
+/// An answer of this choice that calls one tool with these arguments: whole, and streamed. The flag says
+/// which.
+fn asking_both_ways(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
+    let calls = json!([{"index": 0, "id": "a", "type": "function",
+        "function": {"name": "f", "arguments": arguments}}]);
+    let (mut whole, mut last) = (choice.clone(), choice.clone());
+    whole["message"] = json!({"role": "assistant", "content": null, "tool_calls": calls});
+    last["delta"] = json!({"role": "assistant", "tool_calls": calls});
+    let stream = Reply::stream(events(&[&json!({"choices": [last]}).to_string(), "[DONE]"]));
+    let whole = Reply::json(200, json!({"choices": [whole]}).to_string());
+    [(whole, false), (stream, true)]
 }
 
 #[tokio::test]
@@ -371,15 +384,8 @@ async fn an_emoji_whose_halves_come_in_two_pieces_is_whole() {
 #[tokio::test]
 async fn a_call_cut_off_before_its_first_byte_is_marked() {
     for arguments in [json!(""), json!(null), json!("{\"x\":")] {
-        let calls = json!([{"index": 0, "id": "a", "type": "function",
-            "function": {"name": "f", "arguments": arguments}}]);
         let choice = json!({"index": 0, "finish_reason": "length"});
-        let (mut whole, mut last) = (choice.clone(), choice);
-        whole["message"] = json!({"role": "assistant", "content": null, "tool_calls": calls});
-        last["delta"] = json!({"role": "assistant", "tool_calls": calls});
-        let stream = Reply::stream(events(&[&json!({"choices": [last]}).to_string(), "[DONE]"]));
-        let whole = Reply::json(200, json!({"choices": [whole]}).to_string());
-        for (reply, streamed) in [(whole, false), (stream, true)] {
+        for (reply, streamed) in asking_both_ways(&choice, &arguments) {
             let found = answer(Of::Client(Provider::Groq), reply, streamed).await.unwrap();
             let call = found.tool_calls().next().unwrap();
             assert!(call.is_cut_off, "{arguments}, streamed: {streamed}: {call:?}");
@@ -426,14 +432,7 @@ async fn a_length_stop_is_one_whatever_openrouter_makes_of_it() {
     for native in ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens"] {
         let choice =
             json!({"index": 0, "finish_reason": "tool_calls", "native_finish_reason": native});
-        let calls = json!([{"index": 0, "id": "a", "type": "function",
-            "function": {"name": "f", "arguments": ""}}]);
-        let (mut whole, mut last) = (choice.clone(), choice);
-        whole["message"] = json!({"role": "assistant", "content": null, "tool_calls": calls});
-        last["delta"] = json!({"role": "assistant", "tool_calls": calls});
-        let stream = Reply::stream(events(&[&json!({"choices": [last]}).to_string(), "[DONE]"]));
-        let whole = Reply::json(200, json!({"choices": [whole]}).to_string());
-        for (reply, streamed) in [(whole, false), (stream, true)] {
+        for (reply, streamed) in asking_both_ways(&choice, &json!("")) {
             let found = answer(Of::Client(Provider::Groq), reply, streamed).await.unwrap();
             assert_eq!(found.finish.reason, Some(FinishReason::Length), "{native}");
         }
