@@ -1,12 +1,13 @@
-//! Codecs for [`tower_chat_layers::adapt`]: async-openai's typed chat requests and answers. The feature
-//! `async-openai`.
+//! Codecs between async-openai's chat types and ours, for the layers of [`tower_chat_layers::adapt`].
+//! The feature `async-openai`.
 //!
-//! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a model client, and a stack into such
-//! a service; [`ChatStream`] does so where the response is a [`ChatCompletionResponseStream`].
+//! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a model client, and a stack into a
+//! `Service<CreateChatCompletionRequest>`. [`ChatStream`] does the same for services whose response is a
+//! [`ChatCompletionResponseStream`].
 //!
-//! These types have no extensions, so a client that is adapted does not see the run. And they have
-//! the fields of one version of OpenAI's API: a request with an option that they do not have is
-//! refused, and what other services add to messages is left out. Where that matters, take
+//! async-openai's types have no extensions, so an adapted client does not see the run. The types have
+//! the fields of one version of OpenAI's API: a request with another option is refused, and fields that
+//! other services add to messages are dropped. An application that needs these options or fields uses
 //! `JsonClient` of `tower-chat-wire`, or [`OpenAiChat`](crate::OpenAiChat).
 
 use std::{
@@ -37,7 +38,7 @@ use tower_chat_wire::{
 
 use crate::error::{Errors, ProviderError};
 
-/// async-openai's types of a whole exchange.
+/// A codec for async-openai's request type and its type of a whole answer.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -69,12 +70,13 @@ pub struct ChatTypes {
 type KeyRule = dyn Fn(&CreateChatCompletionRequest) -> Option<ConversationKey> + Send + Sync;
 
 impl ChatTypes {
-    /// A codec with the model of requests that name none; their type demands one.
+    /// Creates a codec. `model` is the model of requests that name none, because async-openai's request
+    /// type requires a model.
     pub fn new(model: impl Into<String>) -> Self {
         Self { model: model.into(), key: Arc::new(|_| None) }
     }
 
-    /// The codec of the same exchange with a streamed answer.
+    /// Returns the codec for the same requests with a streamed answer.
     pub fn streamed(self) -> ChatStream {
         ChatStream { types: self }
     }
@@ -88,7 +90,8 @@ impl ChatTypes {
         })
     }
 
-    /// As a [`ServerCodec`]: says which conversation a request begins a run in.
+    /// As a [`ServerCodec`]: sets the function that returns the key of the conversation in which a
+    /// request begins a run.
     #[must_use]
     pub fn keyed_by(
         mut self,
@@ -143,7 +146,8 @@ impl ServerCodec for ChatTypes {
             let message = as_one_message(&answer);
             let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
             if let Some(fields) = body.as_object_mut() {
-                // What their type demands, where the model client has not said it.
+                // async-openai's type requires these fields; they are filled in if the model client did
+                // not set them.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let id = || json!(format!("chatcmpl-{}", RunId::new()));
                 fields.entry("id").or_insert_with(id);
@@ -155,12 +159,13 @@ impl ServerCodec for ChatTypes {
     }
 }
 
-/// async-openai's types of a streamed exchange, made by [`ChatTypes::streamed`].
+/// A codec for async-openai's request type and its type of a streamed answer; made by
+/// [`ChatTypes::streamed`].
 ///
-/// Whoever has these types expects events, so a stream is asked for always. One of a client in
-/// which no choice has a reason to end is cut off:
-/// [`Truncated`](crate::ProviderErrorKind::Truncated). One of a stack has the usage of the
-/// answer in its last event.
+/// Every request is sent with `stream: true`, because the response type is a stream of events. A
+/// client's stream in which no choice has a `finish_reason` fails as
+/// [`Truncated`](crate::ProviderErrorKind::Truncated). The last event of a stack's stream carries the
+/// usage of the answer.
 #[derive(Debug, Clone)]
 pub struct ChatStream {
     types: ChatTypes,
@@ -182,7 +187,8 @@ impl ClientCodec for ChatStream {
         &self,
         events: ChatCompletionResponseStream,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
-        // The client has consumed the mark of the end, so a reason for it stands for the mark.
+        // async-openai's stream consumes the `[DONE]` event, so a `finish_reason` marks the end of the
+        // stream instead.
         let state = Some((events, false));
         let frames = stream::unfold(state, |state| async move {
             let (mut events, has_ended) = state?;
@@ -212,7 +218,7 @@ impl ServerCodec for ChatStream {
         let mut request = self.types.request(&request)?;
         let options = Arc::make_mut(&mut request.options);
         options.stream = true;
-        // It belongs to this stream; the model client asks for its own.
+        // The option is about this stream; the model client sets its own `stream_options`.
         options.extra.remove("stream_options");
         Ok(request)
     }
@@ -233,7 +239,7 @@ impl ServerCodec for ChatStream {
     }
 }
 
-/// The error of ours that an error of an answer stands for: the client's own, if it is one of ours.
+/// Converts an `AnswerError` to the error of a response. A `ProviderError` in it is returned as it is.
 fn ours(error: AnswerError) -> BoxError {
     match error {
         AnswerError::Truncated { source: Some(source), .. } if source.is::<ProviderError>() => {
@@ -247,7 +253,7 @@ fn frame(data: String) -> Frame {
     Frame { event: None, data }
 }
 
-/// The error of an answer that an error of a client's stream stands for.
+/// Converts an error of an async-openai stream to an `AnswerError`.
 fn answer_error(error: OpenAIError) -> AnswerError {
     match error {
         OpenAIError::Boxed(source) => AnswerError::interrupted(source),
@@ -258,7 +264,7 @@ fn answer_error(error: OpenAIError) -> AnswerError {
     }
 }
 
-/// A request has a field that async-openai's type does not have.
+/// The error of a request with a field that async-openai's type does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "async-openai's chat request has no field for {fields:?}: send the request without them, or \

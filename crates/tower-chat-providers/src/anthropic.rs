@@ -18,12 +18,12 @@ use crate::{
     provider::{Exchange, Provider, Settings, json_bytes},
 };
 
-/// A client of Anthropic's Messages.
+/// A client of Anthropic's Messages API.
 ///
-/// Thinking blocks with their signatures, redacted thinking and ids go back as they were. Where a
-/// request goes on with a round of tool calls that begins without thinking, `thinking` is left out of
-/// it: the service would refuse it. Where a request sets no limit of tokens, which the service demands,
-/// the most that the model can write is sent.
+/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. If a
+/// request continues a round of tool calls that has no thinking block at its beginning, the client
+/// leaves the option `thinking` out, because the service refuses it there. The API requires a token
+/// limit: if a request sets none, the client sends the maximum output of the model.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -41,7 +41,7 @@ use crate::{
 /// ```
 pub type Anthropic<T> = ProviderClient<AnthropicApi, T>;
 
-/// The API of an [`Anthropic`].
+/// The [`Provider`](crate::Provider) of an [`Anthropic`] client.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct AnthropicApi;
@@ -50,7 +50,8 @@ pub struct AnthropicApi;
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 impl<T> Anthropic<T> {
-    /// A client over a transport, which is to authenticate.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
+    /// must add the key.
     pub fn new(transport: T) -> Self {
         Self::with_provider(AnthropicApi, "https://api.anthropic.com/v1", transport)
     }
@@ -58,7 +59,7 @@ impl<T> Anthropic<T> {
 
 #[cfg(feature = "reqwest")]
 impl Anthropic<Auth<ReqwestTransport>> {
-    /// A client with the key in `ANTHROPIC_API_KEY`.
+    /// Creates a client with the key in `ANTHROPIC_API_KEY`.
     ///
     /// # Errors
     ///

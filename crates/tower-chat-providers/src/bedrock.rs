@@ -1,4 +1,4 @@
-//! Amazon Bedrock's Converse.
+//! Amazon Bedrock's Converse API.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{bedrock_converse::render_request, body::BodyWire, rules::ServiceRules};
@@ -15,7 +15,7 @@ use crate::{
     provider::{Exchange, Provider, Settings, in_path, json_bytes},
 };
 
-/// A client of Bedrock's Converse, with a Bedrock API key or requests signed for AWS (feature `sigv4`).
+/// A client of Bedrock's Converse API, with a Bedrock API key or with signed requests (feature `sigv4`).
 ///
 /// The model is the id of a model (`anthropic.claude-sonnet-4-5-20250929-v1:0`), of an inference
 /// profile (`us.anthropic.…`), or the ARN of either.
@@ -31,21 +31,22 @@ use crate::{
 /// ```
 pub type Bedrock<T> = ProviderClient<BedrockApi, T>;
 
-/// The API of a [`Bedrock`].
+/// The [`Provider`](crate::Provider) of a [`Bedrock`] client.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct BedrockApi;
 
-/// The variables in which AWS's SDKs look for another address.
+/// The environment variables from which AWS's SDKs read the address of the endpoint.
 #[cfg(feature = "reqwest")]
 const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_ENDPOINT_URL"];
 
-/// The region where no variable names another.
+/// The region that is used if no variable names another.
 #[cfg(feature = "reqwest")]
 const DEFAULT_REGION: &str = "us-east-1";
 
 impl<T> Bedrock<T> {
-    /// A client of a region over a transport, which is to authenticate.
+    /// Creates a client of a region that sends its requests through `transport`. The transport, or a
+    /// layer of it, must add the key or the signature.
     pub fn new(region: &str, transport: T) -> Self {
         let url = format!("https://bedrock-runtime.{region}.amazonaws.com");
         Self::with_provider(BedrockApi, &url, transport)
@@ -54,12 +55,12 @@ impl<T> Bedrock<T> {
 
 #[cfg(feature = "reqwest")]
 impl Bedrock<Auth<ReqwestTransport>> {
-    /// A client with the Bedrock API key in `BEDROCK_API_KEY` or `AWS_BEARER_TOKEN_BEDROCK`, of the
-    /// region in `AWS_REGION` or `AWS_DEFAULT_REGION`, which is `us-east-1` if neither is set.
+    /// Creates a client with the Bedrock API key in `BEDROCK_API_KEY` or `AWS_BEARER_TOKEN_BEDROCK`. The
+    /// region is in `AWS_REGION` or `AWS_DEFAULT_REGION`; the default is `us-east-1`.
     ///
     /// # Errors
     ///
-    /// If neither of the first two variables is set.
+    /// If neither variable of the key is set.
     pub fn from_env() -> Result<Self, ProviderError> {
         let own = "BEDROCK_API_KEY";
         let key = if variable(own).is_some() { own } else { "AWS_BEARER_TOKEN_BEDROCK" };
@@ -71,13 +72,13 @@ impl Bedrock<Auth<ReqwestTransport>> {
 
 #[cfg(all(feature = "reqwest", feature = "sigv4"))]
 impl Bedrock<SigV4<ReqwestTransport>> {
-    /// A client that signs its requests with the credentials in `AWS_ACCESS_KEY_ID`,
-    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, of the region in `AWS_REGION` or
-    /// `AWS_DEFAULT_REGION`, which is `us-east-1` if neither is set.
+    /// Creates a client that signs its requests with the credentials in `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. The region is in `AWS_REGION` or
+    /// `AWS_DEFAULT_REGION`; the default is `us-east-1`.
     ///
     /// # Errors
     ///
-    /// If one of the first two variables is not set.
+    /// If `AWS_ACCESS_KEY_ID` or `AWS_SECRET_ACCESS_KEY` is not set.
     pub fn signed_from_env() -> Result<Self, ProviderError> {
         let region = region_from_env();
         let layer = SigV4Layer::from_env(&region, "bedrock")?;

@@ -1,4 +1,4 @@
-//! What a body is, by its beginning: labels are not reliable.
+//! Finds out what a response body is from its first bytes, because services label bodies wrongly.
 
 use std::pin::Pin;
 
@@ -12,31 +12,31 @@ use tower_chat_wire::body::BodyWire;
 
 use crate::frames::StreamFraming;
 
-/// What the beginning of a body looks like.
+/// The kind of a body, as its first bytes show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    /// A JSON object or list, or several, each on a line.
+    /// A JSON object or array, or several of them, one per line.
     Json,
     /// Server-sent events.
     Events,
-    /// Bytes of another form, or none.
+    /// Binary data, or an empty body.
     Other,
-    /// Text of no form, such as the page of a proxy.
+    /// Text in no known format, such as an error page of a proxy.
     Text,
 }
 
-/// A body whose beginning was read.
+/// A body whose first pieces have been read; it returns them again.
 pub(crate) type PeekedBody = StreamBody<Pieces>;
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
-/// How a line of server-sent events begins, and what llama.cpp sends in their place.
+/// The beginnings of lines of server-sent events, and `error:`, which llama.cpp sends in their place.
 const LINES: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", "error:"];
 
-/// The length of the longest of them.
+/// The length of the longest text in [`LINES`].
 const LONGEST: usize = 6;
 
-/// Reads the beginning of a body, and returns it with the whole body.
+/// Reads the first bytes of a body, and returns them with a body that still begins with them.
 pub(crate) async fn peek<B>(body: B) -> (Vec<u8>, PeekedBody)
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -58,18 +58,18 @@ where
     (beginning, StreamBody::new(Box::pin(pieces)))
 }
 
-/// The bytes without a byte order mark and white space in front.
+/// The bytes without a byte order mark and white space at the beginning.
 fn trimmed(beginning: &[u8]) -> &[u8] {
     const MARK: &[u8] = "\u{feff}".as_bytes();
     beginning.strip_prefix(MARK).unwrap_or(beginning).trim_ascii_start()
 }
 
-/// Whether the bytes begin with the text, or are cut off in it.
+/// Whether the bytes begin with the text, or are a prefix of the text.
 fn begin_alike(bytes: &[u8], text: &str) -> bool {
     bytes.starts_with(text.as_bytes()) || text.as_bytes().starts_with(bytes)
 }
 
-/// Whether the bytes say what the body is.
+/// Whether the bytes are enough to know the kind of the body.
 fn is_enough(beginning: &[u8]) -> bool {
     let bytes = trimmed(beginning);
     match bytes.first() {
@@ -81,8 +81,8 @@ fn is_enough(beginning: &[u8]) -> bool {
     }
 }
 
-/// How much white space may be in front of a body before it is read as it was expected to be. Some
-/// services send it while they wait for the model.
+/// How many bytes of white space are read before the body counts as what was expected. Some services
+/// send white space while they wait for the model.
 const MOST_BLANK: usize = 64 * 1024;
 
 impl BodyKind {
@@ -96,7 +96,7 @@ impl BodyKind {
         }
     }
 
-    /// How the frames of the body are told apart; `None` if it is read whole.
+    /// How the body is divided into frames; `None` if it is read as a whole.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,
@@ -108,8 +108,8 @@ impl BodyKind {
     }
 }
 
-/// How a body that was read whole is divided into frames; `None` if it is one JSON value, or has no
-/// frames.
+/// How a body that was read as a whole is divided into frames. `None` if the body is one JSON value, or
+/// has no frames.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
     let kind = BodyKind::of(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");

@@ -1,4 +1,4 @@
-//! The client of every provider.
+//! The generic client that all providers share.
 
 use std::{
     fmt,
@@ -21,18 +21,18 @@ use crate::{
     provider::{Provider, Settings},
 };
 
-/// A client of one provider, over a transport: the innermost service of a stack.
+/// A client of one provider's API, over an HTTP transport. It is the innermost service of a stack.
 ///
-/// The transport is any service of HTTP requests that answers with streaming bodies, so layers of
-/// HTTP stand between the client and the network: see [`with_layer`](Self::with_layer). A clone is
-/// cheap, and shares the connections if the clones of the transport do.
+/// The transport is a service of HTTP requests whose responses have streaming bodies. HTTP layers can
+/// therefore be added between the client and the network: see [`with_layer`](Self::with_layer). Cloning
+/// is cheap; clones share connections if the clones of the transport do.
 ///
-/// It sends each request once. Dropping the future or the response of a call drops the body of the
-/// HTTP response, which closes or resets its connection.
+/// The client sends each request once. Dropping the future or the response of a call drops the body of
+/// the HTTP response, which closes or resets its connection.
 ///
-/// Of the [options](tower_chat_core::ChatOptions), `extra` is merged into the body and counts more
-/// than the named ones; a `null` in it takes a field out. `instructions` stand before the system
-/// messages.
+/// Of the [options](tower_chat_core::ChatOptions), the fields of `extra` are merged into the JSON body.
+/// A field of `extra` replaces the field that a named option has set, and a `null` in `extra` removes
+/// the field. `instructions` are sent before the system messages.
 #[derive(Clone)]
 pub struct ProviderClient<P, T> {
     provider: P,
@@ -41,20 +41,20 @@ pub struct ProviderClient<P, T> {
 }
 
 impl<P: Provider, T> ProviderClient<P, T> {
-    /// A client of an API at this address.
+    /// Creates a client of a provider's API at this address.
     pub fn with_provider(provider: P, base_url: &str, transport: T) -> Self {
         let settings = Settings::new(provider.name(), base_url);
         Self { provider, settings, transport }
     }
 
-    /// The model of requests that name none.
+    /// Sets the model for requests that do not name one.
     #[must_use]
     pub fn with_model(mut self, model: &str) -> Self {
         self.settings.model = Some(model.into());
         self
     }
 
-    /// The address of the service, up to and with the version of its API, such as
+    /// Sets the address of the service. The address includes the path of the API's version, such as
     /// `https://api.anthropic.com/v1`.
     #[must_use]
     pub fn with_base_url(mut self, url: &str) -> Self {
@@ -62,7 +62,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// The same address, if it is one.
+    /// Sets the address of the service after checking that it is one.
     ///
     /// # Errors
     ///
@@ -87,8 +87,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         }
     }
 
-    /// Takes the address of the service from the first of these environment variables that is set, which the
-    /// provider's own SDK reads. `version` is the path that the SDK adds to it.
+    /// Reads the address of the service from the first of these environment variables that is set: those
+    /// that the provider's own SDK reads. `version` is the path that the SDK appends to the address.
     #[cfg(feature = "reqwest")]
     #[allow(dead_code, reason = "not every provider's SDK reads a variable")]
     pub(crate) fn with_base_url_from_env(
@@ -104,46 +104,47 @@ impl<P: Provider, T> ProviderClient<P, T> {
         }
     }
 
-    /// Sends a header with every request, instead of one of the same name.
+    /// Adds a header to every request. It replaces a header of the same name.
     ///
     /// # Errors
     ///
-    /// If HTTP has no such header.
+    /// If the name or the value is not valid in HTTP.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, ProviderError> {
         self.settings.insert_header(name, value)?;
         Ok(self)
     }
 
-    /// The rules of the service, instead of those that are
-    /// [chosen](tower_chat_wire::rules::ServiceRules::choose) by the provider, the address and the model.
+    /// Sets the rules of the service. By default they are
+    /// [chosen](tower_chat_wire::rules::ServiceRules::choose) by the provider, the address and the
+    /// model.
     #[must_use]
     pub fn with_rules(mut self, rules: ServiceRules) -> Self {
         self.settings.rules = Some(rules.into());
         self
     }
 
-    /// How large an answer may be: see [`Limits`]. One that is larger is an error.
+    /// Sets how large an answer may be: see [`Limits`]. A larger answer is an error.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;
         self
     }
 
-    /// Puts a layer between the client and its transport: a timeout, a trace, a limit, a signature.
-    /// The layer that is added last is the outermost: it sees a request first.
+    /// Adds a layer between the client and its transport: a timeout, a trace, a limit, a signature. The
+    /// layer that is added last is the outermost, so requests pass it first.
     ///
-    /// A layer that changes bodies has to be beneath one that signs them.
+    /// A layer that changes bodies must be beneath a layer that signs them.
     pub fn with_layer<L: Layer<T>>(self, layer: L) -> ProviderClient<P, L::Service> {
         let Self { provider, settings, transport } = self;
         ProviderClient { provider, settings, transport: layer.layer(transport) }
     }
 
-    /// Sends a key or a token with every request.
+    /// Adds a layer that sends a key or a token with every request.
     pub fn with_auth(self, layer: AuthLayer) -> ProviderClient<P, Auth<T>> {
         self.with_layer(layer)
     }
 
-    /// Sends this key with every request, in the header that the provider expects.
+    /// Adds a layer that sends this key with every request, in the header that the provider expects.
     ///
     /// # Errors
     ///
@@ -154,12 +155,13 @@ impl<P: Provider, T> ProviderClient<P, T> {
         Ok(self.with_auth(layer))
     }
 
-    /// Sends the key that an environment variable holds now, in the header that the provider expects.
+    /// Adds a layer that sends the key in an environment variable, in the header that the provider
+    /// expects. The variable is read now.
     ///
     /// # Errors
     ///
-    /// If the variable is not set, or its value cannot be that of a header. The error names the provider
-    /// and the variable.
+    /// If the variable is not set, or if its value cannot be the value of a header. The error names the
+    /// provider and the variable.
     pub fn with_key_from_env(
         self,
         variable: &str,
@@ -189,7 +191,7 @@ where
     type Error = ProviderError;
     type Future = BoxFuture<'static, Result<ChatResponse, ProviderError>>;
 
-    /// Ready when the transport is.
+    /// Returns ready when the transport is ready.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProviderError>> {
         let errors = self.settings.errors;
         self.transport.poll_ready(cx).map_err(|error| errors.transport(error))
@@ -197,7 +199,7 @@ where
 
     fn call(&mut self, request: ChatRequest) -> Self::Future {
         let clone = self.transport.clone();
-        // The transport that was polled to readiness, not a clone, which is not ready.
+        // The call uses the transport that was polled to readiness; a clone of it is not ready.
         let transport = std::mem::replace(&mut self.transport, clone);
         let (provider, settings) = (self.provider.clone(), self.settings.clone());
         Box::pin(exchange::answer(provider, settings, transport, request))
@@ -205,7 +207,7 @@ where
 }
 
 impl<P: fmt::Debug, T> fmt::Debug for ProviderClient<P, T> {
-    /// Shows no key and no header, which may hold one.
+    /// Prints no key, and no header, since a header may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderClient")
             .field("provider", &self.provider)

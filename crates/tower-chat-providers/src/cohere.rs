@@ -1,4 +1,4 @@
-//! Cohere's chat, version 2.
+//! Cohere's chat API, version 2.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{body::BodyWire, cohere::render_request, rules::ServiceRules};
@@ -13,7 +13,7 @@ use crate::{
     provider::{Exchange, Provider, Settings, json_bytes},
 };
 
-/// A client of Cohere's chat, version 2.
+/// A client of Cohere's chat API, version 2.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -26,13 +26,14 @@ use crate::{
 /// ```
 pub type Cohere<T> = ProviderClient<CohereApi, T>;
 
-/// The API of a [`Cohere`].
+/// The [`Provider`](crate::Provider) of a [`Cohere`] client.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CohereApi;
 
 impl<T> Cohere<T> {
-    /// A client over a transport, which is to authenticate.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
+    /// must add the key.
     pub fn new(transport: T) -> Self {
         Self::with_provider(CohereApi, "https://api.cohere.com/v2", transport)
     }
@@ -40,12 +41,12 @@ impl<T> Cohere<T> {
 
 #[cfg(feature = "reqwest")]
 impl Cohere<Auth<ReqwestTransport>> {
-    /// A client with the key in `COHERE_API_KEY`, at the address in `CO_API_URL` (without `/v2`) if that is
-    /// set, as in Cohere's own SDK.
+    /// Creates a client with the key in `COHERE_API_KEY`. If `CO_API_URL` is set, the client uses that
+    /// address (without `/v2`), as Cohere's own SDK does.
     ///
     /// # Errors
     ///
-    /// If the variable is not set.
+    /// If `COHERE_API_KEY` is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
         Cohere::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["CO_API_URL"], "/v2")?

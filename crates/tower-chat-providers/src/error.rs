@@ -1,4 +1,4 @@
-//! What can go wrong between a request and its answer.
+//! The errors of a provider's client.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,11 +11,11 @@ use tower_chat_wire::{AnswerError, is_refusal_retryable, rules::NotTaken, stream
 
 use crate::refused_content::content_refused;
 
-/// Why a provider gave no answer, or no whole one.
+/// Why a call of a provider returned no answer, or an incomplete one.
 ///
-/// One type for all providers. [`kind`](Self::kind) says what happened; the other methods answer
-/// what a retry policy, a log or a user asks, whatever happened. Neither `Debug` nor `Display`
-/// shows a key: a key that the service repeats in its refusal is replaced.
+/// One type serves all providers. [`kind`](Self::kind) distinguishes the failures. The other methods
+/// return what retry policies, logs and users need, for every kind. Neither `Debug` nor `Display` prints
+/// a key: a key that the service repeats in its error is replaced.
 ///
 /// ```
 /// use tower_chat_providers::{ProviderError, ProviderErrorKind};
@@ -40,49 +40,49 @@ pub struct ProviderError {
     kind: Box<ProviderErrorKind>,
 }
 
-/// What happened.
+/// The kinds of failure.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
     /// The request promises a local history, but no layer above the client keeps one.
     Sentinel(SentinelAtClient),
-    /// The client has a key, an address or a header that HTTP cannot carry, or lacks one it needs.
+    /// The client's key, address or a header is not valid in HTTP, or a required setting is missing.
     Configuration {
-        /// What cannot be used, or is missing.
+        /// The setting that is not valid or missing.
         what: String,
-        /// Why, where a library reported it.
+        /// The error of the library that reported it, if there is one.
         source: Option<BoxError>,
     },
-    /// The request asks for something that the API does not have.
+    /// The API cannot express the request.
     Unsupported {
-        /// What it asks for.
+        /// The part of the request that the API does not have.
         what: String,
     },
-    /// The request adds media that the service does not take. Nothing was sent.
+    /// The request adds media that the service does not accept. The request was not sent.
     NotTaken(NotTaken),
-    /// The transport, or a layer of it, failed before there was an answer.
+    /// The transport, or a layer of it, failed before the response arrived.
     Transport {
-        /// What the transport reports.
+        /// The error of the transport.
         source: BoxError,
     },
-    /// The service refused the request, by an HTTP status or by an error inside its answer.
+    /// The service refused the request, with an HTTP status or with an error inside its answer.
     Refused(Refusal),
-    /// The service sent something that is not an answer of its API.
+    /// The service sent a body that is not an answer of its API.
     Malformed {
-        /// What is wrong with it.
+        /// What is wrong with the body.
         what: String,
-        /// The part that is wrong, as the service sent it.
+        /// The part of the body that is wrong, as the service sent it.
         body: String,
-        /// Why, where a parser reported it.
+        /// The error of the parser that reported it, if there is one.
         source: Option<BoxError>,
     },
     /// The answer is larger, or nested more deeply, than the client's
     /// [`Limits`](tower_chat_wire::stream::Limits) allow.
     Limit(LimitExceeded),
-    /// A streamed answer ended, or its connection broke, before the service said that it is
+    /// A streamed answer ended, or its connection broke, before the service had marked the answer as
     /// complete.
     Truncated {
-        /// The text received until then.
+        /// The text that was received.
         text: String,
         /// How the stream ended.
         reason: String,
@@ -93,14 +93,14 @@ pub enum ProviderErrorKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The HTTP status; for an error inside an answer the status that the error names, if it does.
+    /// The HTTP status. For an error inside an answer: the status that the error names, if there is one.
     pub status: Option<u16>,
-    /// The service's code, or else its type, of the error: `context_length_exceeded`,
+    /// The service's error code, or its error type if it has no code: `context_length_exceeded`,
     /// `overloaded_error`, `RESOURCE_EXHAUSTED`, `ThrottlingException`.
     pub code: Option<String>,
-    /// The service's message, or the whole body where it has none.
+    /// The service's message, or the whole body if there is no message.
     pub message: String,
-    /// How long the service asks to wait before the next attempt.
+    /// The wait that the service requests before the next attempt.
     pub retry_after: Option<Duration>,
     /// The error as the service sent it, up to
     /// [`max_error_bytes`](tower_chat_wire::stream::Limits::max_error_bytes).
@@ -108,31 +108,32 @@ pub struct Refusal {
 }
 
 impl ProviderError {
-    /// An error of a provider, for providers and layers outside this crate. Where the source of the kind
-    /// says nothing of retries, it becomes a [`Classified`] that says what the error does.
+    /// Creates an error, for providers and layers outside this crate. If the source of `kind` does not
+    /// say whether it is retryable, it is wrapped in a [`Classified`] that agrees with
+    /// [`is_retryable`](Self::is_retryable).
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
         let (request_id, history_lost, content_refused) = (None, None, None);
         let kind = Box::new(kind.classified());
         Self { provider, request_id, history_lost, content_refused, kind }
     }
 
-    /// The same error as one of the provider that the layer stands beneath.
+    /// Returns the same error with another provider: that of the client above the layer that reports it.
     pub(crate) fn of_provider(self, provider: &'static str) -> Self {
         Self { provider, ..self }
     }
 
-    /// What happened.
+    /// The kind of the failure.
     pub fn kind(&self) -> &ProviderErrorKind {
         &self.kind
     }
 
-    /// What happened, by value.
+    /// Returns the kind of the failure by value.
     pub fn into_kind(self) -> ProviderErrorKind {
         *self.kind
     }
 
     /// The name of the provider: `openai`, `anthropic`, `gemini`, `vertex`, `bedrock`, `cohere`,
-    /// `ollama`, `mistral`, or that of a compatible service.
+    /// `ollama`, `mistral`, or the name of a compatible service.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
@@ -143,24 +144,24 @@ impl ProviderError {
         self.refusal()?.status
     }
 
-    /// The service's own code for what went wrong.
+    /// The service's own error code.
     pub fn code(&self) -> Option<&str> {
         self.refusal()?.code.as_deref()
     }
 
-    /// The service's id of the request, for its support; `None` if it sent none.
+    /// The service's id of the request, which its support needs; `None` if the service sent none.
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }
 
-    /// How long the service asks to wait before the same request is sent again: by
-    /// `retry-after-ms`, `retry-after` in seconds or as a date, Google's `retryDelay`, or the
-    /// headers that say when an exhausted rate limit is reset. `None` if it does not say.
+    /// The wait that the service requests before the same request is sent again: from `retry-after-ms`,
+    /// from `retry-after` (seconds or a date), from Google's `retryDelay`, or from the headers with the
+    /// reset times of exhausted rate limits. `None` if the service sent none of them.
     pub fn retry_after(&self) -> Option<Duration> {
         self.refusal()?.retry_after
     }
 
-    /// How the service refused the request, if it did.
+    /// The service's refusal, if the failure is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.kind {
             ProviderErrorKind::Refused(refusal) => Some(refusal),
@@ -170,15 +171,15 @@ impl ProviderError {
 
     /// Whether the same request may succeed later.
     ///
-    /// True of broken connections and streams, of the statuses 408, 409, 429 and 5xx, and of errors
-    /// inside an answer that name no status, unless their code blames the request. False of an
-    /// exhausted quota, which waiting does not fill. An error of the transport that says itself
-    /// whether it is retryable ([`tower_chat_core::is_retryable`]) is what it says.
+    /// `true` for broken connections and streams, for the statuses 408, 409, 429 and 5xx, and for errors
+    /// inside an answer that have no status, unless their code blames the request. `false` for an
+    /// exhausted quota, because waiting does not restore it. An error of the transport decides itself if
+    /// it is classified ([`tower_chat_core::is_retryable`]).
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             ProviderErrorKind::Truncated { .. } => true,
             ProviderErrorKind::Transport { source } => is_retryable(&**source).unwrap_or(true),
-            // The same request names the same lost history, or has the same content, again.
+            // A repetition would name the same lost history, or send the same refused content.
             ProviderErrorKind::Refused(_)
                 if self.history_lost.is_some() || self.content_refused.is_some() =>
             {
@@ -194,11 +195,11 @@ impl ProviderError {
         }
     }
 
-    /// Notes whether the service has refused the request because it no longer has the history under this
-    /// id. The error is then found by [`tower_chat_core::is_history_lost`].
+    /// Records whether the service has refused the request because it no longer stores the history with
+    /// this id. [`tower_chat_core::is_history_lost`] then finds it in the error.
     ///
-    /// OpenAI, Azure and xAI name the id in their message, with the status 404, or 400 and the code
-    /// `previous_response_not_found`.
+    /// OpenAI, Azure and xAI repeat the id in the message, with the status 404, or with the status 400
+    /// and the code `previous_response_not_found`.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");
@@ -210,8 +211,8 @@ impl ProviderError {
         self
     }
 
-    /// Notes whether the content of the messages may be why the service of this name has refused the
-    /// request. The refusal is then found by [`tower_chat_core::content_refused`].
+    /// Records whether the content of the messages may be the reason for the refusal; `issuer` is the
+    /// name of the service. [`tower_chat_core::content_refused`] then finds it in the error.
     pub(crate) fn with_issuer(mut self, issuer: Option<&Arc<str>>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(issuer)) = (&*self.kind, issuer) {
             self.content_refused = content_refused(refusal, issuer);
@@ -226,7 +227,7 @@ impl ProviderError {
         self
     }
 
-    /// Changes every text of the error that the service wrote.
+    /// Applies a function to every text of the error that the service wrote.
     pub(crate) fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
         match &mut *self.kind {
             ProviderErrorKind::Refused(refusal) => {
@@ -251,7 +252,7 @@ impl ProviderError {
 }
 
 impl ProviderErrorKind {
-    /// The same kind, whose source says whether to retry.
+    /// Returns the same kind with a source that says whether to retry.
     fn classified(self) -> Self {
         let classify = |retryability, source: BoxError| match is_retryable(&*source) {
             Some(is_retryable) if Retryability::from_retryable(is_retryable) == retryability => {
@@ -359,7 +360,7 @@ impl std::error::Error for ProviderError {
     }
 }
 
-/// Fills in the provider of errors.
+/// Makes errors of one provider.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Errors(pub(crate) &'static str);
 
@@ -368,7 +369,7 @@ impl Errors {
         ProviderError::new(self.0, kind)
     }
 
-    /// The error of an answer that could not be read.
+    /// Converts the error of an answer that could not be read.
     pub(crate) fn answer(self, error: AnswerError) -> ProviderError {
         self.make(match error {
             AnswerError::Malformed { what, body, source, .. } => {
@@ -382,7 +383,8 @@ impl Errors {
         })
     }
 
-    /// What a refusal says, or else the body that it has.
+    /// Returns the refusal in an `AnswerError`. For another error: a refusal with the text of the error
+    /// and with `body`.
     pub(crate) fn refusal(self, error: AnswerError, body: String) -> Refusal {
         match error {
             AnswerError::Refused { status, code, message, retry_after, body, .. } => {
@@ -392,7 +394,7 @@ impl Errors {
         }
     }
 
-    /// The error of a request that a wire cannot express.
+    /// Converts the error of a request that the wire cannot express.
     #[cfg(any(feature = "bedrock", feature = "ollama"))]
     pub(crate) fn body(self, error: BodyError) -> ProviderError {
         match error {

@@ -1,4 +1,4 @@
-//! One call: a request, its answer, and what can be wrong with it.
+//! One call of a provider: sends the request, reads the answer, and completes its errors.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
@@ -24,7 +24,7 @@ use crate::{
     streamed,
 };
 
-/// Answers a request by a transport that is ready.
+/// Answers a request through a transport that is ready.
 pub(crate) async fn answer<P, T, B>(
     provider: P,
     settings: Settings,
@@ -75,8 +75,8 @@ where
     }
 }
 
-/// The request as the rules of its service allow it, and what the reader of the answer has to know of
-/// that.
+/// Makes the request fit the rules of its service. Returns the request and the information that the
+/// reader of the answer needs about the changes.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,
@@ -88,11 +88,11 @@ fn fitted(
     Ok((request, of_answer.with_changes(names, changes)))
 }
 
-/// How an answer is to be read.
+/// How the body of an answer is read.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) wire: BodyWire,
-    /// `None` if a whole answer was asked for.
+    /// `None` if the request asked for a whole answer.
     pub(crate) framing: Option<StreamFraming>,
     pub(crate) context: AnswerContext,
 }
@@ -110,8 +110,8 @@ where
     let read = async {
         let body = accepted(response, &context, wire).await?;
         let (beginning, body) = body_kind::peek(body).await;
-        // The body itself says what it is: services that cannot stream answer with a whole body, and
-        // some label a stream as JSON.
+        // The first bytes decide, not the content type: services that cannot stream answer with a whole
+        // body, and some services label a stream as JSON.
         let frames = match BodyKind::of(&beginning).framing(framing) {
             Some(framing) => framing.frames(body, context.limits),
             None => {
@@ -134,21 +134,21 @@ where
     }
 }
 
-/// What an error of a response has to say besides, and to hide.
+/// The data of a request and its response that every error of the response needs.
 #[derive(Debug)]
 pub(crate) struct ResponseContext {
     pub(crate) errors: Errors,
     limits: Limits,
     headers: HeaderMap,
     request_id: Option<String>,
-    /// The id under which the service has the history that the request refers to.
+    /// The id under which the service stores the history that the request refers to.
     service_id: Option<Arc<str>>,
-    /// The service by its rules.
+    /// The name of the service, from its rules.
     issuer: Option<Arc<str>>,
     secrets: SentSecrets,
 }
 
-/// The headers in which services send their ids of requests: OpenAI and others, Anthropic, AWS, Azure,
+/// The headers in which services send the id of a request: OpenAI and others, Anthropic, AWS, Azure,
 /// Mistral, DeepSeek, Cohere.
 const REQUEST_ID: [&str; 7] = [
     "x-request-id",
@@ -182,7 +182,7 @@ impl ResponseContext {
         }
     }
 
-    /// The error with the id of the request and without the secrets that the request carried.
+    /// Adds the id of the request to the error, and removes the secrets that the request carried.
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())
@@ -192,7 +192,7 @@ impl ResponseContext {
     }
 }
 
-/// The body of the answer, if the service gave one, in a form that can be read.
+/// Returns the body of a successful response, if its encoding can be read.
 async fn accepted<B>(
     response: Response<B>,
     context: &ResponseContext,
@@ -205,7 +205,7 @@ where
     if !response.status().is_success() {
         return Err(refused(response, context, wire).await);
     }
-    // A layer that has decompressed the body has removed the header.
+    // A layer that decompresses the body also removes the header.
     let encoding = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str());
     match encoding {
         None | Some(Ok("identity")) => Ok(response.into_body()),
@@ -217,8 +217,8 @@ where
     }
 }
 
-/// The error of a status other than success. What there is of the body counts: it is an error in any
-/// case.
+/// Reads the error in a response whose status is not a success. If the body breaks off or exceeds a
+/// limit, the part that was read is used.
 async fn refused<B>(
     response: Response<B>,
     context: &ResponseContext,
@@ -236,7 +236,7 @@ where
     if let Some(error) = cut_off {
         refusal.message = format!("its reason was cut off: {error}");
     }
-    // Bedrock names the error in a header, with more behind a colon.
+    // Bedrock sends the error's name in a header, followed by a colon and more text.
     let named = context.headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
     if let Some(code) = named.and_then(|name| name.split(':').next()) {
         refusal.code = Some(code.to_owned());
@@ -246,7 +246,7 @@ where
     context.errors.make(ProviderErrorKind::Refused(refusal))
 }
 
-/// The text of a whole body.
+/// Reads a whole body as text.
 async fn whole<B>(body: B, context: &ResponseContext) -> Result<String, ProviderError>
 where
     B: Body<Data = Bytes>,
@@ -261,7 +261,8 @@ where
     Ok(text)
 }
 
-/// The text of a body up to the limit of its reader, and why it is not whole, if it is not.
+/// Reads a body as text, up to the limit of its reader. The second value is the reason if the text is
+/// not the whole body.
 async fn read<B>(body: B, mut reader: BodyReader, errors: Errors) -> (String, Option<ProviderError>)
 where
     B: Body<Data = Bytes>,

@@ -1,4 +1,4 @@
-//! Requests whose body is an `http_body::Body`.
+//! Converts requests for layers and transports that need an `http_body::Body`.
 
 use std::task::{Context, Poll};
 
@@ -8,10 +8,10 @@ use http_body_util::Full;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Gives what is beneath it requests of `Full<Bytes>` instead of `Bytes`.
+/// A layer that converts the body of requests from `Bytes` to `Full<Bytes>`.
 ///
-/// Some layers and transports take only requests whose body is an `http_body::Body`: tower-http's
-/// `TraceLayer` and `FollowRedirectLayer`, and hyper's clients.
+/// Some layers and transports accept only requests whose body is an `http_body::Body`, such as
+/// tower-http's `TraceLayer` and `FollowRedirectLayer`, and hyper's clients.
 ///
 /// ```
 /// use tower::ServiceBuilder;
@@ -30,7 +30,7 @@ use tower_service::Service;
 pub struct FullBodyLayer;
 
 impl FullBodyLayer {
-    /// The layer; it has no settings.
+    /// Creates the layer, which has no settings.
     pub fn new() -> Self {
         Self
     }

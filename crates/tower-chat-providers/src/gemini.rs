@@ -16,8 +16,9 @@ use crate::{
 
 /// A client of the Gemini API.
 ///
-/// Thought signatures go back as they were. Models from Gemini 3 on refuse calls without one: calls of
-/// another provider get the value that Google gives for this.
+/// Thought signatures are sent back unchanged. Gemini 3 and later models refuse calls without a
+/// signature, so calls that another provider made get the placeholder that Google documents for this
+/// case.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -35,13 +36,14 @@ use crate::{
 /// ```
 pub type Gemini<T> = ProviderClient<GeminiApi, T>;
 
-/// The API of a [`Gemini`].
+/// The [`Provider`](crate::Provider) of a [`Gemini`] client.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct GeminiApi;
 
 impl<T> Gemini<T> {
-    /// A client over a transport, which is to authenticate.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
+    /// must add the key.
     pub fn new(transport: T) -> Self {
         let url = "https://generativelanguage.googleapis.com/v1beta";
         Self::with_provider(GeminiApi, url, transport)
@@ -50,12 +52,12 @@ impl<T> Gemini<T> {
 
 #[cfg(feature = "reqwest")]
 impl Gemini<Auth<ReqwestTransport>> {
-    /// A client with the key in `GEMINI_API_KEY`, at the address in `GOOGLE_GEMINI_BASE_URL` (without
-    /// `/v1beta`) if that is set, as in Google's own SDK.
+    /// Creates a client with the key in `GEMINI_API_KEY`. If `GOOGLE_GEMINI_BASE_URL` is set, the client
+    /// uses that address (without `/v1beta`), as Google's own SDK does.
     ///
     /// # Errors
     ///
-    /// If the variable is not set.
+    /// If `GEMINI_API_KEY` is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
         Gemini::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["GOOGLE_GEMINI_BASE_URL"], "/v1beta")?
@@ -87,7 +89,7 @@ impl Provider for GeminiApi {
     }
 }
 
-/// The call of a model's `generateContent`, in the Gemini API and in Vertex AI.
+/// Builds a request to a model's `generateContent` method, for the Gemini API and for Vertex AI.
 pub(crate) fn generate_content(
     models: &str,
     model: &str,

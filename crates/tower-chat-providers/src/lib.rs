@@ -1,9 +1,10 @@
-//! For programs without a model client of their own: OpenAI, Anthropic, Gemini, Vertex AI, Bedrock,
-//! Cohere, Ollama, Mistral and compatible services as model clients of a `tower-chat` stack.
+//! Model clients for `tower-chat` stacks: OpenAI, Anthropic, Gemini, Vertex AI, Bedrock, Cohere, Ollama,
+//! Mistral and compatible services. Needed by programs that have no model client of their own.
 //!
 //! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s over a
-//! transport: any service of HTTP requests that answers with streaming bodies. [`ReqwestTransport`] is
-//! the default. Beneath a client stand layers of HTTP: those of [`auth`], tower-http's, and your own.
+//! transport: a service of HTTP requests whose responses have streaming bodies. [`ReqwestTransport`] is
+//! the default transport. HTTP layers can be added beneath a client: those of [`auth`], those of
+//! tower-http, and the application's.
 //!
 //! ```
 //! # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -38,23 +39,24 @@
 //!
 //! # What a client does and does not do
 //!
-//! - It sends each request once. A retry layer above it asks [`ProviderError::is_retryable`] and
+//! - It sends each request once. A retry layer above it calls [`ProviderError::is_retryable`] and
 //!   [`ProviderError::retry_after`].
-//! - It is ready when its transport is.
-//! - Dropping the future or the response of a call hangs up. A stream is read as fast as its reader
-//!   asks for it, and not ahead of it.
-//! - It has no timeout: that is a layer's work. `tower_chat_layers::idle_timeout::IdleTimeout` over a
-//!   client bounds the time to the head of an answer and between its updates; tower-http's
-//!   `ResponseBodyTimeoutLayer` beneath it, as above, the time between two pieces of the body.
-//!   `tower::timeout` ends with the head, and does not bound a stream that stalls.
-//! - A streamed call that is refused fails before there is a response, even if the refusal is the
+//! - It returns ready when its transport is ready.
+//! - Dropping the future or the response of a call closes or resets the HTTP response's connection. A
+//!   stream is read only when its reader polls it, and never ahead of the reader.
+//! - It has no timeout; a layer adds one. `tower_chat_layers::idle_timeout::IdleTimeout` above a client
+//!   limits the time until the beginning of an answer and the time between two updates. tower-http's
+//!   `ResponseBodyTimeoutLayer` beneath the client, as in the example, limits the time between two
+//!   pieces of the body. `tower::timeout` limits only the time until the response, so it does not notice
+//!   a stream that stalls.
+//! - If a streamed call is refused, the call fails and returns no response, even if the refusal is the
 //!   first event of an answer with the status 200.
-//! - A streamed answer is complete when its end was received, with the reason for it. Anything else
-//!   is [`ProviderErrorKind::Truncated`], with the text received so far.
-//! - Messages and answers are read and written by [`tower_chat_wire`], which loses nothing.
-//! - Every answer has [limits](tower_chat_wire::stream::Limits), on the bytes of bodies, lines, events
-//!   and refusals and on the depth of JSON. A compressed answer is refused, unless a layer beneath the
-//!   client has decompressed it.
+//! - A streamed answer is complete when its end has been received together with the finish reason. Any
+//!   other end is [`ProviderErrorKind::Truncated`], with the text that was received.
+//! - [`tower_chat_wire`] reads and writes messages and answers, and keeps every field.
+//! - Every answer has [limits](tower_chat_wire::stream::Limits): on the bytes of bodies, lines, events
+//!   and errors, and on the depth of JSON. A compressed answer is refused, unless a layer beneath the
+//!   client decompresses it.
 
 #[cfg(feature = "async-openai")]
 pub mod adapt;

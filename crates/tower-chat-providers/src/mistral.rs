@@ -1,4 +1,4 @@
-//! Mistral.
+//! Mistral's chat API.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::rules::ServiceRules;
@@ -13,8 +13,8 @@ use crate::{
     provider::{Exchange, Provider, Settings},
 };
 
-/// A client of Mistral, by the wire of Chat Completions with ids of calls of nine letters and digits:
-/// Mistral refuses others, which a history of another provider has.
+/// A client of Mistral's Chat Completions. Mistral accepts only call ids of nine letters and digits, so
+/// the client maps the ids of calls that another provider made to such ids.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -27,12 +27,13 @@ use crate::{
 /// ```
 pub type Mistral<T> = ProviderClient<MistralApi, T>;
 
-/// The API of a [`Mistral`].
+/// The [`Provider`](crate::Provider) of a [`Mistral`] client.
 #[derive(Debug, Clone)]
 pub struct MistralApi(OpenAiChatApi);
 
 impl<T> Mistral<T> {
-    /// A client over a transport, which is to authenticate.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
+    /// must add the key.
     pub fn new(transport: T) -> Self {
         let api = MistralApi(OpenAiChatApi::compatible("mistral").with_mistral_ids());
         Self::with_provider(api, "https://api.mistral.ai/v1", transport)
@@ -41,7 +42,7 @@ impl<T> Mistral<T> {
 
 #[cfg(feature = "reqwest")]
 impl Mistral<Auth<ReqwestTransport>> {
-    /// A client with the key in `MISTRAL_API_KEY`.
+    /// Creates a client with the key in `MISTRAL_API_KEY`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Ollama's own chat.
+//! Ollama's native chat API.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{body::BodyWire, ollama::render_request, rules::ServiceRules};
@@ -13,7 +13,8 @@ use crate::{
     provider::{Exchange, Provider, Settings, json_bytes},
 };
 
-/// A client of Ollama's own chat (<https://docs.ollama.com/api/chat>), whose streams are lines of JSON.
+/// A client of Ollama's native chat API (<https://docs.ollama.com/api/chat>), which streams
+/// newline-delimited JSON.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -25,14 +26,14 @@ use crate::{
 /// ```
 pub type Ollama<T> = ProviderClient<OllamaApi, T>;
 
-/// The API of an [`Ollama`].
+/// The [`Provider`](crate::Provider) of an [`Ollama`] client.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct OllamaApi;
 
 impl<T> Ollama<T> {
-    /// A client of an Ollama on this machine, over a transport. For another, see
-    /// [`with_base_url`](ProviderClient::with_base_url).
+    /// Creates a client of the Ollama server on this machine that sends its requests through
+    /// `transport`. [`with_base_url`](ProviderClient::with_base_url) sets the address of another server.
     pub fn new(transport: T) -> Self {
         Self::with_provider(OllamaApi, "http://localhost:11434", transport)
     }
@@ -40,7 +41,7 @@ impl<T> Ollama<T> {
 
 #[cfg(feature = "reqwest")]
 impl Ollama<ReqwestTransport> {
-    /// A client of an Ollama on this machine, at its usual port.
+    /// Creates a client of the Ollama server on this machine, at its default port.
     ///
     /// # Errors
     ///
@@ -49,22 +50,23 @@ impl Ollama<ReqwestTransport> {
         Ok(Ollama::new(ReqwestTransport::new()?))
     }
 
-    /// A client of an Ollama on another machine: `gpu`, `gpu:11434` or `https://gpu.example.com/ollama`. The
-    /// scheme is `http` unless one is given, and the port is then 11434.
+    /// Creates a client of an Ollama server on another machine: `gpu`, `gpu:11434` or
+    /// `https://gpu.example.com/ollama`. Without a scheme, the scheme is `http` and the default port is
+    /// 11434.
     ///
     /// # Errors
     ///
-    /// If this is no host or address, or the TLS settings of this system cannot be used.
+    /// If `host` is not a host or an address, or the TLS settings of this system cannot be used.
     pub fn at(host: &str) -> Result<Self, ProviderError> {
         Self::local()?.with_checked_base_url(&address(host))
     }
 
-    /// A client of the Ollama that `OLLAMA_HOST` names, as Ollama's own programs read it, or of that on this
-    /// machine.
+    /// Creates a client of the Ollama server in `OLLAMA_HOST`, which Ollama's own programs read too. If
+    /// the variable is not set, the server is the one on this machine.
     ///
     /// # Errors
     ///
-    /// As [`at`](Self::at).
+    /// See [`at`](Self::at).
     pub fn from_env() -> Result<Self, ProviderError> {
         match variable("OLLAMA_HOST") {
             Some(host) => Self::at(&host),
@@ -100,7 +102,7 @@ impl Provider for OllamaApi {
     }
 }
 
-/// The address of a host.
+/// Returns the address of a host.
 #[cfg(feature = "reqwest")]
 fn address(host: &str) -> String {
     let host = host.trim();

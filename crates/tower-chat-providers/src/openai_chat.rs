@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and every service that is compatible with it.
+//! OpenAI Chat Completions and compatible services.
 
 use http::{HeaderName, Uri};
 use tower_chat_core::ChatRequest;
@@ -36,23 +36,23 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Chat Completions stores no conversations: a request with a service id, and one for a
-/// background answer, is refused before anything is sent. An answer of several choices (`n`) is
-/// refused too: a conversation goes on with one.
+/// Chat Completions stores no conversations. The client therefore refuses a request that has a service
+/// id, or that asks for a background answer, before it sends anything. It also refuses a request for
+/// several choices (`n`), since a conversation continues with one answer.
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
-/// The address of OpenAI.
+/// The address of OpenAI's API.
 pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 
-/// The API of an [`OpenAiChat`].
+/// The [`Provider`](crate::Provider) of an [`OpenAiChat`] client.
 #[derive(Debug, Clone)]
 pub struct OpenAiChatApi {
     name: &'static str,
     auth_header: AuthHeader,
-    /// The field that limits the tokens of an answer.
+    /// The name of the field that limits the tokens of an answer.
     token_limit: &'static str,
     mistral_ids: bool,
-    /// What follows the path of the method.
+    /// The query that follows the path of the method.
     query: String,
 }
 
@@ -98,7 +98,7 @@ pub enum CompatibleService {
 }
 
 impl CompatibleService {
-    /// Its name in errors, its address, and the variable that holds its key.
+    /// Returns the name in errors, the address, and the environment variable of the key.
     fn description(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::DeepSeek => ("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
@@ -112,27 +112,30 @@ impl CompatibleService {
 }
 
 impl<T> OpenAiChat<T> {
-    /// A client of OpenAI over a transport, which is to authenticate.
+    /// Creates a client of OpenAI that sends its requests through `transport`. The transport, or a layer
+    /// of it, must add the key.
     pub fn new(transport: T) -> Self {
         let api = OpenAiChatApi::compatible("openai");
         Self::with_provider(api, OPENAI, transport).with_token_limit_field("max_completion_tokens")
     }
 
-    /// A client of a compatible service over a transport; `base_url` is the address before
-    /// `/chat/completions`, such as `http://localhost:8000/v1`.
+    /// Creates a client of a compatible service that sends its requests through `transport`. `base_url`
+    /// is the address without `/chat/completions`, such as `http://localhost:8000/v1`.
     pub fn compatible_over(base_url: &str, transport: T) -> Self {
         Self::with_provider(OpenAiChatApi::compatible("openai-compatible"), base_url, transport)
     }
 
-    /// A client of a well-known compatible service over a transport, which is to authenticate.
+    /// Creates a client of a well-known compatible service that sends its requests through `transport`.
+    /// The transport, or a layer of it, must add the key.
     pub fn service_over(service: CompatibleService, transport: T) -> Self {
         let (name, url, _) = service.description();
         Self::with_provider(OpenAiChatApi::compatible(name), url, transport)
     }
 
-    /// A client of a deployment of Azure OpenAI over a transport; `endpoint` is
-    /// `https://<resource>.openai.azure.com`. [`with_key`](ProviderClient::with_key) sends the key as
-    /// `api-key`; a token of Microsoft Entra ID is a [bearer token](AuthHeader::Bearer).
+    /// Creates a client of a deployment of Azure OpenAI that sends its requests through `transport`.
+    /// `endpoint` is `https://<resource>.openai.azure.com`. [`with_key`](ProviderClient::with_key) sends
+    /// the key as `api-key`; a token of Microsoft Entra ID is sent as a [bearer
+    /// token](AuthHeader::Bearer).
     pub fn azure(endpoint: &str, deployment: &str, api_version: &str, transport: T) -> Self {
         let endpoint = endpoint.trim_end_matches('/');
         let url = format!("{endpoint}/openai/deployments/{}", in_path(deployment));
@@ -143,23 +146,23 @@ impl<T> OpenAiChat<T> {
             .with_key_header(HeaderName::from_static("api-key"))
     }
 
-    /// The header in which [`with_key`](ProviderClient::with_key) sends a key, if it is not
+    /// Sets the header in which [`with_key`](ProviderClient::with_key) sends the key. The default is
     /// `Authorization: Bearer`.
     #[must_use]
     pub fn with_key_header(self, name: HeaderName) -> Self {
         self.map_provider(|api| OpenAiChatApi { auth_header: AuthHeader::Named(name), ..api })
     }
 
-    /// The field that carries [`max_output_tokens`](tower_chat_core::ChatOptions):
-    /// `max_completion_tokens` for OpenAI and Azure, `max_tokens` for others, unless it is set here.
+    /// Sets the field that carries [`max_output_tokens`](tower_chat_core::ChatOptions). The default is
+    /// `max_completion_tokens` for OpenAI and Azure, and `max_tokens` for other services.
     #[must_use]
     pub fn with_token_limit_field(self, field: &'static str) -> Self {
         self.map_provider(|api| OpenAiChatApi { token_limit: field, ..api })
     }
 
-    /// Sends the ids of calls as nine letters and digits, for Mistral's models, which refuse others
-    /// that a history of another provider has. Nothing that is stored changes. It is on for addresses
-    /// of `mistral.ai`.
+    /// Maps the ids of calls to nine letters and digits in every request. Mistral's models refuse other
+    /// ids, which the history of another provider may contain. Stored messages keep their ids. It is on
+    /// by default for addresses of `mistral.ai`.
     #[must_use]
     pub fn with_mistral_ids(self) -> Self {
         self.map_provider(OpenAiChatApi::with_mistral_ids)
@@ -168,24 +171,24 @@ impl<T> OpenAiChat<T> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiChat<Auth<ReqwestTransport>> {
-    /// A client of OpenAI with the key in `OPENAI_API_KEY`, at the address in `OPENAI_BASE_URL` if that is
-    /// set, as in OpenAI's own SDKs.
+    /// Creates a client of OpenAI with the key in `OPENAI_API_KEY`. If `OPENAI_BASE_URL` is set, the
+    /// client uses that address, as OpenAI's own SDKs do.
     ///
     /// # Errors
     ///
-    /// If the variable is not set.
+    /// If `OPENAI_API_KEY` is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
         OpenAiChat::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["OPENAI_BASE_URL"], "")?
             .with_key_from_env("OPENAI_API_KEY")
     }
 
-    /// A client of a well-known compatible service, with the key in its variable; Groq at the address in
-    /// `GROQ_BASE_URL` if that is set, as in Groq's own SDK.
+    /// Creates a client of a well-known compatible service with the key in its variable. For Groq, the
+    /// client uses the address in `GROQ_BASE_URL` if that is set, as Groq's own SDK does.
     ///
     /// # Errors
     ///
-    /// If the variable is not set.
+    /// If the variable of the key is not set.
     pub fn service_from_env(service: CompatibleService) -> Result<Self, ProviderError> {
         let (_, _, variable) = service.description();
         let client = OpenAiChat::service_over(service, ReqwestTransport::new()?);
@@ -203,9 +206,9 @@ impl OpenAiChat<Auth<ReqwestTransport>> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiChat<ReqwestTransport> {
-    /// A client of a compatible service, without a key; see
-    /// [`with_key`](ProviderClient::with_key). `base_url` is the address before `/chat/completions`,
-    /// such as `http://localhost:8000/v1`.
+    /// Creates a client of a compatible service, without a key; [`with_key`](ProviderClient::with_key)
+    /// adds one. `base_url` is the address without `/chat/completions`, such as
+    /// `http://localhost:8000/v1`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! OpenAI Responses, and every service that is compatible with it.
+//! OpenAI Responses and compatible services.
 
 use std::sync::Arc;
 
@@ -24,14 +24,16 @@ use crate::{
 /// A client of OpenAI's Responses, or of a compatible service: xAI, DeepSeek, OpenRouter, Ollama, vLLM,
 /// Azure and others.
 ///
-/// What the model puts out goes back as it was: ids, phases, summaries and encrypted content of
-/// reasoning, and items of the provider's own tools. [`HistoryStorage`] says who stores the history; by
-/// default it is the caller.
+/// The model's output is sent back unchanged: ids, phases, summaries and encrypted content of reasoning,
+/// and items of the provider's own tools. [`HistoryStorage`] sets who stores the history; by default the
+/// caller does.
 ///
-/// Tools are sent with `strict: false`, so that their schemas count as they are; those in `extra`
-/// options may say otherwise. With the option `background` the answer is only begun, and never
-/// streamed: [`Finish::continuation`](tower_chat_core::Finish) is the token to ask for it later, by the
-/// option of that name, as often as need be. Dropping a call does not end a background answer.
+/// Tools are sent with `strict: false`, so that their schemas apply as they are written; tools in the
+/// `extra` options may set `strict` themselves. With the option `background`, the call only starts the
+/// answer, and the answer is never streamed. The call returns a token,
+/// [`Finish::continuation`](tower_chat_core::Finish). A request with this token in the option
+/// `continuation` returns the state of the answer, any number of times. Dropping a call does not cancel
+/// a background answer.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -51,17 +53,17 @@ use crate::{
 /// # }
 /// ```
 ///
-/// A service that stores the history does not know of tools that have run until the next request tells
-/// it. If a run stops between an answer that calls tools and that request, OpenAI refuses to go on from
-/// that answer without their results. With [`HistoryStorage::Response`], and a store that persists per
-/// run, the next run goes on from the answer before that.
+/// A service that stores the history learns the results of tools from the next request. If a run stops
+/// between an answer that calls tools and that request, OpenAI refuses requests that continue from that
+/// answer without the results. With [`HistoryStorage::Response`] and the per-run mode, the next run
+/// continues from the answer before.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
-/// Where the history of a conversation that begins at an [`OpenAiResponses`] is stored.
+/// Where an [`OpenAiResponses`] client has the history of a new conversation stored.
 ///
-/// It decides about requests without a service id. A request that has one goes on where
-/// the history is, whatever the setting of the client: an id that begins with `conv_` is a conversation
-/// of the Conversations API, any other that of a response.
+/// The setting applies to requests without a service id. A request with a service id continues where its
+/// history is stored, whatever the setting of the client: an id that begins with `conv_` is a
+/// conversation of the Conversations API, any other id is a response.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -77,34 +79,36 @@ pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryStorage {
-    /// With the caller, in a history store or otherwise: every request carries all of it.
+    /// The caller stores the history, in a history store or elsewhere. Every request carries the whole
+    /// history.
     ///
-    /// The service is told to store nothing (`store: false`), and asked for the
-    /// [encrypted reasoning](OpenAiResponses::with_encrypted_reasoning), without which reasoning could
-    /// not be sent back.
+    /// The client sends `store: false` and asks for the [encrypted
+    /// reasoning](OpenAiResponses::with_encrypted_reasoning), without which reasoning could not be sent
+    /// back.
     #[default]
     Caller,
-    /// At the service, response by response; a request names the one that it goes on from
-    /// (`previous_response_id`).
+    /// The service stores the history as a chain of responses. A request names the response that it
+    /// continues from (`previous_response_id`).
     ///
-    /// The id of the conversation is that of its newest response, so it is another one after each call.
-    /// The service deletes responses in time; OpenAI after 30 days (OpenAI guide, Conversation state).
+    /// The service id of the conversation is the id of its newest response, so it changes with each
+    /// call. The service deletes responses after some time; OpenAI after 30 days (OpenAI guide,
+    /// Conversation state).
     Response,
-    /// At the service, in a conversation of the Conversations API, whose id stays the same. It is
-    /// created before the first request.
+    /// The service stores the history in a conversation of the Conversations API, whose id does not
+    /// change. The client creates the conversation before the first request.
     ///
-    /// If that request fails, the conversation stays empty at the service, under an id that no answer
-    /// has told.
+    /// If the first request fails, an empty conversation remains at the service. Its id is lost, because
+    /// only an answer would have returned it.
     Conversation,
 }
 
-/// The API of an [`OpenAiResponses`].
+/// The [`Provider`](crate::Provider) of an [`OpenAiResponses`] client.
 #[derive(Debug, Clone)]
 pub struct OpenAiResponsesApi {
     name: &'static str,
     auth_header: AuthHeader,
     storage: HistoryStorage,
-    /// Decided by the name of the model, if it is not set.
+    /// If it is not set, the name of the model decides.
     encrypted_reasoning: Option<bool>,
 }
 
@@ -116,20 +120,21 @@ impl OpenAiResponsesApi {
 }
 
 impl<T> OpenAiResponses<T> {
-    /// A client of OpenAI over a transport, which is to authenticate.
+    /// Creates a client of OpenAI that sends its requests through `transport`. The transport, or a layer
+    /// of it, must add the key.
     pub fn new(transport: T) -> Self {
         Self::with_provider(OpenAiResponsesApi::named("openai"), OPENAI, transport)
     }
 
-    /// A client of a compatible service over a transport; `base_url` is the address before
-    /// `/responses`, such as `http://localhost:11434/v1`.
+    /// Creates a client of a compatible service that sends its requests through `transport`. `base_url`
+    /// is the address without `/responses`, such as `http://localhost:11434/v1`.
     pub fn compatible_over(base_url: &str, transport: T) -> Self {
         let api = OpenAiResponsesApi::named("openai-compatible");
         Self::with_provider(api, base_url, transport)
     }
 
-    /// A client of Azure OpenAI by its v1 API over a transport; `endpoint` is
-    /// `https://<resource>.openai.azure.com`, and the model is the name of a deployment.
+    /// Creates a client of Azure OpenAI's v1 API that sends its requests through `transport`. `endpoint`
+    /// is `https://<resource>.openai.azure.com`, and the model is the name of a deployment.
     /// [`with_key`](ProviderClient::with_key) sends the key as `api-key`.
     pub fn azure(endpoint: &str, transport: T) -> Self {
         let url = format!("{}/openai/v1", endpoint.trim_end_matches('/'));
@@ -138,17 +143,18 @@ impl<T> OpenAiResponses<T> {
         Self::with_provider(api, &url, transport)
     }
 
-    /// Where the history of requests without a service id is stored.
+    /// Sets where the history of requests without a service id is stored.
     #[must_use]
     pub fn with_history_storage(self, storage: HistoryStorage) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { storage, ..api })
     }
 
-    /// Whether to ask for encrypted reasoning where the caller stores the history.
+    /// Sets whether the client asks for encrypted reasoning if the caller stores the history.
     ///
-    /// If it is not set, every model is asked but those of OpenAI whose names say that they do not
-    /// reason, such as `gpt-4o`: they refuse to be asked. Set it where the name of a deployment does
-    /// not show the model, or where a service does not know the option.
+    /// By default the client asks every model for it, except OpenAI's models without reasoning, such as
+    /// `gpt-4o`, which refuse the option. The client recognises these by their names. Set the option if
+    /// the name of a deployment does not contain the name of the model, or if a service does not support
+    /// the option.
     #[must_use]
     pub fn with_encrypted_reasoning(self, ask: bool) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { encrypted_reasoning: Some(ask), ..api })
@@ -157,12 +163,12 @@ impl<T> OpenAiResponses<T> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiResponses<Auth<ReqwestTransport>> {
-    /// A client of OpenAI with the key in `OPENAI_API_KEY`, at the address in `OPENAI_BASE_URL` if that is
-    /// set, as in OpenAI's own SDKs.
+    /// Creates a client of OpenAI with the key in `OPENAI_API_KEY`. If `OPENAI_BASE_URL` is set, the
+    /// client uses that address, as OpenAI's own SDKs do.
     ///
     /// # Errors
     ///
-    /// If the variable is not set.
+    /// If `OPENAI_API_KEY` is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
         OpenAiResponses::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["OPENAI_BASE_URL"], "")?
@@ -172,9 +178,8 @@ impl OpenAiResponses<Auth<ReqwestTransport>> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiResponses<ReqwestTransport> {
-    /// A client of a compatible service, without a key; see
-    /// [`with_key`](ProviderClient::with_key). `base_url` is the address before `/responses`, such as
-    /// `http://localhost:11434/v1`.
+    /// Creates a client of a compatible service, without a key; [`with_key`](ProviderClient::with_key)
+    /// adds one. `base_url` is the address without `/responses`, such as `http://localhost:11434/v1`.
     ///
     /// # Errors
     ///
@@ -227,7 +232,7 @@ impl Provider for OpenAiResponsesApi {
 }
 
 impl OpenAiResponsesApi {
-    /// Where the history of a request is.
+    /// Returns where the history of a request is stored.
     fn history(&self, service_id: Option<&Arc<str>>) -> HistoryLocation {
         match (service_id, self.storage) {
             (Some(id), _) => HistoryLocation::of_service_id(id.clone()),
@@ -258,7 +263,8 @@ impl OpenAiResponsesApi {
     }
 }
 
-/// The continuation token, if it can be the id of a response; another would be another address.
+/// Returns the continuation token if it has the form of a response id. Other characters would change the
+/// path of the request.
 fn response_id<'a>(token: &'a str, settings: &Settings) -> Result<&'a str, ProviderError> {
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if token.is_empty() || !token.chars().all(is_id) {

@@ -1,4 +1,4 @@
-//! What a client has to know of an API.
+//! The trait that describes a provider's API to the client.
 
 use std::{fmt, sync::Arc};
 
@@ -18,11 +18,12 @@ use crate::{
     frames::StreamFraming,
 };
 
-/// An API of a provider: how a [`ChatRequest`] becomes an HTTP request.
+/// A provider's API: converts a [`ChatRequest`] to an HTTP request.
 ///
-/// A [`ProviderClient`](crate::ProviderClient) does the rest, in the same way for every provider.
+/// [`ProviderClient`](crate::ProviderClient) implements everything else, in the same way for all
+/// providers.
 ///
-/// A service with a wire that is known, at an address of its own:
+/// An example: a gateway that has OpenAI's wire format at its own address.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -73,21 +74,22 @@ use crate::{
 /// # Ok::<(), ProviderError>(())
 /// ```
 pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The name in errors, such as `anthropic`.
+    /// The name of the provider in errors, such as `anthropic`.
     fn name(&self) -> &'static str;
 
     /// The header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
 
-    /// What the service takes beyond the format of its wire. The client makes each request fit these
-    /// rules before it is [written](Self::exchange), and refuses what the user adds and the service does
-    /// not take. Without rules, requests are written as they are.
+    /// Returns the service's rules: which requests it accepts beyond the format of its wire. The client
+    /// makes each request fit the rules before it calls [`exchange`](Self::exchange), and refuses new
+    /// messages of the user that the service does not accept. Without rules, requests are written
+    /// unchanged.
     fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
         let _ = (request, settings);
         None
     }
 
-    /// Writes the request.
+    /// Writes a request as an HTTP request.
     ///
     /// # Errors
     ///
@@ -99,32 +101,32 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<Exchange, ProviderError>;
 }
 
-/// One HTTP request, and how its answer is to be read.
+/// An HTTP request, and how its answer is read.
 #[derive(Debug)]
 pub struct Exchange {
     pub(crate) request: Request<Bytes>,
     pub(crate) step: Step,
 }
 
-/// What the answer to a request is.
+/// What the answer to an HTTP request is for.
 pub(crate) enum Step {
     /// The answer of the model.
     Answer(Expected),
-    /// Something that the next request needs.
+    /// The next HTTP request needs the body of this answer.
     First { wire: BodyWire, then: Then },
 }
 
-/// Makes the next request, of the body of an answer.
+/// Makes the next HTTP request from the body of an answer.
 type Then = Box<dyn FnOnce(&str) -> Result<Exchange, ProviderError> + Send>;
 
 impl Exchange {
-    /// A request whose answer is a whole body of a wire.
+    /// Creates an exchange whose answer is a whole body in the format of `wire`.
     pub fn new(wire: BodyWire, request: Request<Bytes>) -> Self {
         let expected = Expected { wire, framing: None, context: AnswerContext::default() };
         Self { request, step: Step::Answer(expected) }
     }
 
-    /// A request that is sent first, and the one that is made of the body of its answer.
+    /// Creates an exchange of two HTTP requests: the second is made from the body of the first answer.
     pub fn first(
         wire: BodyWire,
         request: Request<Bytes>,
@@ -133,8 +135,9 @@ impl Exchange {
         Self { request, step: Step::First { wire, then: Box::new(then) } }
     }
 
-    /// The answer is a stream of frames, if there is a framing. A service that answers with one JSON
-    /// value all the same is read whole. The beginning of the body says which it is, not its label.
+    /// Sets how the frames of a streamed answer are divided; `None` if the answer is not streamed. If a
+    /// service answers a streamed request with one JSON value, the value is read as a whole answer: the
+    /// first bytes of the body decide, not its content type.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -143,7 +146,7 @@ impl Exchange {
         self
     }
 
-    /// What the reader of the answer has to know of the request.
+    /// Sets the information about the request that the reader of the answer needs.
     #[must_use]
     pub fn with_context(mut self, context: AnswerContext) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -164,7 +167,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// The settings that clients of all providers have.
+/// The settings of a client, which all providers share.
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) errors: Errors,
@@ -172,7 +175,7 @@ pub struct Settings {
     pub(crate) model: Option<Arc<str>>,
     pub(crate) headers: HeaderMap,
     pub(crate) limits: Limits,
-    /// The rules that the user has set.
+    /// The rules that the application has set.
     pub(crate) rules: Option<Arc<ServiceRules>>,
 }
 
@@ -188,12 +191,12 @@ impl Settings {
         }
     }
 
-    /// The model to ask: that of the request, or else that of the client.
+    /// Returns the model of the request, or else the model of the client.
     pub fn model<'a>(&'a self, request: &'a ChatRequest) -> Option<&'a str> {
         request.options.model.as_deref().or(self.model.as_deref())
     }
 
-    /// The model to ask, where the API has no other way to name one.
+    /// Returns the model of the request, or else the model of the client, for an API that requires one.
     ///
     /// # Errors
     ///
@@ -206,12 +209,12 @@ impl Settings {
         self.model(request).ok_or_else(|| self.errors.missing(missing))
     }
 
-    /// The rules of the service, by the provider, the address and the model.
+    /// Chooses the rules of the service by the provider, the address and the model.
     pub fn rules(&self, wire: BodyWire, request: &ChatRequest) -> ServiceRules {
         ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }
 
-    /// Fails for a request that asks for what only a service that stores conversations can do.
+    /// Refuses a request that only a service that stores conversations could answer.
     ///
     /// # Errors
     ///
@@ -227,7 +230,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the values of headers that hold a key, by their names.
+    /// Adds the values of headers whose names show that they hold a key.
     pub(crate) fn collect_secrets(&self, secrets: &mut SentSecrets) {
         let names_secret = |name: &HeaderName| {
             ["auth", "key", "secret", "token"].iter().any(|part| name.as_str().contains(part))
@@ -239,22 +242,22 @@ impl Settings {
         }
     }
 
-    /// A request without a body, to a path beneath the base address.
+    /// Creates a `GET` request to a path beneath the base address.
     ///
     /// # Errors
     ///
-    /// If the base address and the path are not the address of an HTTP service.
+    /// If the base address with the path is not a valid HTTP address.
     pub fn get(&self, path: &str) -> Result<Request<Bytes>, ProviderError> {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = self.uri(path)?;
         Ok(self.with_headers(request))
     }
 
-    /// A request with a JSON body, to a path beneath the base address.
+    /// Creates a `POST` request with a JSON body to a path beneath the base address.
     ///
     /// # Errors
     ///
-    /// If the base address and the path are not the address of an HTTP service.
+    /// If the base address with the path is not a valid HTTP address.
     pub fn post(
         &self,
         path: &str,
@@ -268,7 +271,7 @@ impl Settings {
         Ok(self.with_headers(request))
     }
 
-    /// Adds the headers that the client was given, instead of others of the same name.
+    /// Adds the headers of the client, which replace headers of the same name.
     fn with_headers(&self, mut request: Request<Bytes>) -> Request<Bytes> {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name.clone(), value.clone());
@@ -298,7 +301,7 @@ impl Settings {
         let mut value = HeaderValue::from_str(value).map_err(|error| {
             errors.configuration(format!("HTTP cannot carry the value of {name}"), error)
         })?;
-        // It may hold a key.
+        // The value may be a key.
         value.set_sensitive(true);
         self.headers.insert(name, value);
         Ok(())
@@ -306,7 +309,7 @@ impl Settings {
 }
 
 impl fmt::Debug for Settings {
-    /// Shows of headers their names alone, and no user or query in the address: both may hold a key.
+    /// Prints only the names of headers, and the address without user and query: both may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
         f.debug_struct("Settings")
@@ -318,7 +321,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// The address without a user, a password and a query.
+/// Returns the address without user, password and query.
 pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |end| end + 3));
@@ -327,7 +330,7 @@ pub(crate) fn without_secrets(url: &str) -> String {
     format!("{scheme}{host}{path}")
 }
 
-/// The bytes of a JSON object.
+/// Serializes a JSON object.
 #[cfg(any(
     feature = "anthropic",
     feature = "bedrock",
@@ -341,8 +344,9 @@ pub(crate) fn json_bytes(object: &tower_chat_wire::stream::Object) -> Bytes {
     serde_json::to_vec(object).expect("the object has a JSON form").into()
 }
 
-/// The text as a segment of a path: Bedrock's models have colons, and those of inference profiles
-/// slashes. Those of Claude in Vertex AI have an `@`, which stays.
+/// Encodes a text as a segment of a path. The ids of Bedrock's models contain colons, and those of
+/// inference profiles contain slashes. The ids of Claude models in Vertex AI contain an `@`, which is
+/// not encoded.
 #[cfg(any(feature = "bedrock", feature = "gemini", feature = "openai"))]
 pub(crate) fn in_path(segment: &str) -> String {
     let mut path = String::with_capacity(segment.len());
@@ -356,7 +360,7 @@ pub(crate) fn in_path(segment: &str) -> String {
     path
 }
 
-/// What an environment variable holds, if that is not nothing.
+/// Returns the value of an environment variable, or `None` if it is not set or empty.
 #[cfg(any(feature = "sigv4", feature = "reqwest"))]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())

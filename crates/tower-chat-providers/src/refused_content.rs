@@ -1,4 +1,4 @@
-//! Whether a service has refused a request because of the content of its messages.
+//! Finds out whether a service has refused a request because of the content of its messages.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tower_chat_core::{ContentKind, ContentRefused};
 
 use crate::error::Refusal;
 
-/// What an error says that blames something else than the messages: the model, an option, a schema, or the
+/// Parts of errors that blame something other than the messages: the model, an option, a schema, or the
 /// account. In lower case; from the errors of OpenAI, Azure, Anthropic, Gemini, Bedrock and Mistral.
 const OTHER_REASONS: [&str; 38] = [
     "anthropic-beta",
@@ -50,10 +50,10 @@ const OTHER_REASONS: [&str; 38] = [
     "unsupported_parameter",
 ];
 
-/// What an error says of a model that the service does not have.
+/// Parts of errors about a model that the service does not have.
 const NO_MODEL: [&str; 4] = ["does not exist", "not found", "not exist", "not available"];
 
-/// What an error says of a text that a filter has refused, in lower case.
+/// Parts of errors about a text that a content filter has refused, in lower case.
 const FILTERED: [&str; 6] = [
     "content_filter",
     "content_policy",
@@ -63,11 +63,12 @@ const FILTERED: [&str; 6] = [
     "responsibleaipolicyviolation",
 ];
 
-/// Where the messages of a request are, by the beginnings of what OpenAI calls the parameter.
+/// The fields of a request that contain the messages: beginnings of the parameter that an OpenAI error
+/// names.
 const MESSAGES: [&str; 4] = ["messages", "input", "contents", "prompt"];
 
-/// What a refusal says of the content of the messages; `None` if the refusal blames something else, or if
-/// the same request may be accepted later.
+/// Returns the content that a refusal blames. `None` if the refusal blames something else, or if the
+/// same request may be accepted later.
 pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<ContentRefused> {
     let may_be_content = match refusal.status {
         Some(status) => matches!(status, 400 | 413 | 422),
@@ -93,14 +94,14 @@ fn blames_something_else(text: &str, body: &str) -> bool {
         || parameter(body).is_some_and(|param| !is_of_messages(&param))
 }
 
-/// The parameter that an error of OpenAI, or of a compatible service, names.
+/// Returns the parameter that an error of OpenAI, or of a compatible service, names.
 fn parameter(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
     let param = body.get("error").unwrap_or(&body).get("param")?.as_str()?;
     (!param.is_empty()).then(|| param.to_owned())
 }
 
-/// The kind of content that an error names.
+/// Returns the kind of content that an error names.
 fn named_kind(text: &str) -> Option<ContentKind> {
     if FILTERED.iter().any(|part| text.contains(part)) {
         return Some(ContentKind::Text);

@@ -1,19 +1,19 @@
-//! When the headers of a response allow the next attempt.
+//! Reads from the headers of a response when the next attempt is allowed.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 
-/// How long to wait, by the headers of a refusal.
+/// Returns how long to wait before the next attempt, from the headers of a refusal.
 ///
-/// `retry-after-ms` and `retry-after` (RFC 9110, section 10.2.3: seconds or a date) are the service's
-/// own answer. Without them the headers count that say when a rate limit is reset: that of the
-/// exhausted limits which is reset last, or, if none is exhausted, that which is reset first.
+/// `retry-after-ms` and `retry-after` (RFC 9110, section 10.2.3: seconds or a date) come first. Without
+/// them, the reset times of rate limits are used: the latest reset of the exhausted limits, or, if no
+/// limit is exhausted, the earliest reset of all.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     explicit_retry_after(headers, now).or_else(|| reset_after(headers, now))
 }
 
-/// How long to wait, by `retry-after-ms` and `retry-after` alone.
+/// Returns how long to wait, from `retry-after-ms` and `retry-after` alone.
 pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let millis = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
     millis.or_else(|| {
@@ -22,7 +22,7 @@ pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Opti
     })
 }
 
-/// When the rate limits that the headers describe allow another request.
+/// Returns how long to wait until the rate limits in the headers allow another request.
 fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut exhausted, mut others) = (None, None);
     for name in headers.keys() {
@@ -39,14 +39,14 @@ fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     exhausted.or(others)
 }
 
-/// A header that says when a rate limit is reset.
+/// A header with the reset time of a rate limit.
 struct RateLimit {
-    /// The header that says how much of the limit is left.
+    /// The name of the header with the remaining amount of the same limit.
     remaining: String,
 }
 
-/// `x-ratelimit-reset-requests` and the like (OpenAI, Groq, Mistral, Azure), `x-ratelimit-reset`
-/// (OpenRouter), `anthropic-ratelimit-requests-reset` and the like.
+/// Recognises `x-ratelimit-reset-requests` and similar names (OpenAI, Groq, Mistral, Azure),
+/// `x-ratelimit-reset` (OpenRouter), `anthropic-ratelimit-requests-reset` and similar names.
 fn rate_limit(name: &str) -> Option<RateLimit> {
     let remaining = if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
         format!("anthropic-ratelimit-{}-remaining", rest.strip_suffix("-reset")?)
@@ -57,10 +57,11 @@ fn rate_limit(name: &str) -> Option<RateLimit> {
     Some(RateLimit { remaining })
 }
 
-/// The time until a reset: a duration (`1s`, `6m0s`, `88ms`), seconds, a point in time in seconds or
-/// milliseconds since 1970, or one of RFC 3339.
+/// Parses the time until a reset: a duration (`1s`, `6m0s`, `88ms`), seconds, a Unix time in seconds or
+/// milliseconds, or a time in the format of RFC 3339.
 pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
-    /// Seconds before September 2001, and milliseconds before January 1970 plus 11 days, are durations.
+    /// Smaller numbers are durations. As a Unix time in seconds, the number is September 2001; in
+    /// milliseconds, 11 days after January 1970.
     const POINT_IN_SECONDS: f64 = 1e9;
     const POINT_IN_MILLISECONDS: f64 = 1e12;
     if let Ok(number) = text.parse::<f64>() {
@@ -78,7 +79,7 @@ pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
     text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
-/// The time from now until a point; none if it has passed.
+/// Returns the time from now until a point in time; zero if the point has passed.
 fn until(point: SystemTime, now: SystemTime) -> Option<Duration> {
     Some(point.duration_since(now).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! A streamed answer.
+//! The beginning of a streamed answer.
 
 use std::{
     pin::Pin,
@@ -19,13 +19,13 @@ use crate::{
     frames::{FrameError, Frames},
 };
 
-/// An answer whose first part is there.
+/// An answer of which the first part has been read.
 pub(crate) enum Begun {
     Whole(Answer),
     Stream(BegunStream),
 }
 
-/// A streamed answer whose first frame has been read, so that a refusal in it fails the call.
+/// A streamed answer whose first frame has been read. If that frame contains a refusal, the call fails.
 pub(crate) struct BegunStream {
     first: Option<Result<ChatUpdate, AnswerError>>,
     rest: Updates,
@@ -33,7 +33,7 @@ pub(crate) struct BegunStream {
 
 type Updates = Pin<Box<dyn Stream<Item = Result<ChatUpdate, AnswerError>> + Send>>;
 
-/// Waits for the first frame, and looks at what the answer makes of it.
+/// Waits for the first frame, and reads the update in it.
 pub(crate) async fn begin(
     mut frames: Frames,
     accumulator: Box<dyn ResponseAccumulator>,
@@ -42,7 +42,7 @@ pub(crate) async fn begin(
     let frames = stream::iter(first).chain(frames);
     let frames = frames.map(|frame| frame.map_err(answer_error));
     let mut rest: Updates = Box::pin(updates(frames, accumulator));
-    // The first frame was received. The second is not awaited: it may take long.
+    // The first frame has arrived. The second is not awaited, because it may take long.
     let first = match futures_util::poll!(rest.next()) {
         Poll::Ready(first) => first,
         Poll::Pending => None,
@@ -51,7 +51,7 @@ pub(crate) async fn begin(
 }
 
 impl BegunStream {
-    /// The response, or the error with which the stream begins.
+    /// Returns the response, or the error with which the stream begins.
     pub(crate) fn into_response(
         self,
         context: ResponseContext,
@@ -67,7 +67,7 @@ impl BegunStream {
     }
 }
 
-/// Updates whose errors are those of the provider.
+/// Updates whose errors are converted to the provider's errors.
 struct Completed<S> {
     updates: S,
     context: ResponseContext,

@@ -14,14 +14,13 @@ use tower_service::Service;
 
 use crate::error::{Errors, ProviderError};
 
-/// HTTP by [reqwest](https://docs.rs/reqwest): the transport that clients use unless they are given
-/// another.
+/// An HTTP transport by [reqwest](https://docs.rs/reqwest), the default transport of clients.
 ///
-/// A clone shares the connections. It decompresses nothing, unless `with_gzip` (feature `gzip`)
-/// asks for it: limits on answers would otherwise count compressed bytes of layers above it. It
-/// follows a redirect only to the same scheme, host and port, and only one that repeats the request
-/// as it was (307, 308): a key is never sent elsewhere. It has no timeout:
-/// the front page says which layers bound an answer, and a stream that stalls.
+/// Clones share their connections. The transport does not decompress answers unless `with_gzip` (feature
+/// `gzip`) turns decompression on: otherwise limits of layers above would count compressed bytes. It
+/// follows a redirect only to the same scheme, host and port, and only if the redirect repeats the
+/// request unchanged (307, 308), so that a key is never sent to another server. It has no timeout: the
+/// documentation of the crate lists the layers that limit the time of an answer.
 ///
 /// ```
 /// use tower_chat_providers::ReqwestTransport;
@@ -33,11 +32,11 @@ pub struct ReqwestTransport {
     client: reqwest::Client,
 }
 
-/// The most redirects that one request follows.
+/// The largest number of redirects that one request follows.
 const MAX_REDIRECTS: usize = 5;
 
 impl ReqwestTransport {
-    /// A transport with connections of its own.
+    /// Creates a transport with its own connections.
     ///
     /// # Errors
     ///
@@ -46,8 +45,8 @@ impl ReqwestTransport {
         Self::build(|builder| builder)
     }
 
-    /// A transport that asks for answers compressed with gzip and decompresses them, with connections
-    /// of its own. Limits on answers count the bytes after decompression.
+    /// Creates a transport with its own connections that requests and decompresses gzip. Limits on
+    /// answers count decompressed bytes.
     ///
     /// # Errors
     ///
@@ -57,10 +56,11 @@ impl ReqwestTransport {
         Self::build(|builder| builder.gzip(true))
     }
 
-    /// A transport that uses a client of the caller's, with its proxies, certificates and timeouts.
+    /// Creates a transport that uses the application's client, with its proxies, certificates and
+    /// timeouts.
     ///
-    /// Redirects and decompression are then those of the client: reqwest follows redirects to other
-    /// hosts and removes only `authorization` from them, not a header such as `x-api-key`.
+    /// The client then decides about redirects and decompression. By default reqwest follows redirects
+    /// to other hosts, and removes only `authorization` from them, not a header such as `x-api-key`.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self { client }
     }
@@ -68,7 +68,8 @@ impl ReqwestTransport {
     fn build(
         configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Self, ProviderError> {
-        // Another crate of the program may have turned decompression on for every client.
+        // Another crate of the program may have enabled reqwest's features for decompression, which turn
+        // it on for every client.
         let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
         let client = configure(builder.redirect(redirect::Policy::custom(redirect))).build();
         let client = client.map_err(|error| {
@@ -78,8 +79,8 @@ impl ReqwestTransport {
     }
 }
 
-/// Follows a redirect that stays where the request went and does not change it. Any other response
-/// is the answer, and its status an error.
+/// Follows a redirect that goes to the same server and repeats the request unchanged. Any other redirect
+/// is returned as the response; the client reports its status as an error.
 fn redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let repeats_request =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
@@ -98,7 +99,7 @@ impl ReqwestTransport {
     fn send(&self, request: Request<Body>) -> Answer {
         let client = self.client.clone();
         Box::pin(async move {
-            // An address may hold a password, and errors are shown.
+            // The address may contain a password, and errors are printed.
             let request = request.try_into().map_err(reqwest::Error::without_url)?;
             let response = client.execute(request).await;
             response.map(Into::into).map_err(reqwest::Error::without_url)
@@ -120,7 +121,7 @@ impl Service<Request<Bytes>> for ReqwestTransport {
     }
 }
 
-/// Beneath a [`FullBodyLayer`](crate::FullBodyLayer).
+/// The implementation for a transport beneath a [`FullBodyLayer`](crate::FullBodyLayer).
 impl Service<Request<Full<Bytes>>> for ReqwestTransport {
     type Response = Response<Body>;
     type Error = reqwest::Error;
@@ -136,7 +137,7 @@ impl Service<Request<Full<Bytes>>> for ReqwestTransport {
 }
 
 impl fmt::Debug for ReqwestTransport {
-    /// Leaves the client out: its default headers may hold a key.
+    /// Does not print the client, because its default headers may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReqwestTransport").finish_non_exhaustive()
     }

@@ -18,10 +18,11 @@ use crate::{
     provider::{Exchange, Provider, Settings, in_path, json_bytes},
 };
 
-/// A client of Vertex AI: of Gemini, and of Claude where the model's name begins with `claude`.
+/// A client of Vertex AI. It uses Claude's API if the name of the model begins with `claude`, and
+/// Gemini's API otherwise.
 ///
-/// Google's tokens expire after an hour; a [`TokenSource`](crate::auth::TokenSource) of the caller's
-/// obtains them.
+/// Google's tokens expire after an hour. An application provides a
+/// [`TokenSource`](crate::auth::TokenSource) that obtains new ones.
 ///
 /// ```
 /// use tower_chat_core::BoxError;
@@ -39,14 +40,14 @@ use crate::{
 /// ```
 pub type Vertex<T> = ProviderClient<VertexApi, T>;
 
-/// The API of a [`Vertex`].
+/// The [`Provider`](crate::Provider) of a [`Vertex`] client.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct VertexApi;
 
 impl<T> Vertex<T> {
-    /// A client of a project in a location (`us-east5`, `europe-west1`, `global`) over a transport,
-    /// which is to authenticate.
+    /// Creates a client of a project in a location (`us-east5`, `europe-west1`, `global`) that sends its
+    /// requests through `transport`. The transport, or a layer of it, must add the token.
     pub fn new(project: &str, location: &str, transport: T) -> Self {
         let (project, region) = (in_path(project), in_path(location));
         let host = match location {
@@ -60,10 +61,10 @@ impl<T> Vertex<T> {
 
 #[cfg(feature = "reqwest")]
 impl Vertex<Auth<ReqwestTransport>> {
-    /// A client of the project in `VERTEX_PROJECT_ID`, in the location in `VERTEX_LOCATION`, which is
-    /// `global` if it is not set, with the token in `VERTEX_API_KEY`. Such a token expires after an
-    /// hour: a process that lives longer needs a [`TokenSource`](crate::auth::TokenSource). The host is that
-    /// in `GOOGLE_VERTEX_BASE_URL` if that is set, as in Google's own SDK.
+    /// Creates a client of the project in `VERTEX_PROJECT_ID`, with the token in `VERTEX_API_KEY`. The
+    /// location is in `VERTEX_LOCATION`; the default is `global`. The token expires after an hour: a
+    /// process that runs longer needs a [`TokenSource`](crate::auth::TokenSource). If
+    /// `GOOGLE_VERTEX_BASE_URL` is set, the client uses that host, as Google's own SDK does.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a source gave, until it expires.
+//! A cache of one token or one set of credentials, which is fetched again shortly before it expires.
 
 use std::{
     fmt,
@@ -37,7 +37,7 @@ impl AuthError {
     }
 }
 
-/// Something that may expire.
+/// A value that may have an expiry time.
 pub(super) trait Expiring {
     fn expires_at(&self) -> Option<SystemTime>;
 }
@@ -50,18 +50,18 @@ impl Expiring for super::source::Token {
 
 type Fetch<V> = dyn Fn() -> BoxFuture<'static, Result<V, BoxError>> + Send + Sync;
 
-/// A source, and its newest value.
+/// A source of tokens or credentials, and its newest value.
 pub(super) struct Cache<V> {
     fetch: Box<Fetch<V>>,
-    /// How many fetches have ended.
+    /// The number of fetches that have ended.
     fetches: AtomicU64,
-    /// Locked while the source is asked.
+    /// The newest value or error. The lock is held during a fetch, so that there is one fetch at a time.
     newest: Mutex<Option<Result<Fetched<V>, AuthError>>>,
 }
 
 struct Fetched<V> {
     value: Arc<V>,
-    /// When the source is to be asked again.
+    /// When the source must be called again.
     renew_at: Option<SystemTime>,
 }
 
@@ -72,12 +72,13 @@ impl<V: Expiring> Cache<V> {
         Self { fetch: Box::new(fetch), fetches: AtomicU64::new(0), newest: Mutex::new(None) }
     }
 
-    /// The value, which the source is asked for unless there is one that stays valid.
+    /// Returns the cached value while it is valid, and fetches a new one otherwise.
     pub(super) async fn get(&self) -> Result<Arc<V>, AuthError> {
         self.other_than(None).await
     }
 
-    /// A value other than one that a service has refused.
+    /// Returns a value other than `refused`, which a service has refused: fetches one unless another
+    /// request already has.
     pub(super) async fn renew(&self, refused: &Arc<V>) -> Result<Arc<V>, AuthError> {
         self.other_than(Some(refused)).await
     }
@@ -92,7 +93,8 @@ impl<V: Expiring> Cache<V> {
             {
                 return Ok(fetched.value.clone());
             }
-            // The fetch that this request has waited for: another would likely fail as well.
+            // A fetch ended while this request waited for the lock. If it failed, another would likely
+            // fail too.
             Some(Err(error)) if fetches != self.fetches.load(Ordering::Acquire) => {
                 return Err(error.clone());
             }
@@ -120,5 +122,5 @@ impl<V: Expiring> Fetched<V> {
     }
 }
 
-/// How long before its expiry a value of a long lifetime is renewed.
+/// The longest time before its expiry at which a value is renewed.
 const MAX_MARGIN: Duration = Duration::from_secs(60);

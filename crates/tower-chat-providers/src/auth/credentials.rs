@@ -1,4 +1,4 @@
-//! Where credentials of AWS come from.
+//! AWS credentials and their sources.
 
 use std::{fmt, future::Future, time::SystemTime};
 
@@ -7,7 +7,7 @@ use tower_chat_core::BoxError;
 
 use super::{cache::Expiring, secret::Secret};
 
-/// Credentials of AWS.
+/// AWS credentials: an access key id, a secret access key and, if they are temporary, a session token.
 #[derive(Clone)]
 pub struct AwsCredentials {
     pub(super) access_key_id: String,
@@ -17,7 +17,7 @@ pub struct AwsCredentials {
 }
 
 impl AwsCredentials {
-    /// Credentials that do not expire.
+    /// Creates credentials that do not expire.
     pub fn new(access_key_id: impl Into<String>, secret_access_key: impl Into<String>) -> Self {
         Self {
             access_key_id: access_key_id.into(),
@@ -34,8 +34,8 @@ impl AwsCredentials {
         self
     }
 
-    /// Says when the credentials expire. The source is asked for the next ones shortly before: a tenth
-    /// of their lifetime, and at most a minute.
+    /// Sets when the credentials expire. The next ones are fetched from the source shortly before, when
+    /// a tenth of their lifetime remains, but at most a minute.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);
@@ -54,13 +54,14 @@ impl fmt::Debug for AwsCredentials {
 
 /// An asynchronous source of AWS credentials, such as `aws-config`'s provider chain.
 ///
-/// A function that returns a future of [`AwsCredentials`] is one.
+/// Implemented by every function that returns a future of [`AwsCredentials`].
 pub trait CredentialsSource: Send + Sync + 'static {
-    /// Obtains credentials; called like [`TokenSource::token`](super::TokenSource::token).
+    /// Obtains credentials. Called at the same times as
+    /// [`TokenSource::token`](super::TokenSource::token).
     ///
     /// # Errors
     ///
-    /// Why there are none.
+    /// The reason why the source has no credentials.
     fn credentials(&self) -> BoxFuture<'_, Result<AwsCredentials, BoxError>>;
 }
 

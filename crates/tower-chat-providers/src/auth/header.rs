@@ -20,17 +20,17 @@ use super::{
 };
 use crate::error::{Errors, ProviderError};
 
-/// The header that carries a key or a token.
+/// The header in which a key or a token is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthHeader {
     /// `Authorization: Bearer <token>`.
     Bearer,
-    /// The key alone, in a header of this name: `x-api-key`, `x-goog-api-key`, `api-key`.
+    /// The key without a scheme, in a header of this name: `x-api-key`, `x-goog-api-key`, `api-key`.
     Named(HeaderName),
 }
 
-/// Sends a key or a token with every request; a header of the same name is replaced.
+/// A layer that adds a key or a token to every request, and replaces a header of the same name.
 ///
 /// ```
 /// use tower_chat_providers::auth::{AuthHeader, AuthLayer};
@@ -51,11 +51,11 @@ enum Tokens {
 }
 
 impl AuthLayer {
-    /// Sends this key.
+    /// Creates a layer that sends this key.
     ///
     /// # Errors
     ///
-    /// If the key cannot be the value of a header. The error does not show it.
+    /// If the key cannot be the value of a header. The error does not contain the key.
     pub fn new(header: AuthHeader, key: &str) -> Result<Self, ProviderError> {
         let token = Token::new(key);
         header.value(&token.value).map_err(|error| {
@@ -64,11 +64,11 @@ impl AuthLayer {
         Ok(Self { header, tokens: Tokens::Fixed(token) })
     }
 
-    /// Sends the key that an environment variable holds now.
+    /// Creates a layer that sends the key in an environment variable. The variable is read now.
     ///
     /// # Errors
     ///
-    /// If the variable is not set, is empty, or holds what cannot be the value of a header.
+    /// If the variable is not set, is empty, or has a value that cannot be the value of a header.
     pub fn from_env(header: AuthHeader, variable: &str) -> Result<Self, ProviderError> {
         let missing = || {
             Errors("auth")
@@ -79,7 +79,7 @@ impl AuthLayer {
         if key.is_empty() { Err(missing()) } else { Self::new(header, key) }
     }
 
-    /// Sends the tokens of a source.
+    /// Creates a layer that sends the tokens of a source.
     pub fn from_source(header: AuthHeader, source: impl TokenSource) -> Self {
         let renews_refused = source.renews_refused_tokens();
         let source = Arc::new(source);
@@ -193,7 +193,7 @@ impl AuthLayer {
     }
 }
 
-/// The response, which tells the client what its error must not show.
+/// Adds the token to the secrets of the response, which the client removes from the texts of errors.
 fn with_secret<B>(mut response: Response<B>, token: &Token) -> Response<B> {
     let secrets = response.extensions_mut().get_or_insert_default::<SentSecrets>();
     secrets.push(token.value.clone());

@@ -1,13 +1,13 @@
 //! Authentication, as layers between a client and its transport.
 //!
-//! [`AuthLayer`] sends a key or a token in a header, and with the feature `sigv4` `SigV4Layer` signs
-//! requests for AWS. Both take what they send from a string or from an asynchronous source: a
-//! [`TokenSource`] or a `CredentialsSource`, which is asked once, and again shortly before what it gave expires. Requests
-//! that need a new token at the same time wait for one call of the source.
+//! [`AuthLayer`] sends a key or a token in a header; `SigV4Layer` (feature `sigv4`) signs requests for
+//! AWS. Both accept a fixed value, or an asynchronous source: a [`TokenSource`] or a
+//! `CredentialsSource`. A source is called for the first request, and again shortly before its value
+//! expires. Requests that need a new value at the same time wait for one call of the source.
 //!
-//! Secrets are wiped from memory when they are dropped. They are never in `Debug`, the headers that
-//! carry them are marked as sensitive (tower-http and hyper show such values as `Sensitive`), and a
-//! client replaces them in the texts of a service's errors, which may repeat them.
+//! Secrets are wiped from memory when they are dropped, and `Debug` does not print them. The headers
+//! that carry them are marked as sensitive (tower-http and hyper print `Sensitive` in their place). A
+//! service may repeat a secret in the text of an error; the client replaces it there.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};

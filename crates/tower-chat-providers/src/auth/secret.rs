@@ -1,10 +1,10 @@
-//! Texts that are not shown.
+//! Secrets: strings that `Debug` does not print.
 
 use std::{fmt, sync::Arc};
 
 use zeroize::Zeroizing;
 
-/// A text that `Debug` does not show and that is wiped from memory when its last clone is dropped.
+/// A string that `Debug` does not print, and that is wiped from memory when its last clone is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(Arc<Zeroizing<String>>);
 
@@ -24,12 +24,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secrets that a request carried, as an extension of its response: services repeat them in the
-/// texts of their errors.
+/// The secrets that a request carried, as an extension of its response. Services may repeat them in the
+/// texts of their errors, where [`redact`](Self::redact) replaces them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentSecrets(Vec<Secret>);
 
-/// Shorter texts are not replaced: they would be found in words.
+/// Shorter secrets are not replaced, because ordinary words would contain them.
 const MIN_SECRET_BYTES: usize = 6;
 
 impl SentSecrets {
@@ -37,7 +37,7 @@ impl SentSecrets {
         self.0.push(secret);
     }
 
-    /// Adds the secret in the value of a header, which may follow a scheme such as `Bearer`.
+    /// Adds the secret in the value of a header, with or without a scheme such as `Bearer` in front.
     pub(crate) fn push_header(&mut self, value: &str) {
         let secret = value.rsplit(' ').next().unwrap_or_default();
         self.push(Secret::new(secret));

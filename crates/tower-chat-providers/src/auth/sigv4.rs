@@ -1,4 +1,4 @@
-//! Signature Version 4 of AWS.
+//! AWS Signature Version 4.
 
 use std::{
     fmt,
@@ -25,11 +25,12 @@ use super::{
     secret::SentSecrets,
 };
 
-/// Signs every request, with its whole body, by
-/// [Signature Version 4](https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html).
+/// A layer that signs every request, with its whole body, by AWS [Signature Version
+/// 4](https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html).
 ///
-/// The address, the body and the headers that a request has when it reaches the layer are signed, so
-/// it belongs beneath every layer that changes them, and a retry above it is signed anew.
+/// The layer signs the address, the body and the headers that the request has when it arrives at the
+/// layer. It belongs beneath every layer that changes them. A retry layer above it has each attempt
+/// signed again.
 ///
 /// ```
 /// use tower_chat_providers::{
@@ -50,12 +51,12 @@ pub struct SigV4Layer {
 }
 
 impl SigV4Layer {
-    /// Signs with these credentials, for a service (`bedrock`) in a region.
+    /// Creates a layer that signs with these credentials, for a service (`bedrock`) in a region.
     pub fn new(region: &str, service: &str, credentials: AwsCredentials) -> Self {
         Self::from_source(region, service, move || std::future::ready(Ok(credentials.clone())))
     }
 
-    /// Signs with the credentials of a source.
+    /// Creates a layer that signs with the credentials of a source.
     pub fn from_source(region: &str, service: &str, source: impl CredentialsSource) -> Self {
         let source = Arc::new(source);
         let cache = Cache::new(move || {
@@ -66,8 +67,8 @@ impl SigV4Layer {
         Self { region, service, cache: Arc::new(cache), now: SystemTime::now }
     }
 
-    /// Signs with the credentials that `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
-    /// `AWS_SESSION_TOKEN` hold now.
+    /// Creates a layer that signs with the credentials in `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`
+    /// and `AWS_SESSION_TOKEN`. The variables are read now.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl SigV4Layer {
             headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
         let body = SignableBody::Bytes(request.body());
         let signable = SignableRequest::new(request.method().as_str(), uri, headers, body)?;
-        // aws-sigv4 traces what it signs, and with it the session token.
+        // aws-sigv4 writes the signed request, which contains the session token, to the trace.
         let untraced = tracing::subscriber::NoSubscriber::new();
         let signed = tracing::subscriber::with_default(untraced, || sign(signable, &params))?;
         let (headers, _) = signed.into_parts().0.into_parts();
@@ -174,7 +175,8 @@ where
             let credentials = layer.cache.get().await?;
             layer.apply(&mut request, &credentials).map_err(AuthError::new)?;
             let mut response = inner.call(request).await.map_err(Into::into)?;
-            // A refusal of AWS repeats the canonical request, and with it the session token.
+            // If AWS refuses a signature, its error repeats the canonical request, which contains the
+            // session token.
             let secrets = response.extensions_mut().get_or_insert_default::<SentSecrets>();
             secrets.push(credentials.secret_access_key.clone());
             if let Some(token) = &credentials.session_token {
@@ -192,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// 2015-08-30T12:36:00Z, the time of AWS's test vectors.
+    /// 2015-08-30T12:36:00Z, the time in AWS's test vectors.
     fn time_of_vectors() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160)
     }

@@ -1,4 +1,4 @@
-//! Where tokens come from.
+//! Tokens and their sources.
 
 use std::{future::Future, time::SystemTime};
 
@@ -15,13 +15,13 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token that does not expire.
+    /// Creates a token that does not expire.
     pub fn new(value: impl Into<String>) -> Self {
         Self { value: Secret::new(value), expires_at: None }
     }
 
-    /// Says when the token expires. The source is asked for the next one shortly before: a tenth of
-    /// its lifetime, and at most a minute.
+    /// Sets when the token expires. The next one is fetched from the source shortly before, when a tenth
+    /// of its lifetime remains, but at most a minute.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);
@@ -31,21 +31,22 @@ impl Token {
 
 /// An asynchronous source of tokens, such as an OAuth client or a metadata server.
 ///
-/// A function that returns a future of a [`Token`] is one.
+/// Implemented by every function that returns a future of a [`Token`].
 pub trait TokenSource: Send + Sync + 'static {
     /// Obtains a token.
     ///
-    /// A request calls it if no token was obtained yet, or if the last one expires shortly; at most
-    /// one request at a time does. Dropping the future of a request drops this one with it.
+    /// A request calls this method if there is no token yet, or if the last one expires shortly; at most
+    /// one request calls it at a time. If the caller drops the request's future, this method's future is
+    /// dropped too.
     ///
     /// # Errors
     ///
-    /// Why there is no token. All requests that wait for it fail with this error, which is taken for
-    /// retryable unless it says otherwise: see [`tower_chat_core::Retryability`].
+    /// The reason why there is no token. Every request that waits for the token fails with this error.
+    /// The error counts as retryable unless it says otherwise: see [`tower_chat_core::Retryability`].
     fn token(&self) -> BoxFuture<'_, Result<Token, BoxError>>;
 
-    /// Whether a token can become invalid before it expires, so that a request that was refused with
-    /// the status 401 is sent once more with a new token. It is true unless this method says otherwise.
+    /// Whether a token can become invalid before it expires. If so, a request that the service has
+    /// refused with the status 401 is sent once more with a new token. Returns `true` by default.
     fn renews_refused_tokens(&self) -> bool {
         true
     }

@@ -1,6 +1,6 @@
-//! Messages of AWS event streams
-//! (<https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html> describes the
-//! format, <https://smithy.io/2.0/aws/amazon-eventstream.html> the headers).
+//! Messages of AWS event streams. The format is described in
+//! <https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html>, the headers in
+//! <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 
 use aws_smithy_eventstream::frame::{DecodedFrame, MessageFrameDecoder};
 use aws_smithy_types::event_stream::Message;
@@ -10,25 +10,26 @@ use tower_chat_wire::stream::{Frame, Limit, Limits};
 
 use super::{Decoder, FrameError};
 
-/// The lengths of a message and of its headers, and their checksum.
+/// The size of a message's prelude: the lengths of the message and of its headers, and a checksum.
 const PRELUDE_BYTES: usize = 12;
 
 pub(super) struct MessageDecoder {
     decoder: MessageFrameDecoder,
     bytes: BytesMut,
-    /// Whether the decoder has taken the prelude of the message that is under way.
+    /// Whether the decoder has consumed the prelude of the current message.
     is_in_message: bool,
     limits: Limits,
 }
 
 impl MessageDecoder {
-    /// A decoder with these limits. A message is an event; there are no lines.
+    /// Creates a decoder with these limits. The limit of an event applies to a message; the limit of a
+    /// line has no use.
     pub(super) fn new(limits: Limits) -> Self {
         let (decoder, bytes) = (MessageFrameDecoder::new(), BytesMut::new());
         Self { decoder, bytes, is_in_message: false, limits }
     }
 
-    /// The next message, once all of it is there.
+    /// Returns the next message if all of its bytes have arrived.
     fn next(&mut self) -> Result<Option<Message>, FrameError> {
         if !self.is_in_message {
             if self.bytes.remaining() < PRELUDE_BYTES {
@@ -59,12 +60,12 @@ impl Decoder for MessageDecoder {
         Ok(())
     }
 
-    /// A message has a length and a checksum: what is left at the end is a part of one.
+    /// A message has a length and a checksum, so bytes that remain at the end are an incomplete message.
     fn finish(&mut self, _frames: &mut Vec<Frame>) {}
 }
 
-/// The frame that a message is. One that reports an exception is a frame named `error`, whose data is
-/// `{"error": {"type": …, "message": …}}`.
+/// Converts a message to a frame. A message that reports an exception becomes a frame named `error` with
+/// the data `{"error": {"type": …, "message": …}}`.
 fn frame(message: &Message) -> Result<Frame, FrameError> {
     let named = |name: &str| {
         let header = message.headers().iter().find(|header| header.name().as_str() == name)?;
@@ -80,7 +81,7 @@ fn frame(message: &Message) -> Result<Frame, FrameError> {
     Ok(Frame { event: Some("error".to_owned()), data })
 }
 
-/// What the payload of an exception says.
+/// Returns the message in the payload of an exception.
 fn message_in(payload: &str) -> String {
     let json: Value = serde_json::from_str(payload).unwrap_or_default();
     let text = json.get("message").and_then(Value::as_str);
@@ -130,7 +131,7 @@ mod tests {
         }
     }
 
-    /// An answer may be complete in front of the damage, in the same piece of the body.
+    /// The answer may be complete before the damaged message, in the same piece of the body.
     #[test]
     fn messages_before_a_damaged_one_are_there() {
         let mut bytes = message(":event-type", "messageStop", r#"{"stopReason":"end_turn"}"#);
@@ -149,7 +150,8 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[position] ^= 1;
             let found = MessageDecoder::new(limits).push(&damaged, &mut Vec::new());
-            // A length that became larger waits for bytes that do not follow.
+            // If a damaged length is larger than the real one, the decoder waits for bytes that never
+            // arrive.
             let is_longer = position < 4 && damaged[position] > bytes[position];
             match found {
                 Err(FrameError::Damaged(_)) => {}

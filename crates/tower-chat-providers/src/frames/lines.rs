@@ -1,4 +1,4 @@
-//! One JSON value a line, as Ollama streams.
+//! Newline-delimited JSON, the form of Ollama's streams.
 
 use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits};
 
@@ -10,7 +10,7 @@ pub(super) struct LineDecoder {
 }
 
 impl LineDecoder {
-    /// A decoder with these limits. A line is an event, too.
+    /// Creates a decoder with these limits. Each line is also an event.
     pub(super) fn new(limits: Limits) -> Self {
         Self { line: Vec::new(), limits }
     }

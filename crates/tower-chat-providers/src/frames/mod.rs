@@ -1,8 +1,8 @@
-//! The frames of a streamed answer, from the bytes of its body.
+//! Divides the body of a streamed answer into frames.
 //!
-//! Server-sent events are parsed by `sse-stream`, messages of AWS event streams by
-//! `aws-smithy-eventstream`, which verifies their checksums. Neither has limits: they are held here,
-//! before the parsers see the bytes. Frames in front of an error are read, in one piece or many.
+//! `sse-stream` parses server-sent events; `aws-smithy-eventstream` parses messages of AWS event streams
+//! and verifies their checksums. Neither has limits, so this module applies them to the bytes before the
+//! parsers read them. Frames before an error are returned, however the body is cut into pieces.
 
 #[cfg(feature = "bedrock")]
 mod event_stream;
@@ -19,26 +19,26 @@ use http_body_util::BodyExt;
 use tower_chat_core::{BoxError, RawJson};
 use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits, check_depth};
 
-/// How the frames of a stream are told apart.
+/// How a streamed body is divided into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamFraming {
     /// Server-sent events.
     Sse,
-    /// One JSON value a line.
+    /// Newline-delimited JSON.
     Lines,
     /// Messages of `application/vnd.amazon.eventstream`.
     #[cfg(feature = "bedrock")]
     EventStream,
 }
 
-/// Why there is no next frame.
+/// Why the next frame cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// More than a limit allows.
+    /// The body, a line or an event exceeds a limit.
     #[error(transparent)]
     Limit(LimitExceeded),
-    /// The bytes are no such stream.
+    /// The bytes are not a stream of this framing.
     #[error("its stream is damaged ({0})")]
     Damaged(#[source] BoxError),
     /// The connection broke, or a layer of the transport failed.
@@ -50,7 +50,7 @@ pub(crate) enum FrameError {
 pub(crate) type Frames = Pin<Box<dyn Stream<Item = Result<Frame, FrameError>> + Send>>;
 
 impl StreamFraming {
-    /// Reads the frames of a body. What is not complete at its end is no frame.
+    /// Returns the frames of a body. An incomplete frame at the end of the body is dropped.
     pub(crate) fn frames<B>(self, body: B, limits: Limits) -> Frames
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -67,7 +67,7 @@ impl StreamFraming {
             check_depth(&frame.data, &limits).map_err(FrameError::Limit)?;
             Ok(frame)
         });
-        // Nothing is read after an error.
+        // The stream ends after an error.
         let until_error = checked.scan(false, |has_failed, frame| {
             let has_failed_before = std::mem::replace(has_failed, frame.is_err());
             std::future::ready((!has_failed_before).then_some(frame))
@@ -76,16 +76,17 @@ impl StreamFraming {
     }
 }
 
-/// Makes frames of bytes, piece by piece.
+/// An incremental decoder: accepts bytes and returns frames.
 trait Decoder: Send + 'static {
-    /// Appends the frames that some more bytes complete; before an error, those in front of it.
+    /// Decodes more bytes and appends the frames that they complete. If it fails, the frames before the
+    /// error have been appended.
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError>;
 
-    /// Appends the frame at the end of the body, if it is whole although its own end is missing.
+    /// Appends the last frame at the end of the body, if only its terminator is missing.
     fn finish(&mut self, frames: &mut Vec<Frame>);
 }
 
-/// Whether data at the end of a body was not cut off: it is a JSON object.
+/// Whether data at the end of a body is complete: it must be a JSON object.
 fn is_whole(data: &str) -> bool {
     data.trim_start().starts_with('{') && data.parse::<RawJson>().is_ok()
 }
@@ -117,8 +118,8 @@ where
     Box::pin(batches)
 }
 
-/// The pieces of a body up to its end or an error. One that exceeds the limit of the body is cut off there,
-/// and the error follows it.
+/// Returns the pieces of a body up to its end or an error. A piece that exceeds the limit on the body is
+/// cut at the limit, and the error follows.
 fn pieces<B>(body: B, limits: Limits) -> impl Stream<Item = Result<Bytes, FrameError>> + Send
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -136,7 +137,7 @@ where
     })
 }
 
-/// The bytes of a piece, and the error that follows them.
+/// Splits a piece of the body into the bytes that are returned and the error that follows them.
 fn piece(
     bytes: Bytes,
     outcome: Result<(), FrameError>,

@@ -1,7 +1,7 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
-//! The last event may miss its blank line, against the specification: services end streams so. It
-//! counts if its data is whole.
+//! Some services do not send the blank line after the last event, which the specification requires. The
+//! last event is accepted if its data is complete.
 
 use std::sync::{
     Arc,
@@ -17,10 +17,10 @@ use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits};
 
 use super::{FrameError, Frames};
 
-/// The data that ends streams of OpenAI's form.
+/// The data of the event that ends a stream of OpenAI's APIs.
 const DONE: &str = "[DONE]";
 
-/// What ends an event in any state of the parser.
+/// Two line feeds, which end an event in any state of the parser.
 const END: Bytes = Bytes::from_static(b"\n\n");
 
 pub(super) fn frames<B>(body: B, limits: Limits) -> Frames
@@ -37,8 +37,8 @@ where
         }
         Err(error) => super::piece(Bytes::new(), Err(error)),
     });
-    // After two line feeds the parser returns the last event even if its blank line is missing. A
-    // connection that breaks ends the body too.
+    // After two line feeds the parser returns the last event even if its blank line is missing. A broken
+    // connection ends the body as well.
     let ended = has_ended.clone();
     let before_break = has_ended.clone();
     let pieces = pieces.flat_map(move |piece| {
@@ -57,8 +57,8 @@ where
     Box::pin(events)
 }
 
-/// The frame that an event is. What follows the end of the body is an event without its blank line:
-/// it may be cut off, even in the middle of a character.
+/// Converts an event to a frame. An event that is parsed after the end of the body has no blank line: it
+/// may be cut off, even inside a character.
 fn frame(
     event: Result<sse_stream::Sse, sse_stream::Error>,
     has_ended: bool,
@@ -84,14 +84,14 @@ fn frame_error(error: sse_stream::Error) -> FrameError {
     }
 }
 
-/// Holds the limits on lines and events.
+/// Applies the limits on lines and events.
 struct LineMeter {
     limits: Limits,
-    /// The bytes of the line that is under way.
+    /// The number of bytes of the current line.
     line: usize,
-    /// The bytes of the lines of the event that is under way.
+    /// The number of bytes of the lines of the current event.
     event: usize,
-    /// The last byte was a carriage return, whose line feed may follow.
+    /// Whether the last byte was a carriage return, which a line feed may follow.
     is_after_return: bool,
 }
 
@@ -100,7 +100,8 @@ impl LineMeter {
         Self { limits, line: 0, event: 0, is_after_return: false }
     }
 
-    /// Cuts a piece off in front of the line that exceeds a limit, and fails then.
+    /// Counts the bytes of a piece. If a line exceeds a limit, cuts the piece off before that line and
+    /// fails.
     fn limit(&mut self, piece: &mut Bytes) -> Result<(), LimitExceeded> {
         let mut rest = piece.as_ref();
         let outcome = self.count(&mut rest);
@@ -109,7 +110,7 @@ impl LineMeter {
         outcome
     }
 
-    /// Takes the bytes that the limits allow off the front, line by line.
+    /// Removes the bytes that the limits allow from the front, line by line.
     fn count(&mut self, bytes: &mut &[u8]) -> Result<(), LimitExceeded> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.is_after_return) && *first == b'\n' {
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(found, [frame(None, "[[1]]\n2"), frame(None, "3")]);
     }
 
-    /// The answer may be complete in front of what exceeds a limit, in the same piece of the body.
+    /// The answer may be complete before the event that exceeds a limit, in the same piece of the body.
     #[test]
     fn events_in_front_of_what_exceeds_a_limit_are_read_however_the_bytes_are_cut() {
         let limits = Limits::default();

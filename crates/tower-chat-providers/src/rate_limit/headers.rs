@@ -1,4 +1,4 @@
-//! What headers say of rate limits.
+//! Reads the rate limits in the headers of a response.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,24 +6,24 @@ use http::HeaderMap;
 
 use crate::retry_after::{reset, text};
 
-/// What is left of a limit.
+/// The remaining amount of a rate limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Limit {
-    /// Such as `requests`, `input-tokens`, `tokens-minute`.
+    /// The name of the limit, such as `requests`, `input-tokens`, `tokens-minute`.
     pub(super) name: String,
     pub(super) remaining: f64,
-    /// The time until the limit is reset, if the headers say it.
+    /// The time until the limit is reset, if the headers contain it.
     pub(super) reset: Option<Duration>,
 }
 
 impl Limit {
-    /// Whether each call takes one of it.
+    /// Whether each call reduces the remaining amount by 1.
     pub(super) fn counts_requests(&self) -> bool {
         self.name.split('-').any(|word| matches!(word, "requests" | "req"))
     }
 }
 
-/// The limits that headers describe.
+/// Returns the limits that headers describe.
 pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     let limits = headers.keys().filter_map(|header| {
         let (name, reset_header) = named(header.as_str())?;
@@ -34,7 +34,8 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     limits.filter(|limit| limit.remaining.is_finite()).collect()
 }
 
-/// The name of the limit whose remaining amount this header holds, and the header of its reset.
+/// Returns the name of the limit whose remaining amount this header has, and the name of its reset
+/// header.
 fn named(header: &str) -> Option<(String, String)> {
     if let Some(rest) = header.strip_prefix("anthropic-ratelimit-") {
         let name = rest.strip_suffix("-remaining")?;
@@ -131,7 +132,7 @@ mod tests {
                 "2026-11-23T01:00:41Z",
                 limit("input-tokens", 29_000.0, Some(41_000)),
             ),
-            // Mistral says of no limit when it is reset.
+            // Mistral does not send a reset time.
             (
                 "x-ratelimit-remaining-req-minute",
                 "8",

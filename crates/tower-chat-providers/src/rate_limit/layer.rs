@@ -15,10 +15,10 @@ use tower_service::Service;
 
 use super::{body::RateLimitedBody, state::Limits};
 
-/// Limits concurrent calls, and makes calls wait while a limit of the service is exhausted: see the
-/// documentation of the crate's folder `rate_limit`.
+/// A layer that limits concurrent calls, and that delays calls while a rate limit of the service is
+/// exhausted. The documentation of the crate's folder `rate_limit` describes it.
 ///
-/// Clones, and the services they make, share one state.
+/// Clones of the layer, and the services that they create, share one state.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,8 +40,8 @@ struct Shared {
 }
 
 impl RateLimitLayer {
-    /// At most this many calls are under way; 0 counts as 1. A call waits up to a minute for a limit
-    /// of the service.
+    /// Creates a layer with at most this many concurrent calls; 0 counts as 1. A call waits at most a
+    /// minute for a rate limit of the service.
     pub fn new(max_concurrent: usize) -> Self {
         let permits = max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
         let permits = Arc::new(Semaphore::new(permits));
@@ -49,8 +49,9 @@ impl RateLimitLayer {
         Self { shared: Arc::new(Shared { permits, limits }), max_wait: Duration::from_secs(60) }
     }
 
-    /// How long a call may wait for the reset of limits. If it had to wait longer, it fails at once
-    /// with [`RateLimitExceeded`](super::RateLimitExceeded). The wait for other calls to end is not counted.
+    /// Sets how long a call may wait until rate limits are reset. If the reset is later, the call fails
+    /// at once with [`RateLimitExceeded`](super::RateLimitExceeded). The time in which a call waits for
+    /// a permit does not count.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
@@ -76,7 +77,7 @@ impl fmt::Debug for RateLimitLayer {
     }
 }
 
-/// The service of [`RateLimitLayer`].
+/// The service of a [`RateLimitLayer`].
 #[derive(Debug, Clone)]
 pub struct RateLimit<T> {
     inner: T,
@@ -92,18 +93,18 @@ where
     B: Body,
 {
     type Response = Response<RateLimitedBody<B>>;
-    /// That of the transport, or [`RateLimitExceeded`](super::RateLimitExceeded).
+    /// The error of the transport, or [`RateLimitExceeded`](super::RateLimitExceeded).
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
-    /// Ready when the transport is: calls wait in their futures.
+    /// Returns ready when the transport is ready: calls wait in their futures.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<R>) -> Self::Future {
         let clone = self.inner.clone();
-        // The service that was polled to readiness, not a clone, which is not ready.
+        // The call uses the service that was polled to readiness; a clone of it is not ready.
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let RateLimitLayer { shared, max_wait } = self.layer.clone();
         Box::pin(async move {

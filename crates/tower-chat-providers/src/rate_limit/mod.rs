@@ -1,16 +1,17 @@
-//! A layer over the transport that keeps to the rate limits of a service.
+//! A layer over the transport that keeps calls within the rate limits of a service.
 //!
-//! [`RateLimitLayer`] limits how many calls are under way, and reads from the headers of each response
-//! what is left of the service's limits. Where nothing is left, calls wait until the limit is reset,
-//! instead of being refused.
+//! [`RateLimitLayer`] limits the number of concurrent calls. It reads the remaining amounts of the
+//! service's limits from the headers of each response. While a limit is exhausted, calls wait until its
+//! reset, instead of being refused by the service.
 //!
 //! # Where it belongs
 //!
-//! Beneath the client, where the headers are visible, and beneath a retry (feature `retry`), so that
-//! each attempt waits for its turn: `client.with_layer(RateLimitLayer::new(8))`. Above the layers of
-//! authentication no token expires while a call waits. Limits belong to a key, and at some services
-//! to a model: clones of a layer share what they know, so clients of one key take clones, and
-//! clients of different keys take layers of their own.
+//! The layer belongs beneath the client, where the headers are visible:
+//! `client.with_layer(RateLimitLayer::new(8))`. It is then also beneath a retry (feature `retry`), so
+//! each attempt waits separately. It should be above the layers of authentication, so that no token
+//! expires while a call waits. Limits belong to a key, and at some services to a model. Clones of a
+//! layer share their state: clients with the same key use clones of one layer, and clients with
+//! different keys use separate layers.
 //!
 //! # What it reads
 //!
@@ -19,23 +20,23 @@
 //! - `anthropic-ratelimit-*-remaining` with `anthropic-ratelimit-*-reset`;
 //! - `retry-after-ms` and `retry-after` of the statuses 429, 503 and 529, which hold all calls back.
 //!
-//! A reset is a duration (`1s`, `6m0s`, `20ms`), a number of seconds, or a point in time of RFC 3339.
-//! Many services refill a limit little by little and say when it will be full; to wait until then is
-//! to wait too long, never too short.
+//! A reset is a duration (`1s`, `6m0s`, `20ms`), a number of seconds, or a time in the format of RFC
+//! 3339. Many services refill a limit continuously and report the time at which it will be full, so a
+//! call may wait longer than necessary, but never too short.
 //!
-//! A limit of requests is counted down by each call that is sent, until a response reports it again.
-//! What a call costs of a limit of tokens is not known before its response, so calls go out as long
-//! as some tokens are left.
+//! The layer reduces a limit of requests by 1 for each call, until a response reports the limit again.
+//! The number of tokens of a call is unknown before its response, so calls are sent while any tokens
+//! remain.
 //!
-//! **Without such headers**, or with a remaining amount whose reset is missing, calls wait for no
-//! limit but that of concurrent calls. A service that refuses a call then is a matter for a retry.
+//! **Without these headers**, or if a reset time is missing, calls wait only for a permit. If the
+//! service refuses a call, the retry layer handles it.
 //!
 //! # What waits, and what ends a wait
 //!
-//! A call waits in its future, not in `poll_ready`: a client that is ready and not called holds no
-//! permit. Dropping the future ends the wait and returns the permit. A permit is held until the body
-//! of the response has ended, has failed or was dropped, so a streamed answer counts as long as it
-//! streams.
+//! A call waits in its future, not in `poll_ready`: a client that is ready and is not called holds no
+//! permit. Dropping the future ends the wait and returns the permit. A call holds its permit until the
+//! body of the response ends, fails or is dropped, so a streamed answer counts as a concurrent call
+//! until its end.
 
 mod body;
 mod headers;

@@ -1,4 +1,4 @@
-//! What is known of the limits of a service.
+//! The state of a service's rate limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,9 +16,10 @@ use tower_chat_core::Retryability;
 use super::headers::{self, Limit};
 use crate::retry_after::explicit_retry_after;
 
-/// A call was not sent: a limit of the service is exhausted for longer than a call may wait.
+/// The error of a call that was not sent, because a rate limit stays exhausted for longer than the call
+/// may wait.
 ///
-/// Another attempt after [`wait`](Self::wait) may succeed.
+/// The request may succeed after [`wait`](Self::wait).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the call was not sent: the service's limit of {limit} is exhausted for another {wait:?}, and a \
@@ -26,8 +27,8 @@ use crate::retry_after::explicit_retry_after;
 )]
 #[non_exhaustive]
 pub struct RateLimitExceeded {
-    /// The limit, such as `requests` or `input-tokens`; `calls`, if the service has asked to wait
-    /// without naming one.
+    /// The limit, such as `requests` or `input-tokens`. `calls` if the service requested a wait and
+    /// named no limit.
     pub limit: String,
     /// The time until the limit is reset.
     pub wait: Duration,
@@ -37,13 +38,13 @@ pub struct RateLimitExceeded {
 }
 
 impl RateLimitExceeded {
-    /// The error of a limit that is exhausted for longer than a call may wait, for other layers.
+    /// Creates the error, for other layers that apply rate limits.
     pub fn new(limit: impl Into<String>, wait: Duration, max_wait: Duration) -> Self {
         Self { limit: limit.into(), wait, max_wait, source: Retryability::Retryable }
     }
 }
 
-/// The limits of a service, shared by all clones of a layer.
+/// The rate limits of a service, shared by all clones of a layer.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     state: Mutex<State>,
@@ -53,14 +54,14 @@ pub(super) struct Limits {
 #[derive(Debug, Default)]
 struct State {
     windows: BTreeMap<String, Window>,
-    /// Until when the service has asked not to be called.
+    /// The time until which the service has requested that no call is sent.
     blocked_until: Option<Instant>,
-    /// The calls that have been sent and not been answered, by their numbers.
+    /// The numbers of the calls that have been sent and have no response yet.
     sent: BTreeSet<u64>,
     next_number: u64,
 }
 
-/// A limit until its reset.
+/// The remaining amount of a limit until its reset.
 #[derive(Debug)]
 struct Window {
     remaining: f64,
@@ -75,7 +76,7 @@ impl Window {
 }
 
 impl Limits {
-    /// Waits until no limit is known to be exhausted, and counts a call as sent.
+    /// Waits until no limit is known to be exhausted, and then counts the call as sent.
     pub(super) async fn admit(
         self: &Arc<Self>,
         max_wait: Duration,
@@ -83,7 +84,7 @@ impl Limits {
         let began = Instant::now();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // What changes from here on is seen.
+            // Registers for notifications before the state is read, so that no change is missed.
             changed.as_mut().enable();
             let now = Instant::now();
             let (limit, until) = match self.lock().admit(now) {
@@ -94,7 +95,7 @@ impl Limits {
                 let wait = until.saturating_duration_since(now);
                 return Err(RateLimitExceeded::new(limit, wait, max_wait));
             }
-            // Elapsed or changed: both are looked at anew.
+            // Whether the time has passed or the state has changed, the loop reads the state again.
             let _elapsed = timeout_at(until, changed).await;
         }
     }
@@ -105,8 +106,8 @@ impl Limits {
 }
 
 impl State {
-    /// The number of a call that may be sent now, or the limit that is reset last of those that are
-    /// exhausted.
+    /// Returns the number of a call that may be sent now. If limits are exhausted, returns the one whose
+    /// reset is the latest.
     fn admit(&mut self, now: Instant) -> Result<u64, (String, Instant)> {
         self.windows.retain(|_, window| window.resets_at > now);
         self.blocked_until = self.blocked_until.filter(|until| *until > now);
@@ -125,8 +126,8 @@ impl State {
         Ok(number)
     }
 
-    /// Takes over what the response to a call says of a limit. Calls that were sent after it are not
-    /// in its count of requests.
+    /// Updates a limit from the response to a call. The response does not count calls that were sent
+    /// after that call, so they are subtracted here.
     fn update(&mut self, number: u64, limit: Limit, now: Instant) {
         let Some(reset) = limit.reset else { return };
         let counts_requests = limit.counts_requests();
@@ -139,10 +140,10 @@ impl State {
     }
 }
 
-/// So that a point in time does not overflow.
+/// Bounds a reset time, so that the addition to a point in time does not overflow.
 const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A call that has been sent. Dropped without a response, it no longer counts as sent.
+/// A call that was sent. Dropping it without a response removes it from the calls that count as sent.
 #[derive(Debug)]
 pub(super) struct SentCall {
     limits: Arc<Limits>,
@@ -150,7 +151,7 @@ pub(super) struct SentCall {
 }
 
 impl SentCall {
-    /// Takes over what the response says of the limits.
+    /// Updates the limits from the response.
     pub(super) fn answered(self, status: StatusCode, headers: &HeaderMap) {
         let (now, time) = (Instant::now(), SystemTime::now());
         let asks_to_wait = matches!(status.as_u16(), 429 | 503 | 529);

@@ -4,15 +4,15 @@ use tower_chat_core::BoxError;
 
 use crate::{ProviderError, rate_limit::RateLimitExceeded};
 
-/// An error that says whether, and when, the request that met it may be sent again.
+/// An error that says whether, and after which wait, the failed request may be sent again.
 ///
-/// [`ProviderError`] and [`BoxError`] are such errors. A service with an error type of its own
-/// implements the trait, or is put under `map_err(BoxError::from)`.
+/// [`ProviderError`] and [`BoxError`] implement it. A service with its own error type implements it too,
+/// or converts its errors with `map_err(BoxError::from)`.
 pub trait RetryableError {
     /// Whether the same request may succeed later.
     fn is_retryable(&self) -> bool;
 
-    /// How long the service asks to wait before the next attempt, if it says so.
+    /// The wait that the service requests before the next attempt, if it requests one.
     fn retry_after(&self) -> Option<Duration>;
 }
 
@@ -21,14 +21,15 @@ impl RetryableError for ProviderError {
         self.is_retryable()
     }
 
-    /// What the service says, or a [`RateLimit`](crate::rate_limit::RateLimit) beneath the client.
+    /// The wait that the service requests, or that of a [`RateLimit`](crate::rate_limit::RateLimit)
+    /// beneath the client.
     fn retry_after(&self) -> Option<Duration> {
         retry_after(self)
     }
 }
 
-/// Looks for a [`ProviderError`], and for what [`tower_chat_core::is_retryable`] knows, in the error
-/// and its sources. An error in which neither is found is not retried.
+/// Searches the error and its sources for a [`ProviderError`], and for an error that
+/// [`tower_chat_core::is_retryable`] knows. If it finds neither, the request is not retried.
 impl RetryableError for BoxError {
     fn is_retryable(&self) -> bool {
         let client = chain(&**self).find_map(|error| error.downcast_ref::<ProviderError>());
@@ -51,7 +52,7 @@ fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     })
 }
 
-/// The error and its sources, from the outermost.
+/// Iterates over the error and its sources, beginning with the outermost.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let mut next = Some(error);
     std::iter::from_fn(move || {

@@ -1,9 +1,9 @@
-//! A policy for `tower`'s retry layer that reads the errors of model clients.
+//! A retry policy for `tower`'s retry layer that understands the errors of model clients.
 //!
-//! [`RetryPolicy`] sends a request again after a failure that another attempt may not meet: a broken
-//! connection, an overloaded service, an exhausted rate limit. It waits as long as the service asks
-//! it to, or else for a time that grows with each attempt and is drawn at random, so that clients
-//! that failed together do not come back together.
+//! [`RetryPolicy`] sends a request again after a failure that may be temporary: a broken connection, an
+//! overloaded service, an exhausted rate limit. It waits as long as the service requests. Without a
+//! request of the service, the wait grows with each attempt and has a random part, so that clients that
+//! failed at the same time do not retry at the same time.
 //!
 //! # Where it belongs
 //!
@@ -17,25 +17,26 @@
 //!             transport
 //! ```
 //!
-//! - Beneath the persistence layer an attempt that fails is not seen by it: one answer is stored, once.
-//!   Above it, each attempt is a service call of its own, whose failure the layer has already
-//!   handled.
-//! - Beneath the tool loop an attempt repeats one call. Above it, a retry repeats the run, and with it
-//!   tools that have already run.
-//! - Above the layers of authentication each attempt asks for its token anew, so an expired token is
-//!   not sent twice.
+//! - Beneath the persistence layer: that layer does not see a failed attempt, and stores one answer,
+//!   once. Above the persistence layer, each attempt would be a service call of its own, whose failure
+//!   the layer has already handled.
+//! - Beneath the tool loop: an attempt repeats one call of the model. Above the tool loop, a retry would
+//!   repeat the run, and with it tools that have already run.
+//! - Above the layers of authentication: each attempt gets its token anew, so an expired token is not
+//!   sent twice.
 //!
 //! # What is repeated
 //!
-//! A call that failed before there was a response. The client reads an answer that is not streamed to
-//! its end before it responds, so that answer is repeated whatever part of it was missing. A streamed
-//! answer is a response as soon as it begins. If it breaks off later, its reader has the error and
-//! this policy has nothing to do with it: what was read may have been shown to a user or have started
-//! a tool, and a second answer would begin with other words. The layers of `tower-chat` store
-//! what such a run had, and a request that is sent again goes on from there.
+//! The policy repeats a call that failed before it returned a response. The client reads a whole answer
+//! to its end before it returns the response, so a whole answer is repeated wherever it broke off. For a
+//! streamed answer, the client returns the response when the stream begins. If the stream breaks off
+//! later, its reader gets the error, and this policy does not act: the application may already have
+//! displayed the text or started a tool, and a second answer would begin with other words. The layers of
+//! `tower-chat` store the beginning that was received, and a request that is sent again continues from
+//! there.
 //!
-//! An attempt keeps a clone of the request. That is cheap: the messages of a
-//! [`ChatRequest`](tower_chat_core::ChatRequest) are shared between clones.
+//! Each attempt keeps a clone of the request. Cloning is cheap, because clones of a
+//! [`ChatRequest`](tower_chat_core::ChatRequest) share its messages.
 //!
 //! ```
 //! use std::time::Duration;

@@ -17,14 +17,14 @@ use tower::{
 
 use super::error::RetryableError;
 
-/// Which failures of a model client are met by another attempt, and when: see the
-/// module.
+/// A policy that decides which failures of a model client are retried, and after which wait. The
+/// documentation of the module describes it.
 ///
-/// All clones share one retry budget, so a service that is down is not asked several times by each of
-/// many callers. A call that used up its attempts, its time or the budget, or whose failure would be
-/// met again, fails with its last error, unchanged.
+/// All clones share one retry budget, so many callers together do not overload a service that is down. A
+/// call fails with its last error, unchanged, if its attempts, its time or the budget are used up, or if
+/// the error is not retryable.
 ///
-/// Times are those of tokio's clock.
+/// Waits use tokio's clock.
 #[derive(Clone)]
 pub struct RetryPolicy {
     max_attempts: u32,
@@ -33,17 +33,17 @@ pub struct RetryPolicy {
     max_retry_after: Duration,
     deadline: Option<Duration>,
     budget: Arc<dyn Budget + Send + Sync>,
-    /// The attempts of this call that have failed. `Retry` clones the policy for each call, and the
-    /// policy that it clones never counts.
+    /// The number of failed attempts of this call. `Retry` clones the policy for each call; the
+    /// original's count stays 0.
     failed: u32,
     /// When this call began.
     began: Option<Instant>,
 }
 
 impl RetryPolicy {
-    /// A policy with a budget of its own. At most 4 attempts; before the second one it waits up to
-    /// 500 ms, and up to twice as long before each further one, never longer than 20 s; a service may
-    /// ask for a wait of up to 60 s; no deadline; the budget is that of
+    /// Creates a policy with these defaults: at most 4 attempts; a wait of up to 500 ms before the
+    /// second attempt, and of up to twice as long before each further attempt, but at most 20 s; a
+    /// service may request a wait of up to 60 s; no deadline; its own budget, with the default of
     /// [`with_budget`](Self::with_budget).
     pub fn new() -> Self {
         Self {
@@ -58,49 +58,51 @@ impl RetryPolicy {
         }
     }
 
-    /// How often a request is sent, with the first time; 0 counts as 1.
+    /// Sets the number of attempts, including the first; 0 counts as 1.
     #[must_use]
     pub fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// The longest wait before the second attempt, and the longest wait before any. Each wait is
-    /// drawn at random between none and the longest for its attempt, which doubles each time.
+    /// Sets the longest wait before the second attempt, and the longest wait before any attempt. Each
+    /// wait is random between zero and the longest wait of its attempt, which doubles with each attempt.
     #[must_use]
     pub fn with_backoff(mut self, initial: Duration, max: Duration) -> Self {
         (self.initial_backoff, self.max_backoff) = (initial, max);
         self
     }
 
-    /// The longest wait that a service may ask for. If it asks for a longer one, the call fails at
-    /// once, with the error that says how long.
+    /// Sets the longest wait that a service may request. If the service requests a longer wait, the call
+    /// fails at once; the error contains the requested wait.
     #[must_use]
     pub fn with_max_retry_after(mut self, wait: Duration) -> Self {
         self.max_retry_after = wait;
         self
     }
 
-    /// The time for all attempts of a call together, from its beginning. No attempt begins after it.
-    /// One that is under way goes on: a timeout of a single attempt is a layer beneath the retry.
+    /// Sets the time for all attempts of a call together, counted from its beginning. No attempt begins
+    /// after this time, and an attempt that has begun is not interrupted. To limit a single attempt, add
+    /// a timeout layer beneath the retry.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// What limits the attempts of all calls together, those of other policies with the same budget
-    /// too. A call that succeeds deposits, an attempt after a failure withdraws.
+    /// Sets the budget, which limits the retries of all calls together, including those of other
+    /// policies with the same budget. A successful call deposits into the budget, and each retry
+    /// withdraws from it.
     ///
-    /// The default allows one further attempt a second over the last minute, and one for each fifth
-    /// call that succeeded in it.
+    /// The default budget covers the last minute: it allows one retry per second, and one more for each
+    /// fifth successful call.
     #[must_use]
     pub fn with_budget(mut self, budget: Arc<dyn Budget + Send + Sync>) -> Self {
         self.budget = budget;
         self
     }
 
-    /// How long to wait before the next attempt; `None` if the call is not attempted again.
+    /// Returns the wait before the next attempt; `None` if the call is not retried.
     fn wait(&mut self, error: &impl RetryableError) -> Option<Duration> {
         self.failed = self.failed.saturating_add(1);
         if self.failed >= self.max_attempts || !error.is_retryable() {
@@ -108,7 +110,8 @@ impl RetryPolicy {
         }
         let wait = match error.retry_after() {
             Some(asked) if asked > self.max_retry_after => return None,
-            // Never earlier than asked, and not at the same time as all others that were asked.
+            // Not before the time that the service requested; the random part separates clients that got
+            // the same request.
             Some(asked) => asked.saturating_add(jitter(self.initial_backoff)),
             None => jitter(self.backoff()),
         };
@@ -116,18 +119,18 @@ impl RetryPolicy {
         let is_late = self.deadline.is_some_and(|deadline| {
             now.saturating_duration_since(began).saturating_add(wait) >= deadline
         });
-        // The budget is asked last: what it gave cannot be returned.
+        // The budget is checked last, because a withdrawal cannot be returned.
         (!is_late && self.budget.withdraw()).then_some(wait)
     }
 
-    /// The longest wait after the attempts that have failed.
+    /// Returns the longest wait after the attempts that have failed.
     fn backoff(&self) -> Duration {
         let doublings = self.failed.saturating_sub(1).min(31);
         self.initial_backoff.saturating_mul(1 << doublings).min(self.max_backoff)
     }
 }
 
-/// A random part of a time ("full jitter").
+/// Returns a random part of a duration ("full jitter").
 fn jitter(max: Duration) -> Duration {
     max.mul_f64(HasherRng::new().next_f64())
 }
@@ -151,7 +154,7 @@ impl<Req: Clone, Res, E: RetryableError> Policy<Req, Res, E> for RetryPolicy {
         }
     }
 
-    /// Called for each attempt; the first one is the beginning of the call.
+    /// `Retry` calls this for each attempt, so the first call is the beginning of the request.
     fn clone_request(&mut self, request: &Req) -> Option<Req> {
         if self.failed == 0 {
             self.began = Some(Instant::now());

@@ -1,4 +1,4 @@
-/// Why an answer is no value of the type that was asked for.
+/// Why an answer is not a value of the requested type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StructuredError {
@@ -8,11 +8,11 @@ pub enum StructuredError {
     Refused {
         /// The name of the schema.
         name: String,
-        /// The refusal, or what there is of the answer.
+        /// The text of the refusal, or the part of the answer that was received.
         text: String,
     },
-    /// The answer ended at a limit of tokens: raise
-    /// [`max_output_tokens`](tower_chat_core::ChatOptions::max_output_tokens).
+    /// The answer was cut off at a token limit. A higher
+    /// [`max_output_tokens`](tower_chat_core::ChatOptions::max_output_tokens) allows a longer answer.
     #[error(
         "the answer with a {name} was cut off at a limit of tokens, after {} bytes: raise \
          max_output_tokens",
@@ -22,7 +22,7 @@ pub enum StructuredError {
     CutOff {
         /// The name of the schema.
         name: String,
-        /// What there is of the answer.
+        /// The part of the answer that was received.
         text: String,
     },
     /// The answer does not conform to the schema.
@@ -31,9 +31,9 @@ pub enum StructuredError {
     Invalid {
         /// The name of the schema.
         name: String,
-        /// The text of the answer, or the arguments of the call that holds it.
+        /// The text of the answer, or the arguments of the call that contains it.
         text: String,
-        /// What does not conform, and at which position in the answer.
+        /// What does not conform, and its position in the answer.
         problem: String,
     },
     /// The schema of the type cannot be used.

@@ -3,7 +3,7 @@ use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
 
 use tower_chat_schema::TypeSchema;
 
-/// By which field of a request a provider takes the schema of an answer.
+/// The field of a request in which a provider expects the schema of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StructuredFormat {
@@ -14,14 +14,14 @@ pub enum StructuredFormat {
     OpenAiResponses,
     /// `output_config.format` of Anthropic Messages, also in Vertex AI
     /// (<https://platform.claude.com/docs/en/build-with-claude/structured-outputs>). Claude models
-    /// older than 4.5 have [`ForcedTool`](Self::ForcedTool).
+    /// before 4.5 need [`ForcedTool`](Self::ForcedTool).
     Anthropic,
     /// `generationConfig.responseJsonSchema` of Gemini, also in Vertex AI
     /// (<https://ai.google.dev/gemini-api/docs/structured-output>).
     Gemini,
-    /// `outputConfig.textFormat` of Bedrock's Converse
-    /// (<https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>). Models that it
-    /// does not list have [`ForcedTool`](Self::ForcedTool).
+    /// `outputConfig.textFormat` of Bedrock's Converse. Models that Bedrock's documentation does not
+    /// list (<https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>) need
+    /// [`ForcedTool`](Self::ForcedTool).
     BedrockConverse,
     /// `response_format` of Cohere (<https://docs.cohere.com/docs/structured-outputs>).
     Cohere,
@@ -30,12 +30,13 @@ pub enum StructuredFormat {
     Mistral,
     /// `format` of Ollama (<https://docs.ollama.com/capabilities/structured-outputs>).
     Ollama,
-    /// A tool whose call the request demands and whose arguments are the answer: for every model that
-    /// can be made to call a tool. Ollama cannot demand it, and Claude not while it thinks.
+    /// A tool that the model must call, and whose arguments are the answer. It works with every model
+    /// for which a request can require a call. Ollama cannot require a call, nor can Claude while
+    /// thinking is on.
     ForcedTool,
 }
 
-/// What a request asks for.
+/// The schema that a request asks for.
 pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
@@ -43,7 +44,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl StructuredFormat {
-    /// Adds the schema to the options of a request; what else they hold stays.
+    /// Adds the schema to the options of a request. Other options are not changed.
     pub(super) fn apply(self, asked: &Asked<'_>, options: &mut ChatOptions) {
         let schema = asked.schema.portable();
         let extra = &mut options.extra;
@@ -68,7 +69,7 @@ impl StructuredFormat {
             }
             Self::BedrockConverse => {
                 let mut named = asked.named("");
-                // Converse takes the schema as a text.
+                // Converse expects the schema as a JSON string.
                 named.insert("schema".to_owned(), json!(schema.to_string()));
                 let structure = json!({"jsonSchema": named});
                 let format = json!({"type": "json_schema", "structure": structure});
@@ -91,7 +92,8 @@ impl StructuredFormat {
 }
 
 impl Asked<'_> {
-    /// The schema with its name, and with the flag of this name, if any.
+    /// Returns the schema with its name. `strict` is the name of the flag for strict conformance, if the
+    /// provider has one.
     fn named(&self, strict: &str) -> Map<String, Value> {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(self.name));
@@ -106,7 +108,7 @@ impl Asked<'_> {
     }
 }
 
-/// Sets a field of the object `name` in `extra`, and adds the object if it is missing.
+/// Sets a field of the object `name` in `extra`. Adds the object if it is missing.
 fn set_in(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let mut fields = match extra.remove(name) {
         Some(Value::Object(fields)) => fields,

@@ -1,8 +1,8 @@
-//! Answers that are values of a type.
+//! Structured output: answers that are values of a Rust type.
 //!
-//! [`StructuredOutput`] asks a provider for JSON that conforms to the schema of a type, by the field
-//! that the provider has for it, and reads the answer as a value of the type. An answer that is no
-//! such value, whatever the reason, is a [`StructuredError`] with the text of the answer.
+//! [`StructuredOutput`] adds the schema of a type to a request, in the field that the provider has for a
+//! schema, and deserializes the answer. If the answer is not a value of the type, the result is a
+//! [`StructuredError`] with the text of the answer.
 //!
 //! ```
 //! use tower_chat_core::ChatRequest;
@@ -30,15 +30,16 @@
 //!
 //! # The schema
 //!
-//! Providers take parts of JSON Schema, and not the same ones. What is sent is a schema that all of
-//! them take: objects are closed, every property is required (one that may be missing in the type may
-//! be `null`), alternatives are `anyOf`, and limits of numbers, texts and lists are not constraints
-//! but words in descriptions. The answer is checked against the schema of the type itself, with its
-//! limits, and then deserialized.
+//! Providers support different parts of JSON Schema, so the request contains a schema that all of them
+//! accept. In this schema, objects are closed and every property is required; a property that is
+//! optional in the type may be `null`. Alternatives are written as `anyOf`. Limits of numbers, strings
+//! and lists are sentences in descriptions instead of constraints. The answer is validated against the
+//! schema of the type itself, including its limits, and is then deserialized.
 //!
-//! A type whose schema is no object, such as an enum or a list, is sent as the field `value` of one.
-//! A map has keys that no schema names. With one in the type, OpenAI and Mistral are asked without
-//! `strict`, and other providers may refuse the schema.
+//! If the schema of a type is not an object, such as that of an enum or a list, the request asks for an
+//! object with the value in the field `value`. A map has keys that its schema does not list. If the type
+//! contains a map, OpenAI and Mistral are asked without `strict`, and other providers may refuse the
+//! schema.
 
 mod error;
 mod format;

@@ -11,7 +11,7 @@ use super::{
     format::{Asked, StructuredFormat},
 };
 
-/// Asks for answers of a type, and reads them: see the module.
+/// Asks for answers of a type, and deserializes them. The documentation of the module describes it.
 pub struct StructuredOutput<T> {
     format: StructuredFormat,
     name: String,
@@ -21,7 +21,8 @@ pub struct StructuredOutput<T> {
 }
 
 impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
-    /// For requests to a provider. The schema has the name and the description of the type.
+    /// Creates the helper for requests to a provider. The schema has the name and the description of the
+    /// type.
     pub fn for_provider(format: StructuredFormat) -> Self {
         let schema = TypeSchema::of::<T>();
         let name = acceptable_name(schema.name());
@@ -29,22 +30,22 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Self { format, name, description, schema, answer: PhantomData }
     }
 
-    /// The name of the schema, instead of that of the type. Providers take letters, digits, `_` and
-    /// `-`, 64 at most; others are replaced or left out.
+    /// Sets the name of the schema; the default is the name of the type. Providers accept at most 64
+    /// letters, digits, `_` and `-`: other characters are replaced by `_`, and longer names are cut off.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Self {
         self.name = acceptable_name(name);
         self
     }
 
-    /// What the answer is for, instead of the documentation of the type.
+    /// Sets the description of the answer; the default is the documentation of the type.
     #[must_use]
     pub fn with_description(mut self, description: &str) -> Self {
         self.description = Some(description.to_owned());
         self
     }
 
-    /// The request, asking for an answer of the type.
+    /// Returns the request with the schema added.
     #[must_use]
     pub fn apply(&self, mut request: ChatRequest) -> ChatRequest {
         let asked = Asked {
@@ -56,7 +57,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         request
     }
 
-    /// The value that an answer is.
+    /// Deserializes an answer as a value of the type.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         self.value(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
     }
 
-    /// The value in a text, or what is wrong with it.
+    /// Deserializes a text. The inner error describes what does not conform.
     fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
         let validator = jsonschema::validator_for(self.schema.of_type()).map_err(|error| {
             StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
@@ -103,7 +104,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Ok(value())
     }
 
-    /// The arguments of the call that the request demanded.
+    /// Returns the arguments of the call that the request required.
     fn call(&self, answer: &Answer) -> Option<String> {
         let calls = answer.messages.iter().rev().flat_map(|message| message.calls());
         let mut calls = calls.filter(|call| call.name == self.name);
@@ -111,8 +112,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     }
 }
 
-/// What the model says instead of an answer: OpenAI's `refusal`, in a message of Chat Completions or
-/// in a part of one of Responses.
+/// Returns the refusal in an answer: OpenAI's `refusal`, a field of a Chat Completions message or a part
+/// of a Responses message.
 fn refusal(answer: &Answer) -> Option<String> {
     let natives = answer.messages.iter().flat_map(|message| natives(message));
     natives.filter_map(|item| in_item(&item)).next()
@@ -135,7 +136,7 @@ fn in_item(item: &Value) -> Option<String> {
     })
 }
 
-/// The name with what providers do not take replaced by `_`.
+/// Returns the name with `_` in the place of characters that providers do not accept.
 fn acceptable_name(name: &str) -> String {
     let is_taken = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     let name: String =

@@ -1,4 +1,4 @@
-//! Clients with async-openai's typed requests and answers.
+//! Stacks and model clients with async-openai's request and answer types.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,8 @@ use tower_chat_providers::{
 
 type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// Their client: it keeps what it was asked, and asks for a tool until it has a result.
+/// A client with async-openai's types. It records the requests, and calls a tool until the request has a
+/// result.
 async fn answer(asked: Asked, request: CreateChatCompletionRequest) -> Result<Value, BoxError> {
     let request = serde_json::to_value(request)?;
     let message = match request["messages"].as_array().unwrap().last().unwrap()["role"].as_str() {
@@ -98,7 +99,7 @@ async fn their_stack_gains_tools_and_a_history_by_layers_alone() {
         .collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"]);
     assert_eq!(last["messages"][1]["tool_calls"][0]["function"]["arguments"], "{ }");
-    // Every option that they set is still set, and their tool is as it was.
+    // Every option of the application's request is sent unchanged, and so is its tool.
     let sent = serde_json::to_value(typed_request("two")).unwrap();
     for (name, value) in sent.as_object().unwrap() {
         match name.as_str() {

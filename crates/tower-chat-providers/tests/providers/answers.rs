@@ -1,4 +1,4 @@
-//! Answers in forms that no recording has, from public reports about other systems.
+//! Unusual answers that no recording contains, from public bug reports about other projects.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest, FinishReason, Part};
@@ -9,7 +9,7 @@ use crate::{
     server::{Framing, Reply, Server},
 };
 
-/// The client that reads an answer.
+/// The client that reads the answer.
 #[derive(Debug, Clone, Copy)]
 enum Of {
     Client(Provider),
@@ -36,7 +36,7 @@ fn calls(answer: &Answer) -> Vec<(&str, &str)> {
     answer.tool_calls().map(|call| (&*call.name, &*call.arguments)).collect()
 }
 
-/// A stream of Chat Completions with these events, as text.
+/// The body of a Chat Completions stream with these events.
 fn events(events: &[&str]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
@@ -50,8 +50,8 @@ fn call(name: &str, arguments: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}).to_string()
 }
 
-/// An answer of this choice that calls one tool with these arguments: whole, and streamed. The flag says
-/// which.
+/// Answers with this choice that call one tool with these arguments: a whole and a streamed one. The
+/// flag says whether the answer is streamed.
 fn asking_both_ways(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
     let calls = json!([{"index": 0, "id": "a", "type": "function",
         "function": {"name": "f", "arguments": arguments}}]);
@@ -72,7 +72,7 @@ async fn a_name_without_an_id_begins_another_call_at_the_same_index() {
             vec![call("f", r#"{"x":1}"#), call("f", r#"{"x":2}"#)],
             [("f", r#"{"x":1}"#), ("f", r#"{"x":2}"#)],
         ),
-        // Each call in pieces; the name is repeated in each.
+        // The arguments of each call arrive in pieces, and each piece repeats the name.
         (
             vec![
                 call("f", r#"{"x":"#),
@@ -160,7 +160,7 @@ async fn an_answer_with_its_reason_is_whole_whatever_is_missing_behind_it() {
         (Of::Client(Provider::Anthropic), events(&anthropic) + "data: [DONE]\n\n"),
         (Of::Client(Provider::Ollama), ollama.to_owned()),
     ] {
-        // The last event, or line, misses its end, and then the connection breaks.
+        // The end of the last event, or line, is missing, and then the connection breaks.
         let cut = body.trim_end().to_owned();
         let broken = Reply::stream(body.clone()).framed(Framing::BreakAt(cut.len()));
         for reply in [Reply::stream(body), Reply::stream(cut), broken] {
@@ -229,15 +229,15 @@ async fn an_event_stream_is_read_whatever_its_label_and_whatever_was_asked_for()
 #[tokio::test]
 async fn tokens_of_reasoning_count_once_wherever_the_service_counts_them() {
     for (usage, expected) in [
-        // xAI: beside.
+        // xAI counts the tokens of reasoning separately.
         (
             json!({"prompt_tokens": 470, "completion_tokens": 68, "total_tokens": 723,
                 "completion_tokens_details": {"reasoning_tokens": 185}}),
             (470, 253, 185),
         ),
-        // A host of Gemini: in the total alone.
+        // One host of Gemini counts them in the total only.
         (json!({"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 133}), (5, 128, 119)),
-        // OpenAI: within.
+        // OpenAI counts them among the output tokens.
         (
             json!({"prompt_tokens": 5, "completion_tokens": 200, "total_tokens": 205,
                 "completion_tokens_details": {"reasoning_tokens": 185}}),
@@ -287,7 +287,7 @@ async fn a_search_that_xai_runs_itself_is_not_ours() {
         let search = found.messages[0].parts.iter().find_map(Part::as_tool_call).unwrap();
         assert!(search.provider_executed && search.name == "x_keyword_search", "{search:?}");
     }
-    // A custom tool of the caller's.
+    // A custom tool of the application.
     let ours = json!({"id": "r1", "status": "completed", "output": [{"type": "custom_tool_call",
         "id": "ctc_1", "call_id": "call_2", "name": "run", "input": "ls", "status": "completed"}]});
     let reply = Reply::json(200, ours.to_string());
@@ -295,7 +295,7 @@ async fn a_search_that_xai_runs_itself_is_not_ours() {
     assert_eq!(calls(&found), [("run", "ls")]);
 }
 
-/// <https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>
+/// The format: <https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>
 #[tokio::test]
 async fn arguments_that_vertex_streams_in_pieces_are_joined() {
     let part = |part: serde_json::Value| {
@@ -330,7 +330,7 @@ async fn arguments_that_vertex_streams_in_pieces_are_joined() {
     let expected = [("book", whole), ("look", json!({"x": 1})), ("book", json!({"city": "Rome"}))];
     assert_eq!(found, expected);
 
-    // The arguments of a call that was cut off are no JSON.
+    // The arguments of a call that was cut off are not valid JSON.
     let end = stop("MAX_TOKENS");
     let cut: Vec<&str> = [&*pieces[0], &*pieces[1], &*end].to_vec();
     let found =

@@ -1,4 +1,4 @@
-//! What every client does in the same way.
+//! The behaviour that all clients share.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The recorded exchanges, by wire.
+//! The recorded exchanges, by API.
 
 use serde_json::Value;
 use tower_chat_testkit::recordings::Recordings;
@@ -30,7 +30,7 @@ fn of(cassette: &Cassette, api: Api) -> impl Iterator<Item = &Exchange> {
     cassette.exchanges.iter().filter(move |exchange| exchange.api().unwrap() == api)
 }
 
-/// What the body of a refusal says.
+/// The message in the body of an error response.
 pub(crate) fn error_message(json: &Value) -> Option<&str> {
     let error = json.get(0).unwrap_or(json);
     [&error["error"]["message"], &error["message"], &error["detail"], &error["error"]]

@@ -1,4 +1,4 @@
-//! A client of any provider, as one type.
+//! One type for the clients of all providers.
 
 use tower::util::BoxCloneSyncService;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
@@ -9,7 +9,7 @@ use tower_chat_providers::{
 use tower_chat_wire::stream::Limits;
 use tower_service::Service;
 
-/// A provider, and a service of those that are compatible with OpenAI.
+/// A provider, or one of the services that are compatible with OpenAI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Provider {
     Anthropic,
@@ -25,7 +25,7 @@ pub(crate) enum Provider {
     OpenRouter,
 }
 
-/// How a client is made.
+/// A builder of clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     provider: Provider,
@@ -70,7 +70,7 @@ impl Client {
         self
     }
 
-    /// The client.
+    /// Builds the client.
     pub(crate) fn build(self) -> AnyClient {
         let transport = match self.is_compressed {
             true => ReqwestTransport::with_gzip().unwrap(),
@@ -110,12 +110,12 @@ impl Client {
     }
 }
 
-/// The provider's error of a call or of its stream.
+/// Downcasts the error of a call or of its stream.
 pub(crate) fn typed(error: BoxError) -> ProviderError {
     *error.downcast().expect("a typed error")
 }
 
-/// The answer to a request, whole or streamed, of a client that was polled to readiness.
+/// Returns the answer to a request, whole or streamed, from a client that is polled to readiness first.
 pub(crate) async fn ask<S>(
     client: &mut S,
     request: ChatRequest,

@@ -1,8 +1,9 @@
-//! Every recorded exchange is asserted on by a recorded test here, or is listed with the reason.
+//! Checks that every recorded exchange is covered by a test, or is listed with the reason why not.
 //!
-//! `chat::recorded` plays all of Chat Completions, `responses::recorded` all of Responses, and
-//! `wires::recorded` what [`Asked`] knows; each stops at the first exchange that is not read and asked
-//! as it was. An exchange that carries a conversation to an unknown address fails the reading itself.
+//! `chat::recorded` replays all exchanges of Chat Completions, `responses::recorded` all of Responses,
+//! and `wires::recorded` those for which [`Asked`] has a provider. Each stops at the first exchange
+//! whose request or answer differs from the recording. An exchange that sends a conversation to an
+//! unknown address already fails when the recordings are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,21 +1,21 @@
-//! The examples run without a key, and print what their documentation says.
+//! The examples run without a key, and print the text in their documentation.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// Built beside this test: cargo builds a package's examples before it runs the tests.
+/// The path of an example's program. Cargo builds a package's examples before it runs the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();
     built.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// What an example prints in a process of its own.
+/// The output of an example that runs in its own process.
 fn printed(name: &str, database: &Path) -> String {
     let mut command = Command::new(example(name));
-    // Without these it never leaves this machine.
+    // Without these variables, the example sends no request to another machine.
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST"] {
         command.env_remove(name);
     }
@@ -57,7 +57,7 @@ fn the_service_remembers_and_the_store_knows_how_to_go_on() {
     );
 }
 
-/// What two runs with one database print.
+/// The outputs of two runs with the same database.
 fn twice(name: &str) -> [String; 2] {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("history.db");

@@ -1,4 +1,4 @@
-//! Clients of every provider, over a real HTTP server that answers with what real services answered.
+//! Tests of the clients of every provider, against an HTTP server that replays recorded answers.
 
 #![allow(
     clippy::unwrap_used,

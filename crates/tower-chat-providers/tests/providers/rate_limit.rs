@@ -1,4 +1,4 @@
-//! What the layer lets through, and when.
+//! Which calls the layer lets pass, and when.
 
 use std::{
     convert::Infallible,
@@ -23,12 +23,12 @@ fn header(name: &'static str, value: impl ToString) -> (&'static str, String) {
     (name, value.to_string())
 }
 
-/// A service that answers with these statuses and headers in turn, and then with 200 and none.
+/// A service that returns these statuses and headers in turn, and then 200 without headers.
 #[derive(Clone, Default)]
 struct Upstream {
     replies: Arc<Mutex<Vec<Reply>>>,
     received: Arc<Mutex<Vec<Instant>>>,
-    /// How long an answer takes.
+    /// How long the service takes to answer.
     latency: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Upstream {
         self.received.lock().unwrap().len()
     }
 
-    /// When each request was received, after the first one.
+    /// The times at which requests were received, relative to the first one.
     fn times(&self) -> Vec<Duration> {
         let received = self.received.lock().unwrap();
         received.iter().map(|at| *at - received[0]).collect()
@@ -87,7 +87,7 @@ where
     service.clone().oneshot(Request::new(Bytes::new())).await
 }
 
-/// What is left of a limit, and the time until its reset.
+/// A reply with the remaining requests of a limit, and the time until its reset.
 fn requests(remaining: usize, reset: &str) -> Reply {
     (
         200,
@@ -113,7 +113,7 @@ async fn a_permit_is_held_until_the_body_has_ended_or_was_dropped() {
     assert_eq!(two.into_body().collect().await.unwrap().to_bytes(), "the body");
     let four = fourth.await.unwrap();
     assert_eq!(upstream.received(), 4);
-    // Read to its end and not dropped, a body holds none either.
+    // A body that was read to its end and is not dropped holds no permit either.
     let (mut three, mut four) = (three.into_body(), four.into_body());
     for body in [&mut three, &mut four] {
         while body.frame().await.is_some() {}
@@ -214,7 +214,7 @@ async fn a_wait_that_is_too_long_is_a_typed_error_at_once() {
 async fn without_the_headers_only_concurrent_calls_are_limited() {
     let replies = [
         (200, Vec::new()),
-        // No request is left, and no header gives the time of the reset.
+        // No request remains, and no header has the time of the reset.
         (200, vec![header("x-ratelimit-remaining-requests", 0)]),
         (429, Vec::new()),
         (200, vec![header("x-ratelimit-reset-tokens", "5m")]),

@@ -1,4 +1,4 @@
-//! Services that refuse content of a conversation for good, under a whole stack.
+//! A whole stack above services that permanently refuse some content of a conversation.
 
 use std::{
     convert::Infallible,
@@ -27,8 +27,8 @@ const IMAGE: &str = "SU1BR0U=";
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// A service that refuses every request with the image. Its first answer calls `draw`, if it has such an
-/// answer.
+/// A service that refuses every request with the image. If it has a first answer, that answer calls
+/// `draw`.
 #[derive(Clone)]
 struct Picky {
     sent: Arc<Mutex<Vec<String>>>,
@@ -120,7 +120,7 @@ fn gemini() -> (Value, Value, Value) {
     (
         answer(json!({"functionCall": {"name": "draw", "args": {}}})),
         answer(json!({"text": "there"})),
-        // It names nothing.
+        // The error names no part of the request.
         json!({"error": {"code": 400, "status": "INVALID_ARGUMENT",
             "message": "Request contains an invalid argument."}}),
     )
@@ -165,7 +165,7 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "chat")
 }
 
-/// The run in which a tool returns the image goes on, and so do all later ones.
+/// Checks that the run in which a tool returns the image continues, and all later runs too.
 async fn goes_on<P: Provider>(client: ProviderClient<P, Picky>, service: &Picky) {
     for (mode, streamed) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         service.sent.lock().unwrap().clear();

@@ -1,4 +1,4 @@
-//! What the retry policy repeats, when, and how often.
+//! Which failures the retry policy retries, when, and how often.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ fn answer() -> ChatResponse {
     ChatResponse::whole([Message::assistant("at last")], Finish::default())
 }
 
-/// When each attempt began.
+/// The times at which attempts began.
 #[derive(Clone, Default)]
 struct Attempts(Arc<Mutex<Vec<Instant>>>);
 
@@ -86,7 +86,7 @@ async fn waits_grow_up_to_a_limit_and_are_drawn_at_random() {
         let waits = attempts.waits();
         assert_eq!(waits.len(), 5);
         for ((wait, most), sum) in waits.into_iter().zip(most).zip(&mut sums) {
-            // Tokio's clock has steps of a millisecond.
+            // Tokio's clock has a resolution of a millisecond.
             assert!(wait <= most + Duration::from_millis(1), "{wait:?} of {most:?}");
             *sum += wait;
         }
@@ -162,7 +162,7 @@ async fn no_attempt_begins_after_the_deadline() {
         .with_backoff(Duration::ZERO, Duration::ZERO)
         .with_deadline(Duration::from_secs(10));
     let mut service = RetryLayer::new(policy).layer(client(&attempts, errors));
-    // The time before a call is not part of it.
+    // The time before the call does not count.
     tokio::time::advance(Duration::from_secs(60)).await;
     let response = service.ready().await.unwrap().call(ChatRequest::user("soon?")).await;
     assert_eq!(response.map(drop).unwrap_err().status(), Some(429));
@@ -171,7 +171,7 @@ async fn no_attempt_begins_after_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn one_budget_limits_the_attempts_of_all_clones() {
-    // Two for ten seconds of reserve, and none for calls that succeed.
+    // A reserve of two retries for ten seconds, and no deposits for successful calls.
     let budget = Arc::new(TpsBudget::new(Duration::from_secs(2), 1, 0.0));
     let policy = RetryPolicy::new().with_max_attempts(9).with_budget(budget);
     let layer = RetryLayer::new(policy);

@@ -1,4 +1,5 @@
-//! The rules of services at their clients: which are chosen, what is sent, and what comes back.
+//! The rules of services in clients: which rules are chosen, which requests are sent, and which answers
+//! are returned.
 
 use std::{
     convert::Infallible,
@@ -23,7 +24,7 @@ use tower_chat_providers::{
 use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
 use tower_service::Service;
 
-/// A transport that answers every request alike and keeps the bodies.
+/// A transport that returns the same answer to every request and records the bodies.
 #[derive(Clone, Default)]
 struct Capture {
     sent: Arc<Mutex<Vec<Value>>>,
@@ -76,7 +77,7 @@ fn chat_answer(message: &Value) -> Value {
     json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 }
 
-/// A conversation with an answer, which its user goes on with.
+/// A request that continues a conversation after an answer.
 fn after(answer: &Answer) -> ChatRequest {
     let mut messages = vec![Message::user("Is it cold?")];
     messages.extend(answer.messages.iter().map(|message| Message::clone(message)));
@@ -166,7 +167,7 @@ async fn new_media_that_a_service_does_not_take_are_refused_before_anything_is_s
         assert_eq!(tower_chat_core::is_retryable(&error), Some(false), "{error}");
     }
     assert!(capture.sent().is_empty());
-    // Bedrock takes it, and so does Responses.
+    // Bedrock and Responses accept it.
     let answer = json!({"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}, "stopReason": "end_turn"});
     let capture = Capture::answering(&answer);
     ask(Bedrock::new("eu-west-1", capture.clone()).with_model("m"), new()).await.unwrap();

@@ -13,7 +13,7 @@ use tower_chat_providers::{OpenAiChat, OpenAiResponses, ReqwestTransport};
 
 use crate::client::{Client, Provider};
 
-/// What a connection is answered with.
+/// The reply to a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -22,18 +22,18 @@ pub(crate) struct Reply {
     pub(crate) framing: Framing,
 }
 
-/// How the end of a body is told.
+/// How the end of the body is marked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Framing {
-    /// Its length is in the head.
+    /// By a `content-length` header.
     Length,
-    /// It is sent in chunks of this many bytes, and the last, empty one.
+    /// By the last, empty chunk; each other chunk has this many bytes.
     Chunks(usize),
-    /// Only this many bytes of it are sent, then the connection ends, as a body's end does.
+    /// By the end of the connection, after this many bytes.
     EndAt(usize),
-    /// Only this many bytes of it are sent, although its length says more.
+    /// Only this many bytes are sent, fewer than `content-length`.
     BreakAt(usize),
-    /// Only this many bytes of it are sent, and the connection stays open.
+    /// Only this many bytes are sent, and the connection stays open.
     HangAt(usize),
 }
 
@@ -91,14 +91,14 @@ impl Reply {
         }
         stream.write_all(&bytes).await?;
         if let Framing::HangAt(_) = framing {
-            // The client hangs up, or the test is over.
+            // Waits until the client closes the connection or the test ends.
             let _ = stream.read(&mut [0; 1]).await;
         }
         stream.shutdown().await
     }
 }
 
-/// A request as it was received.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     /// The method and the target.
@@ -107,7 +107,7 @@ pub(crate) struct Received {
     pub(crate) head: String,
     /// The headers, their names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    /// `null` of a request without one.
+    /// `null` if the request has no body.
     pub(crate) body: Value,
 }
 
@@ -118,7 +118,7 @@ impl Received {
     }
 }
 
-/// The server; it ends when it is dropped.
+/// The server. Dropping it stops it.
 pub(crate) struct Server {
     pub(crate) url: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -142,7 +142,7 @@ impl Server {
                 let request = read(&mut stream).await;
                 seen.lock().unwrap().push(request);
                 reading.notify_one();
-                // The client may hang up once it has seen enough.
+                // The client may close the connection before the whole reply is written.
                 let _ = reply.write(&mut stream).await;
                 ending.notify_one();
             }
@@ -154,22 +154,22 @@ impl Server {
         self.received.lock().unwrap().clone()
     }
 
-    /// A client of Chat Completions without a key, whose requests come here.
+    /// A client of Chat Completions without a key that sends its requests to this server.
     pub(crate) fn model(&self) -> OpenAiChat<ReqwestTransport> {
         OpenAiChat::compatible(&self.url).unwrap()
     }
 
-    /// A client of Responses without a key, whose requests come here.
+    /// A client of Responses without a key that sends its requests to this server.
     pub(crate) fn responses(&self) -> OpenAiResponses<ReqwestTransport> {
         OpenAiResponses::compatible(&self.url).unwrap()
     }
 
-    /// A client of a provider with a key and a model, whose requests come here.
+    /// A client of a provider with a key and a model that sends its requests to this server.
     pub(crate) fn client(&self, provider: Provider) -> Client {
         Client::new(provider).with_base_url(&self.url).with_key("test-key")
     }
 
-    /// Waits until a request was received whole.
+    /// Waits until a whole request has been received.
     pub(crate) async fn request_read(&self) {
         self.request_read.notified().await;
     }

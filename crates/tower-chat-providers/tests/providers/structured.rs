@@ -1,4 +1,4 @@
-//! Answers that are values of a type: what each provider is asked, and what is read.
+//! Structured output: the schemas that providers are sent, and how answers are read.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -49,7 +49,7 @@ fn answer(text: &str, reason: FinishReason) -> Answer {
     Answer::new(vec![Arc::new(Message::assistant(text))], finish)
 }
 
-/// The schema that is sent to every provider.
+/// The schema that every provider is sent.
 fn sent() -> Value {
     json!({
         "type": "object",
@@ -97,7 +97,7 @@ fn sent() -> Value {
     })
 }
 
-/// The schema without the order of its lists of names, which is that of their map.
+/// The schema with sorted lists of names; otherwise their order is that of the map.
 fn sorted(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! A stream that is cut off is an error or the complete answer, never a short one.
+//! A stream that is cut off is an error or the complete answer, but never a shorter answer.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
     println!("streams of {:?}", shortest.keys());
     assert!(!shortest.is_empty());
-    // The shortest of each folder, at every byte of its end and at some of the rest.
+    // Cuts the shortest stream of each folder at every byte of its end, and at some of the bytes before.
     for exchange in shortest.values() {
         let body = exchange.text().unwrap();
         let whole = answer(body, Framing::Length).await.unwrap();
@@ -61,14 +61,15 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
 }
 
-/// Whether the answer is a stream that ends as a stream should.
+/// Whether the exchange is a stream with a regular end.
 fn is_complete(exchange: &Exchange) -> bool {
     exchange.is_streamed()
         && exchange.text().unwrap().trim_end().ends_with("[DONE]")
         && exchange.reported_error().unwrap().is_none()
 }
 
-/// Cuts at every `step`th byte, and at each of the last 100; by a clean end, and by a broken one.
+/// Cuts the body at every `step`th byte, and at each of the last 100. The connection ends cleanly or
+/// breaks.
 async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     let end = body.len().saturating_sub(100);
     let offsets: Vec<usize> = (0..end).step_by(step).chain(end..body.len()).collect();

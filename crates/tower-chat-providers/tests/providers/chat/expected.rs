@@ -1,14 +1,14 @@
-//! What an answer should be read as, computed from the recorded JSON without the model client.
+//! The expected answer of a recorded exchange, computed from its JSON without the model client.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tower_chat_core::{Answer, FinishReason, Message, Part, Usage};
 
-/// Id, name and arguments of a call.
+/// The id, name and arguments of a call.
 type Call = (Option<String>, String, String);
 
-/// An answer, as plainly as can be compared.
+/// An answer in a simple form for comparisons.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ExpectedAnswer {
     pub(crate) text: String,
@@ -20,7 +20,7 @@ pub(crate) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// What the model client made of it.
+    /// The simple form of an answer that the model client has read.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         Self {
@@ -42,7 +42,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// What a recorded whole answer says.
+    /// The expected answer of a recorded whole answer.
     pub(crate) fn by(json: &Value) -> Self {
         let choice = &json["choices"][0];
         let message = &choice["message"];
@@ -71,7 +71,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// What the events of a recorded stream say.
+    /// The expected answer of the events of a recorded stream.
     pub(crate) fn by_events(events: &[Value]) -> Self {
         let (mut text, mut end, mut spent) = (String::new(), None, Value::Null);
         let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
@@ -88,7 +88,7 @@ impl ExpectedAnswer {
                 let id = piece["id"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
                 let name = string(&piece["function"]["name"]);
                 let index = &piece["index"];
-                // Without an index, or where all calls have the same, a name and another id begin
+                // If there is no index, or all calls have the same one, a name with another id begins
                 // another call.
                 let goes_on = |(own, call): &(Value, Call)| {
                     own == index && (id.is_none() || name.is_empty() || id == call.0)
@@ -116,7 +116,7 @@ impl ExpectedAnswer {
         let mut names = events.iter().filter_map(|event| event["model"].as_str());
         Self {
             text,
-            // In the order in which a whole message would be read.
+            // In the order in which a whole message has them.
             reasoning: ["reasoning_content", "reasoning"]
                 .iter()
                 .filter_map(|field| reasoning.remove(field))
@@ -137,7 +137,7 @@ fn reasoning(message: &Message) -> Vec<String> {
     parts.collect()
 }
 
-/// A text, or the texts of a list of content parts.
+/// A string, or the joined texts of a list of content parts.
 fn string(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -149,8 +149,8 @@ fn string(value: &Value) -> String {
     }
 }
 
-/// Why a choice ended. OpenRouter adds what the model's own service said, and may call an answer complete
-/// that a limit has cut off.
+/// The finish reason of a choice. OpenRouter adds the reason of the model's own service; its own reason
+/// may say that the answer is complete although a limit has cut it off.
 fn finish(choice: &Value) -> Option<String> {
     let reason = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty())?;
     let native = choice["native_finish_reason"].as_str().unwrap_or_default().to_ascii_lowercase();
@@ -172,7 +172,7 @@ fn usage(json: &Value) -> Usage {
     usage.reasoning_tokens = number(&json["completion_tokens_details"]["reasoning_tokens"])
         .or(number(&json["reasoning_tokens"]))
         .unwrap_or(0);
-    // Some services count the tokens of reasoning beside the others, and name them in the total alone.
+    // Some services count the tokens of reasoning separately, and report them in the total only.
     if let Some(total) = number(&json["total_tokens"]) {
         let beside = total.saturating_sub(usage.input_tokens + usage.output_tokens);
         usage.output_tokens += beside;

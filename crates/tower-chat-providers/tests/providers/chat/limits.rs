@@ -1,5 +1,4 @@
-//! How much of an answer a model client takes, in Chat Completions and in Responses, whole and
-//! streamed.
+//! The limits on the size of an answer, in Chat Completions and in Responses, whole and streamed.
 
 use std::io::Write;
 
@@ -16,7 +15,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// The error of an answer to both model clients.
+/// The errors of both model clients for the same answer.
 async fn errors(
     limits: Limits,
     reply: impl Fn() -> Reply,
@@ -70,7 +69,7 @@ async fn an_answer_that_is_too_long_is_a_typed_error() {
     }
 }
 
-/// What follows the end of an answer is nothing to it, however much there is.
+/// A model client ignores bytes after the end of an answer, also if they exceed a limit.
 #[tokio::test]
 async fn an_answer_that_is_complete_in_front_of_what_is_too_long_is_an_answer() {
     let events = [
@@ -101,7 +100,7 @@ async fn a_refusal_that_is_too_long_is_cut_off_and_says_so() {
     }
 }
 
-/// 8,000 levels overflowed the stack in the merge of two deltas.
+/// Without the limit, 8,000 levels overflowed the stack when two deltas were merged.
 #[tokio::test]
 async fn json_that_is_nested_too_deeply_is_refused_and_ends_no_process() {
     let deep = |levels: usize| {
@@ -146,7 +145,7 @@ async fn a_compressed_answer_is_refused_unless_it_was_asked_for() {
     assert!(!server.received()[0].head.contains("accept-encoding"));
 }
 
-/// The limits count what is there after decompression.
+/// The limits count bytes after decompression.
 #[tokio::test]
 async fn a_small_body_that_unpacks_to_a_large_one_is_refused() {
     let answer = r#"{"choices":[{"index":0,"message":{"content":"packed"}}]}"#;

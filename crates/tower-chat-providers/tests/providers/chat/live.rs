@@ -1,4 +1,4 @@
-//! Deltas come as the service sends them, and a dropped response ends the connection.
+//! Deltas are returned as soon as the service sends them, and dropping a response closes its connection.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,7 +10,7 @@ use tower_service::Service;
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 
-/// The event that says `one`, and the rest of the stream, which says ` two`.
+/// The event with the text `one`, and the rest of the stream, with the text ` two`.
 struct Script {
     first: &'static str,
     rest: &'static str,
@@ -36,7 +36,7 @@ fn responses(url: &str) -> OpenAiResponses<ReqwestTransport> {
     OpenAiResponses::compatible(url).unwrap()
 }
 
-/// A response of which the first event has come, and the server's end of its connection.
+/// A response whose first event has arrived, and the server's end of its connection.
 async fn begun<S>(model: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
@@ -75,7 +75,7 @@ async fn a_dropped_response_hangs_up() {
     for (response, mut stream) in [begun(chat, &CHAT).await, begun(responses, &RESPONSES).await] {
         drop(response);
         let mut rest = Vec::new();
-        // Ends, by a clean or a reset connection, only once the client has hung up.
+        // Returns when the client has closed or reset the connection.
         let _ = stream.read_to_end(&mut rest).await;
     }
 }

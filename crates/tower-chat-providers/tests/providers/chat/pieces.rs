@@ -1,4 +1,4 @@
-//! The odd ways in which services cut a message into the pieces of a stream.
+//! The unusual ways in which services divide a message into the deltas of a stream.
 
 use tower_chat_core::{Answer, ChatRequest, FinishReason, Native, Part};
 
@@ -7,7 +7,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// The answer that these deltas make.
+/// The answer of a stream with these deltas.
 async fn answer(deltas: &[&str]) -> Answer {
     let mut body = String::new();
     for delta in deltas {
@@ -148,7 +148,7 @@ async fn a_server_that_cannot_stream_answers_whole() {
     assert_eq!(found.finish.reason, Some(FinishReason::Stop));
 }
 
-/// The fields of the native items of a message, by wire.
+/// The fields of the native part of a message for a wire.
 fn leftover(answer: &Answer, wire: &str) -> serde_json::Value {
     let native = answer.messages[0].parts.iter().find_map(|part| match part {
         Part::Native(native) if &*native.wire == wire => Some(native.item.parse().unwrap()),
@@ -189,7 +189,7 @@ async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
     assert_eq!(*sent, expected);
 }
 
-/// <https://openrouter.ai/docs/use-cases/reasoning-tokens>
+/// The format: <https://openrouter.ai/docs/use-cases/reasoning-tokens>
 #[tokio::test]
 async fn fragments_of_one_block_of_reasoning_become_one_with_the_last_signature() {
     let detail = |detail: serde_json::Value| {

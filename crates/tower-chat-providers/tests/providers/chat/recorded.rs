@@ -1,4 +1,4 @@
-//! Every recorded exchange of Chat Completions, played to the model client.
+//! Replays every recorded exchange of Chat Completions to the model client.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,8 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
     assert_eq!(exchanges, recorded);
 }
 
-/// Plays the exchanges of a cassette: how many there were, and how many went on with an answer.
+/// Replays the exchanges of a cassette. Returns how many there were, and how many continued from an
+/// answer that the model client had read.
 async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Value, Message)> = Vec::new();
@@ -78,7 +79,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
             },
             Ok(answer) => {
                 assert_answer(exchange, &answer, &source);
-                // A new process would have it from a store.
+                // Encoded and decoded, because a new process would load the answer from a store.
                 let stored = format::decode(&format::encode(&answer.messages[0])).unwrap();
                 answers.push((exchange.request["messages"].clone(), stored));
             }
@@ -87,7 +88,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
     (played, continued)
 }
 
-/// The answer to a streamed request, whose deltas must add up to it.
+/// The answer to a streamed request. Asserts that the deltas add up to it.
 async fn watched(
     server: &Server,
     request: ChatRequest,
@@ -147,20 +148,20 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
     let code = code.into_iter().find(|code| !code.is_null());
     let code = code.map(|code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
     assert_eq!(error.code().map(str::to_owned), code, "{source}");
-    // An exhausted quota is a 429 that no wait mends.
+    // An exhausted quota is a status 429 that no wait resolves.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// The request of our vocabulary that should make the recorded body. Answers that the model client
-/// read before replace the recorded ones; how many do is returned.
+/// The `ChatRequest` from which the model client should write the recorded body. Answers that the model
+/// client has read replace the recorded ones; their number is returned.
 fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, usize) {
     let body = &exchange.request;
     let list = body["messages"].as_array().unwrap();
     let mut messages = parse_messages(&body["messages"].to_string()).unwrap();
     let mut reused = 0;
-    // From the last, so that the places before it stay where they are.
+    // From the last to the first, so that earlier positions do not change.
     for (asked, answer) in answers.iter().rev() {
         let asked = asked.as_array().unwrap();
         if !list.starts_with(asked) {
@@ -177,8 +178,8 @@ fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, u
     (ChatRequest::new(messages).with_options(options(body)), reused)
 }
 
-/// The answer with the ids that the client made up for calls that came without one, as the tool
-/// loop does above a model client.
+/// The answer with the ids that the recorded client invented for calls without an id. The tool loop does
+/// this above a model client.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());
@@ -199,7 +200,7 @@ fn options(body: &Value) -> ChatOptions {
     extra.remove("messages");
     options.stream = extra.remove("stream").is_some_and(|stream| stream == true);
     options.model = extra.remove("model").map(|model| model.as_str().unwrap().to_owned());
-    // Written as `0`, a temperature is another JSON value than our `0.0`.
+    // A temperature that was written as `0` is another JSON value than our `0.0`.
     if extra.get("temperature").is_some_and(Value::is_f64) {
         options.temperature = extra.remove("temperature").and_then(|number| number.as_f64());
     }
@@ -232,7 +233,7 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     }
 }
 
-/// The tools, where they are no more than our vocabulary says.
+/// The tools, if a `ToolDefinition` can express all of their fields.
 fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     let tools = tools.as_array()?.iter().map(|tool| {
         let function = &tool["function"];
@@ -246,7 +247,7 @@ fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
 }
 
-/// The body without what says nothing: `"stream": false`, and an assistant's empty fields.
+/// The body without fields that have no effect: `"stream": false`, and an assistant's empty fields.
 fn plain_body(body: &Value) -> Value {
     let mut body = body.clone();
     let fields = body.as_object_mut().unwrap();
@@ -275,9 +276,8 @@ fn options_of(body: &Value) -> Value {
     body
 }
 
-/// The history that a body carries, part by part: who speaks, the text, the calls and what they
-/// answer. Clients differ in the rest: in `null` and empty contents, and in how they write
-/// arguments anew.
+/// The history in a body, part by part: the role, the text, the calls and the results. Clients differ in
+/// the rest: in `null` and empty contents, and in the white space of arguments.
 fn history(body: &Value) -> Vec<Value> {
     let mut history: Vec<Value> = Vec::new();
     for message in body["messages"].as_array().unwrap() {
@@ -299,7 +299,7 @@ fn history(body: &Value) -> Vec<Value> {
         let content = content.as_str().map(|text| json!(answer_text(text))).unwrap_or(content);
         let is_assistant = message["role"] == "assistant";
         match history.last_mut() {
-            // Some clients put text and calls into a message each.
+            // Some clients write the text and each call as separate messages.
             Some(last) if is_assistant && last["role"] == "assistant" => {
                 let text = last["content"].as_str().unwrap().to_owned();
                 last["content"] = json!(text + content.as_str().unwrap());
@@ -316,14 +316,14 @@ fn history(body: &Value) -> Vec<Value> {
     history
 }
 
-/// An id as a service that is not known gets it: of letters, digits, `_` and `-`.
+/// The id that an unknown service is sent: only letters, digits, `_` and `-`.
 fn of_words(id: &Value) -> Value {
     let is_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     let of_words = |id: &str| id.chars().map(|it| if is_word(it) { it } else { '_' }).collect();
     id.as_str().map_or(Value::Null, |id| Value::String(of_words(id)))
 }
 
-/// Some clients trim what the model said, and some put its reasoning into the text.
+/// Some clients trim the text of an answer, and some include the reasoning in the text.
 fn answer_text(text: &str) -> &str {
     let after = text.strip_prefix("<think>").and_then(|text| text.split_once("</think>"));
     after.map_or(text, |(_, answer)| answer).trim()

@@ -1,4 +1,4 @@
-//! What is sent.
+//! The bodies of requests.
 
 use serde_json::{Value, json};
 use tower_chat_core::{

@@ -1,5 +1,5 @@
-//! The model client under the layers: what a fault on the wire leaves in the history, and what is
-//! sent when the run goes on.
+//! The model client under the layers: what the history contains after a network error, and what the next
+//! request of the run sends.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -56,7 +56,7 @@ async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
     }
 }
 
-/// Runs a request in a stack of its own, as a new process would.
+/// Runs a request in a new stack, as a new process would.
 async fn run(
     server: &Server,
     store: &MemoryStore,
@@ -73,7 +73,7 @@ async fn run(
     pipeline.call(request).await?.collect().await
 }
 
-/// What the model client's error says, found under the layers that passed it on.
+/// The kind of the model client's error, found beneath the errors of the layers.
 fn is_known(error: &BoxError) -> &'static str {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {

@@ -1,4 +1,4 @@
-//! Answers that come later.
+//! Background answers.
 
 use serde_json::{Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, FinishReason};

@@ -1,4 +1,4 @@
-//! A stream that is cut off is an error or the complete answer, never a short one.
+//! A stream that is cut off is an error or the complete answer, but never a shorter answer.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
     println!("streams of {:?}", shortest.keys());
     assert!(!shortest.is_empty());
-    // The shortest of all at every byte, that of each folder at some.
+    // Cuts the shortest stream of all at every byte, and the shortest of each folder at some bytes.
     let least = shortest.values().map(|exchange| exchange.body.len()).min();
     for exchange in shortest.values() {
         let body = exchange.text().unwrap();
@@ -49,7 +49,7 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
 }
 
-/// Whether the answer is a stream that ends as a stream should.
+/// Whether the exchange is a stream with a regular end.
 fn is_complete(exchange: &Exchange) -> bool {
     let events = exchange.is_streamed().then(|| exchange.json_events().unwrap());
     let ends = ["response.completed", "response.incomplete"];
@@ -58,8 +58,8 @@ fn is_complete(exchange: &Exchange) -> bool {
     })
 }
 
-/// Cuts at every `step`th byte, and at each of the last 100; by a clean end, and by a broken one in
-/// turn.
+/// Cuts the body at every `step`th byte, and at each of the last 100. The connection alternately ends
+/// cleanly and breaks.
 async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     let end = body.len().saturating_sub(100);
     let cuts: Vec<Framing> = (0..end)
@@ -88,7 +88,8 @@ async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     }
 }
 
-/// Behind the last event, which counts without its blank line. Some hosts send `[DONE]` after it.
+/// The position after the last event, which is accepted without its blank line. Some hosts send `[DONE]`
+/// after the last event.
 fn end_of_answer(body: &str) -> usize {
     body.rfind('}').map_or(body.len(), |end| end + 1)
 }
@@ -104,7 +105,7 @@ async fn what_was_said_before_the_cut_is_in_the_error() {
             Framing::Length => "ended before",
             _ => "connection broke",
         };
-        // The last event is whole without its blank line.
+        // The last event is accepted without its blank line.
         assert_eq!(text, "Hello");
         assert!(reason.contains(how), "{reason}");
     }

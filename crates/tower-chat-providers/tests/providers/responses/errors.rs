@@ -1,4 +1,5 @@
-//! Every way in which a service says no is a typed error, and none is retried by the model client.
+//! Every form in which a service reports an error becomes a typed error. The model client retries none
+//! of them.
 
 use std::time::Duration;
 

@@ -1,16 +1,16 @@
-//! What an answer should be read as, computed from the recorded JSON without the model client.
+//! The expected answer of a recorded exchange, computed from its JSON without the model client.
 
 use serde_json::Value;
 use tower_chat_core::{Answer, FinishReason, HistoryOwner, Part, Role, Usage};
 
 use crate::cassettes::Exchange;
 
-/// An answer, as plainly as can be compared.
+/// An answer in a simple form for comparisons.
 #[derive(Debug, PartialEq)]
 pub(super) struct ExpectedAnswer {
     text: String,
     reasoning: Vec<String>,
-    /// Id, name and arguments.
+    /// The id, name and arguments of each call.
     calls: Vec<(Option<String>, String, String)>,
     finish: &'static str,
     model: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// What the model client made of it.
+    /// The simple form of an answer that the model client has read.
     pub(super) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         assert_eq!(message.role, Role::Assistant);
@@ -46,7 +46,8 @@ impl ExpectedAnswer {
         }
     }
 
-    /// What a recorded response says. `is_kept` says whether the service was to keep it.
+    /// The expected answer of a recorded response. `is_kept` says whether the request asked the service
+    /// to store it.
     pub(super) fn by(output: &[Value], response: &Value, is_kept: bool) -> Self {
         let of = |kind: &'static str| output.iter().filter(move |item| item["type"] == kind);
         let texts = |parts: &Value| -> Vec<String> {
@@ -87,7 +88,7 @@ impl ExpectedAnswer {
     }
 }
 
-/// What a recorded response put out, and the response.
+/// The output items of a recorded response, and the response.
 pub(super) fn response(exchange: &Exchange) -> (Vec<Value>, Value) {
     if !exchange.is_streamed() {
         let response = exchange.json().unwrap();

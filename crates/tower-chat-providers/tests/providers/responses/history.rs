@@ -1,4 +1,4 @@
-//! Who keeps the history, as requests say it and answers confirm it.
+//! The owner of the history, in requests and in answers.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatRequest, HistoryOwner};
@@ -10,7 +10,7 @@ use crate::{
     server::{Received, Reply, Server},
 };
 
-/// The answer to a request, and what was sent for it.
+/// The answer to a request, and the body that was sent.
 async fn exchange(
     storage: HistoryStorage,
     request: ChatRequest,

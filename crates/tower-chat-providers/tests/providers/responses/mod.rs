@@ -1,4 +1,4 @@
-//! Responses.
+//! Tests of Responses.
 
 mod background;
 mod cut;
@@ -13,7 +13,7 @@ mod written;
 
 use serde_json::{Value, json};
 
-/// A response that says a text.
+/// A response with a text.
 fn text_response(id: &str, text: &str) -> Value {
     response(id, json!([message("msg_1", text)]))
 }
@@ -36,7 +36,7 @@ fn response(id: &str, output: Value) -> Value {
         "output": output, "usage": {"input_tokens": 3, "output_tokens": 4}})
 }
 
-/// The stream that a response comes in: its items, then itself.
+/// The stream of a response: its items, then the response.
 fn streamed(response: &Value) -> String {
     let mut body = event(&json!({"type": "response.created", "response": {"id": "resp"}}));
     for (index, item) in response["output"].as_array().unwrap().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Every recorded exchange of Responses, played to the model client.
+//! Replays every recorded exchange of Responses to the model client.
 
 use std::collections::BTreeMap;
 
@@ -46,14 +46,14 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
 #[derive(Debug, Default)]
 struct Played {
     exchanges: usize,
-    /// Requests that went on with what the model client had read.
+    /// The number of requests that continued from an answer that the model client had read.
     continued: usize,
-    /// Items of reasoning that the recorded client sent back too.
+    /// The number of items of reasoning that the recorded client also sent back.
     reasoning: usize,
     refused: usize,
 }
 
-/// Plays the exchanges of a cassette.
+/// Replays the exchanges of a cassette.
 async fn play(cassette: &Cassette) -> Played {
     let mut sum = Played::default();
     let mut answers: Vec<Read> = Vec::new();
@@ -119,7 +119,7 @@ async fn play(cassette: &Cassette) -> Played {
                 let output = assert_answer(exchange, &answer, is_kept, &source);
                 let id = answer.finish.history_owner.as_ref();
                 ids.extend(id.and_then(|id| id.service_id()).map(ToString::to_string));
-                // A new process would have it from a store.
+                // Encoded and decoded, because a new process would load the answer from a store.
                 let stored = format::encode(&answer.messages[0]);
                 answers.push(Read { asked, output, message: format::decode(&stored).unwrap() });
             }
@@ -128,21 +128,21 @@ async fn play(cassette: &Cassette) -> Played {
     sum
 }
 
-/// What of an output goes back: all but reasoning that nothing followed.
+/// The items of an output that are sent back: all except reasoning that no item follows.
 fn written_back(output: &[Value]) -> &[Value] {
     let end = output.iter().rposition(|item| item["type"] != "reasoning").unwrap();
     &output[..=end]
 }
 
-/// Whether reasoning stands in the recorded place and says what the recorded one does; clients
-/// leave some of it out.
+/// Whether an item of reasoning is at the recorded position and has the fields of the recorded item.
+/// Clients omit some of the fields.
 fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize, Value)) -> bool {
     let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
     position == recorded_position && fields.all(|(own, text)| text.is_null() || own == text)
 }
 
-/// The items without the ids of their calls, if a service has given two calls the same: then each
-/// goes back with one of its own.
+/// The items without the ids of their calls, if a service has given two calls the same id: each call is
+/// then sent back with an id of its own.
 fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
     let calls = answers.iter().flat_map(|answer| answer.message.calls());
     let ids: Vec<_> = calls.map(|call| &call.id).collect();
@@ -156,7 +156,7 @@ fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
     items
 }
 
-/// The answer to a streamed request, whose deltas must add up to it.
+/// The answer to a streamed request. Asserts that the deltas add up to it.
 async fn watched(
     model: &mut OpenAiResponses<ReqwestTransport>,
     request: ChatRequest,
@@ -199,7 +199,7 @@ async fn watched(
     Ok(answer)
 }
 
-/// Compares the answer with the recorded one, whose output is given.
+/// Compares the answer with the recorded one, and returns the recorded output.
 fn assert_answer(exchange: &Exchange, answer: &Answer, is_kept: bool, source: &str) -> Vec<Value> {
     assert!(exchange.is_success(), "{source}");
     assert_eq!(exchange.reported_error().unwrap(), None, "{source}: the error was not reported");
@@ -225,7 +225,7 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
     assert_eq!(body, exchange.text().unwrap(), "{source}");
     let code = json["error"]["code"].as_str().or(json["error"]["type"].as_str());
     assert_eq!(error.code(), code, "{source}");
-    // An exhausted quota is a 429 that no wait mends.
+    // An exhausted quota is a status 429 that no wait resolves.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");

@@ -1,5 +1,5 @@
-//! The model client under the layers, where the service keeps the history and where the store does:
-//! what each call sends, in one run and in the next.
+//! The model client under the layers, with a history at the service and with a history in the store: the
+//! requests of each call, in one run and in the next.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -17,7 +17,7 @@ const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear:
 const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
 const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
-/// A stack as one process has it, and how it is used.
+/// The stack of one process, and how it is used.
 struct Stack {
     store: MemoryStore,
     mode: PersistenceMode,
@@ -27,7 +27,8 @@ struct Stack {
 }
 
 impl Stack {
-    /// Runs a request in a new stack over the same store: what came of it, and what was sent.
+    /// Runs a request in a new stack over the same store. Returns the outcome and the requests that were
+    /// sent.
     async fn run(
         &self,
         text: &str,
@@ -43,7 +44,7 @@ impl Stack {
         self.play(ChatRequest::user(text).in_conversation(key()), replies).await
     }
 
-    /// Plays replies to a request, as they are.
+    /// Runs a request against a server with these replies.
     async fn play(
         &self,
         request: ChatRequest,
@@ -79,7 +80,7 @@ impl Stack {
     }
 }
 
-/// Every way in which a stack can be used with a keeping.
+/// Every combination of mode and streaming for a history storage.
 fn every(storage: HistoryStorage, conflict: ConflictPolicy) -> Vec<Stack> {
     let ways = BOTH_MODES.into_iter().flat_map(|mode| [false, true].map(|way| (mode, way)));
     let stacks = ways.map(|(mode, is_streamed)| Stack {
@@ -307,7 +308,7 @@ async fn a_background_answer_is_stored_when_it_has_come() {
     }
 }
 
-/// Whether the error, or one under it, is the model client's and worth a retry.
+/// Whether the error, or one of its sources, is a retryable error of the model client.
 fn is_of_the_model(error: &BoxError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = next {

@@ -1,18 +1,18 @@
-//! Recorded request bodies as requests of our vocabulary, and what of a body can be compared.
+//! Converts recorded request bodies to `ChatRequest`s, and to a form for comparisons.
 
 use serde_json::{Value, json};
 use tower_chat_core::{ChatOptions, Message, ToolChoice, ToolDefinition};
 use tower_chat_wire::openai_responses::parse_input;
 
-/// An answer that the model client has read: the input that it answered, what the service put out,
-/// and the message.
+/// An answer that the model client has read: the input that it answered, the recorded output, and the
+/// message.
 pub(super) struct Read {
     pub(super) asked: Vec<Value>,
     pub(super) output: Vec<Value>,
     pub(super) message: Message,
 }
 
-/// The items of a body's input.
+/// The items in the input of a body.
 pub(super) fn input(body: &Value) -> Vec<Value> {
     match &body["input"] {
         Value::String(text) => vec![json!({"role": "user", "content": text})],
@@ -20,8 +20,8 @@ pub(super) fn input(body: &Value) -> Vec<Value> {
     }
 }
 
-/// The messages of an input, in which answers that the client has read replace the
-/// recorded ones; and those answers. Some clients give calls other ids, of which results know.
+/// The messages of an input, in which answers that the client has read replace the recorded ones, and
+/// those answers. Some clients give calls other ids, which their results then have too.
 pub(super) fn messages<'a>(input: &[Value], answers: &'a [Read]) -> (Vec<Message>, Vec<&'a Read>) {
     let parse = |items: &[Value]| parse_input(&json!(items).to_string()).unwrap();
     let mut input = input.to_vec();
@@ -68,7 +68,7 @@ pub(super) fn options(body: &Value) -> ChatOptions {
     (options.model, options.instructions) = (text("model"), text("instructions"));
     options.stream = extra.remove("stream").is_some_and(|stream| stream == true);
     options.max_output_tokens = extra.remove("max_output_tokens").and_then(|n| n.as_u64());
-    // Written as `0`, a temperature is another JSON value than our `0.0`.
+    // A temperature that was written as `0` is another JSON value than our `0.0`.
     if extra.get("temperature").is_some_and(Value::is_f64) {
         options.temperature = extra.remove("temperature").and_then(|number| number.as_f64());
     }
@@ -80,7 +80,7 @@ pub(super) fn options(body: &Value) -> ChatOptions {
         options.tools = tools;
         extra.remove("tools");
     }
-    // What the model client asks for by itself.
+    // The options that the model client adds itself.
     if extra.get("store") == Some(&json!(false)) {
         extra.remove("store");
         if extra.get("include") == Some(&json!(["reasoning.encrypted_content"])) {
@@ -108,7 +108,7 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     }
 }
 
-/// The tools, where they are no more than our vocabulary says.
+/// The tools, if a `ToolDefinition` can express all of their fields.
 fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     let tools = tools.as_array()?.iter().map(|tool| {
         let (name, description) = (tool["name"].as_str()?, tool["description"].as_str()?);
@@ -121,7 +121,7 @@ fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
 }
 
-/// The body without its input, and without what says nothing.
+/// The body without its input, and without fields that have no effect.
 pub(super) fn options_of(body: &Value) -> Value {
     let mut body = body.clone();
     let fields = body.as_object_mut().unwrap();
@@ -136,8 +136,8 @@ pub(super) fn options_of(body: &Value) -> Value {
     body
 }
 
-/// The history that an input carries, part by part, without reasoning: who says what, the calls and
-/// what they answer. Clients differ in the rest, such as ids and empty lists.
+/// The history in an input, part by part, without reasoning: the role, the text, the calls and the
+/// results. Clients differ in the rest, such as ids and empty lists.
 pub(super) fn history(input: &[Value]) -> Vec<Value> {
     let calls = input.iter().filter(|item| item["type"] == "function_call");
     let ids: Vec<&Value> = calls.map(|item| &item["call_id"]).collect();
@@ -146,7 +146,7 @@ pub(super) fn history(input: &[Value]) -> Vec<Value> {
     told.map(|item| plain(item, number(item))).collect()
 }
 
-/// The reasoning of an input, with the number of other items before it.
+/// The items of reasoning in an input, each with the number of other items before it.
 pub(super) fn reasoning(input: &[Value]) -> Vec<(usize, Value)> {
     let mut before = 0;
     let mut found = Vec::new();
@@ -162,7 +162,7 @@ pub(super) fn reasoning(input: &[Value]) -> Vec<(usize, Value)> {
     found
 }
 
-/// An item as plainly as can be compared; `call` is the number of the call that it has the id of.
+/// An item in a simple form for comparisons; `call` is the number of the call with its id.
 fn plain(item: &Value, call: Option<usize>) -> Value {
     match item["type"].as_str().unwrap_or("message") {
         "message" => {

@@ -1,4 +1,4 @@
-//! How much of an answer a model client takes, of every provider, whole and streamed.
+//! The limits on the size of an answer, for every provider, whole and streamed.
 
 use std::io::Write;
 
@@ -30,7 +30,7 @@ fn exceeded(error: &ProviderError) -> LimitExceeded {
     *found
 }
 
-/// An event of each provider's framing that holds a text.
+/// An event with a text, in each provider's framing.
 fn event(provider: Provider, data: &str) -> Vec<u8> {
     match provider {
         Provider::Bedrock => {

@@ -1,5 +1,5 @@
-//! The compatible services: the model client does what the OpenAI model client does, whose own
-//! tests assert what that is.
+//! Compatible services: checks that their model clients behave as the OpenAI model client, whose
+//! behaviour its own tests assert.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Plays the exchange to the OpenAI model client too.
+/// Replays the exchange to the OpenAI model client too, and compares the outcomes.
 pub(crate) async fn assert_alike(
     exchange: &Exchange,
     asked: &Asked,
@@ -34,7 +34,7 @@ pub(crate) async fn assert_alike(
     assert_eq!(numbered(sent), numbered(&server.received()[0].body), "{source}");
     match (outcome, expected) {
         (Ok(mut answer), Ok(mut expected)) => {
-            // What a service of this name does not take, the unknown one may.
+            // A service with this name has rules; an unknown service may accept more.
             answer.finish.changes.clear();
             expected.finish.changes.clear();
             assert_eq!(answer, expected, "{source}");
@@ -43,7 +43,7 @@ pub(crate) async fn assert_alike(
             let error = error.downcast::<ProviderError>().expect("a typed error");
             let expected = expected.downcast::<ProviderError>().unwrap();
             assert_eq!(error.refusal(), expected.refusal(), "{source}");
-            // An error inside a stream has a status of its own, or none.
+            // The status of an error inside a stream is the one that the error names, or none.
             if !exchange.is_success() {
                 assert_eq!(error.status(), Some(exchange.status), "{source}");
             }
@@ -54,8 +54,8 @@ pub(crate) async fn assert_alike(
     }
 }
 
-/// The body with the ids of its calls numbered: Mistral's are made acceptable. DeepSeek gets an empty
-/// `reasoning_content` with calls that have none.
+/// The body with numbered call ids, since Mistral's are mapped. DeepSeek is sent an empty
+/// `reasoning_content` for calls without reasoning.
 fn numbered(body: &Value) -> Value {
     let mut body = body.clone();
     let mut numbers = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A stream that is cut off is an error or the complete answer, never a short one.
+//! A stream that is cut off is an error or the complete answer, but never a shorter answer.
 
 use serde_json::json;
 use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest};
@@ -13,8 +13,8 @@ use crate::{
     wires::wire::{Asked, Wire},
 };
 
-/// Cuts the shortest stream of the wire in each folder of recorded data at every byte by a clean
-/// end, and at some of them by a broken one.
+/// Cuts the shortest stream of the wire in each folder of recorded data: at every byte by a clean end of
+/// the connection, and at some bytes by a broken connection.
 async fn cut_everywhere(wire: Wire) {
     let mut count = 0;
     for cassettes in cassettes::of_each_folder() {
@@ -48,7 +48,7 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
     for cut in cuts {
         match ask(&mut model, streamed(&asked.model)).await {
             Ok(answer) => {
-                // Behind the reason of its end, an answer lacks no more than its usage.
+                // After the finish reason, only the usage can be missing from an answer.
                 assert_eq!(answer.messages, whole.messages, "short: {cut:?} of {length}");
                 assert_eq!(answer.finish.reason, whole.finish.reason, "{cut:?} of {length}");
                 complete += 1;
@@ -57,7 +57,7 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
         }
     }
     println!("{:?}: {complete} of {count} cuts came after the end", asked.wire);
-    // Only the usage, white space, and what says nothing more of the answer, may miss.
+    // Only the usage, white space, and fields that add nothing to the answer may be missing.
     assert!(complete * 2 < length, "complete {complete} of {count} times");
 }
 

@@ -1,4 +1,4 @@
-//! Bedrock, Cohere and Ollama: what is sent, where it is not recorded.
+//! Bedrock, Cohere and Ollama: bodies of requests that no recording contains.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message as StreamMessage};

@@ -1,4 +1,5 @@
-//! Every way in which a service says no is a typed error, and none is retried by the model client.
+//! Every form in which a service reports an error becomes a typed error. The model client retries none
+//! of them.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// The providers by the way in which they are asked, each with a model.
+/// The providers with different wire formats, each with a model.
 pub(crate) const PROVIDERS: [(Provider, &str); 7] = [
     (Provider::Anthropic, "claude-x"),
     (Provider::Gemini, "gemini-x"),
@@ -178,7 +179,7 @@ async fn what_these_services_do_not_have_is_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_service_that_is_not_there_is_worth_a_retry() {
-    // Nobody listens where a listener was.
+    // The listener is closed, so connections to its port are refused.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);

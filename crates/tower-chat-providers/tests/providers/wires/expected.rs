@@ -1,16 +1,16 @@
-//! What an answer should be read as, computed from the recorded JSON without the model client.
+//! The expected answer of a recorded exchange, computed from its JSON without the model client.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, FinishReason, Part, Usage};
 
 use crate::cassettes::Exchange;
 
-/// An answer, as plainly as can be compared.
+/// An answer in a simple form for comparisons.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ExpectedAnswer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
-    /// Id, name and arguments.
+    /// The id, name and arguments of each call.
     pub(crate) calls: Vec<(Option<String>, String, Value)>,
     pub(crate) finish: String,
     pub(crate) model: Option<String>,
@@ -18,7 +18,7 @@ pub(crate) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// What the model client made of it.
+    /// The simple form of an answer that the model client has read.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         let reasoning = message.parts.iter().filter_map(|part| match part {
@@ -133,7 +133,7 @@ impl ExpectedAnswer {
         let reasoning =
             blocks.iter().map(|block| string(&block["reasoningContent"]["reasoningText"]["text"]));
         let calls = blocks.iter().filter_map(|block| block.get("toolUse"));
-        // Of another kind are calls of tools that the service runs itself.
+        // A call with another type is a call of a tool that the service runs itself.
         let calls = calls.filter(|call| call["type"].as_str().is_none_or(|it| it == "tool_use"));
         let calls = calls.map(|call| {
             (Some(string(&call["toolUseId"])), string(&call["name"]), call["input"].clone())
@@ -220,7 +220,7 @@ impl ExpectedAnswer {
                 expected.calls.push((id, string(&function["name"]), function["arguments"].clone()));
             }
             if event["done"] == true {
-                // Ollama has no reason of its own for an answer that ends with calls.
+                // Ollama has no finish reason for an answer that ends with calls.
                 expected.finish = match string(&event["done_reason"]).as_str() {
                     "stop" if !expected.calls.is_empty() => "tools".to_owned(),
                     reason @ ("stop" | "length") => reason.to_owned(),
@@ -235,7 +235,7 @@ impl ExpectedAnswer {
     }
 }
 
-/// The whole answer that the events of a stream of Bedrock spell.
+/// The whole answer that the events of a Bedrock stream add up to.
 fn bedrock_whole(exchange: &Exchange) -> Value {
     let mut whole = json!({});
     let mut blocks: Vec<Value> = Vec::new();
@@ -278,7 +278,7 @@ fn bedrock_delta(block: &mut Value, delta: &Value) {
     }
 }
 
-/// The whole answer that the events of a stream spell.
+/// The whole answer that the events of a stream add up to.
 fn anthropic_whole(events: &[Value]) -> Value {
     let mut whole = Value::Null;
     for event in events {
@@ -319,7 +319,7 @@ fn anthropic_whole(events: &[Value]) -> Value {
     whole
 }
 
-/// The arguments, or their text if it was cut off.
+/// The parsed arguments, or their text if it was cut off.
 fn parsed(arguments: &str) -> Value {
     let arguments = if arguments.is_empty() { "{}" } else { arguments };
     serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments))

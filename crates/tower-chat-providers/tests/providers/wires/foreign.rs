@@ -1,5 +1,5 @@
-//! A history of several providers: each gets its own reasoning back, unchanged, and none of
-//! another's.
+//! A history with answers of several providers: each provider is sent its own reasoning, unchanged, and
+//! no reasoning of another provider.
 
 use serde_json::json;
 use tower_chat_core::{ChatOptions, ChatRequest, FinishReason, Message};
@@ -10,7 +10,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// Each provider, with a model, an answer with reasoning, and a mark that only the reasoning has.
+/// Each provider with a model, an answer with reasoning, and a text that only the reasoning contains.
 fn answers() -> [(Provider, &'static str, serde_json::Value, &'static str); 6] {
     [
         (

@@ -1,4 +1,4 @@
-//! Deltas come as the service sends them, and a dropped response ends the connection.
+//! Deltas are returned as soon as the service sends them, and dropping a response closes its connection.
 
 use futures_util::StreamExt;
 use tokio::{
@@ -31,7 +31,7 @@ const GEMINI: [&str; 2] = [
      \"finishReason\":\"STOP\"}]}\n\n",
 ];
 
-/// A response of which the first event has come, and the server's end of its connection.
+/// A response whose first event has arrived, and the server's end of its connection.
 async fn begun(provider: Provider, model: &str, first: &str) -> (ChatResponse, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -73,7 +73,7 @@ async fn a_dropped_response_hangs_up() {
         let (response, mut stream) = begun(provider, model, first).await;
         drop(response);
         let mut rest = Vec::new();
-        // Ends, by a clean or a reset connection, only once the client has hung up.
+        // Returns when the client has closed or reset the connection.
         let _ = stream.read_to_end(&mut rest).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Each provider's own wire.
+//! Tests of the providers that have their own wire format.
 
 mod bounds;
 mod compatible;

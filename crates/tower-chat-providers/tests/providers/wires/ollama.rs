@@ -1,4 +1,4 @@
-//! Ollama's own streams, of which none is recorded, in the form that its documentation gives.
+//! Ollama's native streams in the form of its documentation. There is no recording of them.
 
 use serde_json::json;
 use tower_chat_core::{ChatRequest, FinishReason, Message, Part, ToolResult};

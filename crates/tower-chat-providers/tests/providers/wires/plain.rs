@@ -1,4 +1,4 @@
-//! Recorded messages of wires for which `tower-chat-wire` has no module, read as plainly as can be.
+//! Simple readers of recorded messages, for wires for which `tower-chat-wire` has no reader of messages.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Message, Native, Part, Role, ToolCall, ToolResult};
@@ -17,7 +17,7 @@ pub(crate) fn bedrock_block(block: &Value) -> Part {
     if let Some(text) = block["text"].as_str() {
         return Part::text(text);
     }
-    // Of another kind are calls of tools that the service runs itself.
+    // A call with another type is a call of a tool that the service runs itself.
     let is_call = |call: &&Value| call["type"].as_str().is_none_or(|kind| kind == "tool_use");
     if let Some(call) = block.get("toolUse").filter(is_call) {
         let (id, name) = (string(&call["toolUseId"]), string(&call["name"]));
@@ -33,7 +33,7 @@ pub(crate) fn bedrock_block(block: &Value) -> Part {
     native(block)
 }
 
-/// A message in OpenAI's shape, as Cohere and Ollama have it.
+/// A message in the format of OpenAI, which Cohere and Ollama have too.
 pub(crate) fn chat(message: &Value) -> Message {
     let role = match message["role"].as_str().unwrap() {
         "system" => Role::System,
@@ -64,7 +64,7 @@ pub(crate) fn chat(message: &Value) -> Message {
     Message::new(role, parts)
 }
 
-/// What such a message says, however it is written.
+/// The content of a message, independent of its form.
 pub(crate) fn content_of(message: &Value) -> Value {
     let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
         let function = &call["function"];

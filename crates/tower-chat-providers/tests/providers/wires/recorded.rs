@@ -1,4 +1,4 @@
-//! Every recorded exchange, played to the model client.
+//! Replays every recorded exchange to the model client.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
@@ -48,7 +48,8 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
             count.excluded += 1;
             notes.push(format!("{}: {reason}", cassette.name));
         } else {
-            // Of OpenAI's APIs, which `chat` and `responses` assert, or no call of a model.
+            // An exchange of OpenAI's APIs, which `chat` and `responses` assert, or not a call of a
+            // model.
             count.elsewhere += 1;
         }
     }
@@ -62,7 +63,8 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
     assert_eq!(exchanges, recorded.filter(|exchange| Asked::of(exchange).is_some()).count());
 }
 
-/// Plays the exchanges of a cassette: how many there were, and how many went on with an answer.
+/// Replays the exchanges of a cassette. Returns how many there were, and how many continued from an
+/// answer that the model client had read.
 async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Vec<Value>, Message)> = Vec::new();
@@ -115,7 +117,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
                     );
                 }
                 let list = asked.list(&exchange.request).clone();
-                // Asked twice, the client goes on with what it was told last.
+                // If the client sent the same request twice, it continued from the second answer.
                 answers.retain(|(asked, _)| *asked != list);
                 answers.push((list, (*answer.messages[0]).clone()));
             }
@@ -143,7 +145,7 @@ pub(crate) fn reply(exchange: &Exchange, asked: &Asked) -> Reply {
     }
 }
 
-/// The answer to a streamed request, whose deltas must add up to it.
+/// The answer to a streamed request. Asserts that the deltas add up to it.
 async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, BoxError> {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let mut calls = BTreeMap::<usize, (Option<String>, String)>::new();
@@ -163,7 +165,7 @@ async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, 
                 assert_eq!(seen.len(), message.calls().count());
                 for ((name, arguments), call) in seen.iter().zip(message.calls()) {
                     assert_eq!(name.as_deref(), Some(call.name.as_str()));
-                    // Nothing came of arguments that are empty.
+                    // Empty arguments arrive without a delta.
                     let is_empty = arguments.is_empty() && call.arguments == "{}";
                     assert!(is_empty || *arguments == call.arguments, "{arguments}");
                 }
@@ -187,14 +189,14 @@ fn assert_refused(exchange: &Exchange, error: BoxError, source: &str) {
     let words = [&json["error"]["message"], &json["message"], &json["detail"], &json["error"]];
     let words = words.into_iter().find_map(Value::as_str);
     assert!(error.to_string().ends_with(words.unwrap()), "{source}: {error}");
-    // An exhausted quota is a 429 that no wait mends.
+    // An exhausted quota is a status 429 that no wait resolves.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// The request of our vocabulary that should make the recorded body. Answers that the model client
-/// read before replace the recorded ones; how many do is returned.
+/// The `ChatRequest` from which the model client should write the recorded body. Answers that the model
+/// client has read replace the recorded ones; their number is returned.
 pub(crate) fn request(
     exchange: &Exchange,
     asked: &Asked,
@@ -224,8 +226,8 @@ pub(crate) fn request(
     (ChatRequest::new(messages).with_options(options), reused)
 }
 
-/// The answer with the ids that the client made up for calls that came without one, as the tool
-/// loop does above a model client.
+/// The answer with the ids that the recorded client invented for calls without an id. The tool loop does
+/// this above a model client.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());

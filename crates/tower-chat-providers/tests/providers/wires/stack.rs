@@ -1,5 +1,5 @@
-//! The model client under the layers: a conversation that is stored, reloaded and continued sends
-//! what an undisturbed one would have sent.
+//! The model client under the layers: a conversation that is stored, loaded again and continued sends
+//! the same requests as an uninterrupted conversation.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -13,7 +13,7 @@ use tower_service::Service;
 use crate::client::Provider;
 use crate::server::{Framing, Reply, Server};
 
-/// What a provider answers when it is asked first (a call, after it has thought), and then.
+/// The answers of a provider: the first one, with reasoning and a call, and the second.
 struct Script {
     provider: Provider,
     model: &'static str,
@@ -117,7 +117,7 @@ async fn a_conversation_that_is_reloaded_sends_what_an_undisturbed_one_sends() {
                 server.received().into_iter().map(|received| received.body).collect()
             };
             assert_eq!(bodies(&undisturbed), bodies(&disturbed), "{provider:?} {mode:?}");
-            // What the model thought has gone back to it.
+            // The reasoning of the first answer has been sent back.
             let last = disturbed.received().pop().unwrap().body.to_string();
             for native in ["c2ln", "cmVk", "ZW5k", "I will look."] {
                 let is_sent =
@@ -173,8 +173,8 @@ fn asked(model: &str, question: &str) -> ChatRequest {
     ChatRequest::user(question).with_options(options).in_conversation(key())
 }
 
-/// The request in a run that has the same name in every process: ids of calls that came without
-/// one are made of it.
+/// The request in a run whose id is the same in every process. The ids of calls that came without an id
+/// are derived from the id of the run.
 fn in_run(model: &str, question: &str) -> ChatRequest {
     let run = match question {
         "first" => "01890000-0000-7000-8000-000000000001",
@@ -184,7 +184,7 @@ fn in_run(model: &str, question: &str) -> ChatRequest {
     asked(model, question).in_run(conversation)
 }
 
-/// Runs a request in a stack of its own, as a new process would.
+/// Runs a request in a new stack, as a new process would.
 async fn run<S: HistoryStore + Clone>(
     server: &Server,
     provider: Provider,
@@ -202,7 +202,7 @@ async fn run<S: HistoryStore + Clone>(
     pipeline.call(request).await?.collect().await
 }
 
-/// The model client's error, found under the layers that passed it on.
+/// Asserts that the error has a `ProviderError` beneath the errors of the layers.
 fn assert_is_known(error: &BoxError) {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {

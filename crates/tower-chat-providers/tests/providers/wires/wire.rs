@@ -1,4 +1,4 @@
-//! What a recorded request asks, and in which words.
+//! Reads the provider, the model and the format of a recorded request.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, Message, Role};
@@ -11,7 +11,7 @@ use crate::{
     wires::{expected::ExpectedAnswer, plain},
 };
 
-/// What the model client cannot do, as the documentation of the crate lists it.
+/// The APIs that the model client does not support, as the documentation of the crate lists them.
 pub(crate) const EXCLUDED: [(Api, &str); 2] = [
     (Api::BedrockInvoke, "Bedrock's InvokeModel: the model client speaks Converse"),
     (Api::Writer, "Writer's own chat"),
@@ -27,7 +27,7 @@ pub(crate) enum Wire {
     Chat,
 }
 
-/// How an exchange asks a model.
+/// How an exchange sends a request to a model.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) provider: Provider,
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// `None` if the exchange asks no model, or in words that are asserted elsewhere.
+    /// `None` if the exchange is not a request to a model, or if another test asserts on its format.
     pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
         let path = exchange.path();
         let in_vertex = path.contains("aiplatform.googleapis.com");
@@ -64,7 +64,7 @@ impl Asked {
                 asked(Provider::Bedrock, Wire::Bedrock, &model, method == "converse-stream")
             }
             Api::Cohere => asked(Provider::Cohere, Wire::Cohere, &in_body, streams),
-            // It streams unless it is told not to.
+            // Ollama streams unless the request turns streaming off.
             Api::Ollama => {
                 let streams = exchange.request["stream"] != false;
                 asked(Provider::Ollama, Wire::Ollama, &in_body, streams)
@@ -84,13 +84,13 @@ impl Asked {
         }
     }
 
-    /// The messages of a body.
+    /// The messages in a body.
     pub(crate) fn list<'a>(&self, body: &'a Value) -> &'a Vec<Value> {
         let name = if self.wire == Wire::Gemini { "contents" } else { "messages" };
         body[name].as_array().unwrap()
     }
 
-    /// Whether the field is one that the model client writes from the request itself.
+    /// Whether the model client itself writes the field.
     pub(crate) fn is_ours(&self, name: &str) -> bool {
         match name {
             "messages" | "contents" | "model" | "stream" => true,
@@ -132,7 +132,7 @@ impl Asked {
         }
     }
 
-    /// Whether an assistant's message stands alone at this place.
+    /// Whether the message at this position is an assistant message that no other one follows.
     pub(crate) fn is_answer(&self, list: &[Value], position: usize) -> bool {
         let is = |position| {
             list.get(position).is_some_and(|message: &Value| {
@@ -142,7 +142,7 @@ impl Asked {
         is(position) && !is(position + 1)
     }
 
-    /// The body without its messages and what says nothing.
+    /// The body without its messages, and without fields that have no effect.
     pub(crate) fn options(&self, body: &Value) -> Value {
         let mut body = body.clone();
         let fields = body.as_object_mut().unwrap();
@@ -167,8 +167,8 @@ impl Asked {
         body
     }
 
-    /// The history that a body carries, part by part. Clients differ in the rest: in how they
-    /// mark what is to be cached, trim texts, and drop fields in which the service said nothing.
+    /// The history in a body, part by part. Clients differ in the rest: in cache marks, in trimmed
+    /// texts, and in empty fields that they drop.
     pub(crate) fn history(&self, body: &Value) -> Vec<Value> {
         let list = self.list(body).iter();
         match self.wire {
@@ -203,14 +203,14 @@ impl Asked {
     }
 }
 
-/// Blank texts are refused by Anthropic, and never sent.
+/// Anthropic refuses blank texts, so they are never sent.
 fn is_blank(part: &Value) -> bool {
     let fields = part.as_object().unwrap();
     part["text"].as_str().is_some_and(|text| text.trim().is_empty())
         && fields.keys().all(|name| name == "text" || name == "type")
 }
 
-/// A part without the fields that say nothing, or that clients add and drop as they like.
+/// A part without fields that have no effect, and without fields that clients add and drop freely.
 fn plain_part(part: &Value) -> Value {
     let mut part = part.clone();
     if let Some(fields) = part.as_object_mut() {
@@ -218,7 +218,7 @@ fn plain_part(part: &Value) -> Value {
             let is_clients = matches!(name.as_str(), "cache_control" | "caller");
             !value.is_null() && !is_clients && (name != "thought" || *value != json!(false))
         });
-        // An ordinary result says nothing of it, and the service's own word for a call is new.
+        // Fields with their default values. `type` of a tool use is new in the API.
         for (kind, name, usual) in
             [("toolResult", "status", "success"), ("toolUse", "type", "tool_use")]
         {
@@ -226,7 +226,7 @@ fn plain_part(part: &Value) -> Value {
                 inner.retain(|field, value| field != name || *value != json!(usual));
             }
         }
-        // Some clients write the other alphabet of base64.
+        // Some clients write the URL-safe alphabet of base64.
         if let Some(Value::String(signature)) = fields.get_mut("thoughtSignature") {
             *signature = signature.replace('-', "+").replace('_', "/");
         }
