@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`.
+//! The handler of `POST /v1/chat/completions`.
 
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ pub(crate) async fn complete(
         Recognised::New(new) => {
             request.messages = new;
             request.extensions = parts.extensions;
-            // The repeated messages are left out already: a new one with the text of a stored one
-            // is new.
+            // The repeated messages were removed above. A message that remains is new, even if a stored
+            // message has the same text.
             request.extensions.insert(RepeatedTranscript::Append);
             let run = RunId::new();
             let completion = Completion::of_run(run).asked_by(&request.options);
@@ -85,18 +85,18 @@ pub(crate) async fn complete(
     Ok(with_conversation(response, &key))
 }
 
-/// From so many bytes on, one look at a request takes a good part of a millisecond.
+/// The body size in bytes from which one pass over a request takes a large part of a millisecond.
 const LARGE: usize = 256 * 1024;
 
-/// Lets other tasks of the worker run before long work goes on. A request whose client has gone
-/// ends there.
+/// Yields to the other tasks of the worker before a long computation. If the client has disconnected,
+/// the request is dropped here.
 async fn yield_if(is_large: bool) {
     if is_large {
         tokio::task::yield_now().await;
     }
 }
 
-/// Whether the client says that it has sent the request before, as OpenAI's SDKs do.
+/// Whether the client marks the request as a retry, as OpenAI's SDKs do.
 fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
     const RETRIES: &str = "x-stainless-retry-count";
     let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };
@@ -106,7 +106,7 @@ fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
     })
 }
 
-/// What the last run of a conversation has answered, as it is stored.
+/// The stored answer of the last run of a conversation.
 fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
     let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;
     let mut of_run: Vec<Arc<Message>> =
@@ -116,8 +116,8 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
     ChatResponse::whole(answer, Finish::stop())
 }
 
-/// The fields of a body. No object in it, at any level, has a key twice: a map would silently take the
-/// last of two.
+/// Parses the fields of a body. Refuses an object that has a key twice, at any level, because a map
+/// would silently keep the last value.
 fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
     let text = str::from_utf8(bytes)
         .map_err(|error| Refusal::bad_request(format!("the body is no text: {error}")))?;
@@ -126,7 +126,8 @@ fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
         .map_err(|error| Refusal::bad_request(format!("the body is no JSON object: {error}")))
 }
 
-/// Takes out whether a stream is to end with the usage; the model client asks for its own.
+/// Removes `stream_options`, and returns whether the stream must end with the usage. The model client
+/// sets its own `stream_options`.
 fn takes_usage(body: &mut Map<String, Value>) -> bool {
     let options = body.remove("stream_options");
     let wants = options.as_ref().and_then(|options| options.get("include_usage")?.as_bool());
@@ -146,7 +147,7 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), Refusal> {
 
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
-    // An id that no header can hold came in the body, and the client knows it.
+    // An id that is not valid in a header came in the body, so the client knows it.
     if let Ok(id) = HeaderValue::from_str(key.id()) {
         response.headers_mut().insert(CONVERSATION_HEADER, id);
     }

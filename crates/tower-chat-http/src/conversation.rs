@@ -1,4 +1,4 @@
-//! Which conversation a request belongs to.
+//! Determines the conversation of a request.
 
 use std::sync::Arc;
 
@@ -9,12 +9,11 @@ use uuid::Uuid;
 
 use crate::Refusal;
 
-/// The header that names a conversation, in requests and answers.
+/// The header with the conversation id, in requests and responses.
 pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 
-/// The request extension that says in whose name a request is made: the tenant or the user.
-///
-/// A layer of the host that knows who is asking puts it there.
+/// The request extension with the scope of a request: the tenant or the user. A layer of the host that
+/// authenticates clients inserts it.
 ///
 /// ```
 /// use axum::{Router, extract::Request, middleware::{self, Next}, response::Response};
@@ -41,7 +40,8 @@ pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope(pub Arc<str>);
 
-/// What is known of a request when its conversation is to be named.
+/// The parts of a request from which a [`keyed_by`](crate::ChatEndpoint::keyed_by) rule determines its
+/// conversation.
 ///
 /// ```
 /// use http::StatusCode;
@@ -61,20 +61,20 @@ pub struct Scope(pub Arc<str>);
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Asked<'a> {
-    /// The headers.
+    /// The headers of the request.
     pub headers: &'a HeaderMap,
-    /// What layers of the host have put there.
+    /// The extensions of the request, including those that layers of the host have inserted.
     pub extensions: &'a Extensions,
-    /// The field `conversation` of the body, or its `id`.
+    /// The value of the body's field `conversation`: a string, or an object with an `id`.
     pub conversation: Option<&'a str>,
 }
 
 impl<'a> Asked<'a> {
-    /// The id that the client gives: the header, or else the field.
+    /// Returns the conversation id that the client sent: the header, or else the field.
     ///
     /// # Errors
     ///
-    /// A refusal, if both are there and differ, or the header is no text or was sent twice.
+    /// A refusal, if the header and the field differ, or if the header is not text or occurs twice.
     pub fn conversation_id(&self) -> Result<Option<&'a str>, Refusal> {
         let header = single_header(self.headers, CONVERSATION_HEADER)?;
         match (header.filter(|id| !id.is_empty()), self.conversation) {
@@ -87,12 +87,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The value of a header that means something only once.
+/// Returns the value of a header that may occur only once.
 ///
 /// # Errors
 ///
-/// A refusal, if the request has the header twice, also with equal values: proxies disagree on
-/// which of them counts, and one that checks the first must not let the second through.
+/// A refusal, if the request has the header twice, even with equal values. Proxies differ in which of
+/// two headers they use, so a proxy that checks only the first would let the second pass unchecked.
 pub(crate) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &'static str,
@@ -109,14 +109,14 @@ pub(crate) fn single_header<'a>(
     })
 }
 
-/// The conversation that the client names, or a new one.
+/// Returns the key of the conversation that the client named, or of a new conversation.
 pub(crate) fn key_in_scope(asked: &Asked<'_>, scope: Arc<str>) -> Result<ConversationKey, Refusal> {
     let id = asked.conversation_id()?;
     let id = id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
     Ok(ConversationKey::new(scope, id))
 }
 
-/// The id that a `conversation` field holds.
+/// Returns the id in the value of a `conversation` field.
 pub(crate) fn id_in_body(field: Option<&Value>) -> Result<Option<&str>, Refusal> {
     let Some(field) = field.filter(|field| !field.is_null()) else { return Ok(None) };
     let id = field.as_str().or_else(|| field.get("id")?.as_str());

@@ -1,4 +1,4 @@
-//! What a host sets up.
+//! The endpoint that a host configures.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     refusal::Refusal,
 };
 
-/// A stack behind HTTP. See the [crate](crate) for what clients can do.
+/// A stack as an HTTP endpoint. The documentation of the [crate](crate) describes the requests.
 #[derive(Clone)]
 pub struct ChatEndpoint {
     pub(crate) stack: BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>,
@@ -34,10 +34,9 @@ type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + S
 type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync;
 
 impl ChatEndpoint {
-    /// An endpoint of a stack and the store that the stack keeps its histories in.
-    ///
-    /// It reads the store to know what a client repeats; only the stack writes. The scope of a
-    /// request is its [`Scope`] extension.
+    /// Creates an endpoint for a stack and the store of the stack's histories. The endpoint only reads
+    /// the store, to find out which messages of a request are repeated. The scope of a request is its
+    /// [`Scope`] extension.
     pub fn new<S>(stack: S, store: impl HistoryStore) -> Self
     where
         S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
@@ -57,16 +56,16 @@ impl ChatEndpoint {
         }
     }
 
-    /// Puts all conversations of all clients into one scope: who knows an id, reads along. For a
-    /// server with one user, or behind something that keeps users apart.
+    /// Puts all conversations of all clients into one scope, so every client that knows an id can read
+    /// the conversation. For a server with one user, or behind a proxy that separates users.
     #[must_use]
     pub fn in_one_scope(self, scope: impl Into<Arc<str>>) -> Self {
         let scope = scope.into();
         self.keyed_by(move |asked| key_in_scope(asked, scope.clone()))
     }
 
-    /// Says which conversation a request belongs to. The rule answers for the scope: it must not
-    /// take it from a client that nobody has identified.
+    /// Sets the rule that determines the conversation of a request. The rule is responsible for the
+    /// scope: it must not read the scope from a request that was not authenticated.
     #[must_use]
     pub fn keyed_by(
         mut self,
@@ -76,8 +75,9 @@ impl ChatEndpoint {
         self
     }
 
-    /// Says what clients are told of errors of the model's service. The rule is asked about each
-    /// error and its sources, and makes a refusal of those that it knows; others are 502.
+    /// Sets how errors of the model's service are returned to clients. The function is called with each
+    /// error and its sources, and returns a refusal for the errors that it knows. For other errors the
+    /// status is 502.
     ///
     /// ```
     /// use tower_chat_http::{ChatEndpoint, Refusal};
@@ -102,23 +102,24 @@ impl ChatEndpoint {
         self
     }
 
-    /// The models to list. Once there are some, a request that names another is refused; without
-    /// any, every name goes to the model client.
+    /// Sets the models to list. A request that names another model is then refused. If there are none,
+    /// every model name is passed to the model client.
     #[must_use]
     pub fn with_models<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Self {
         self.models = models.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets how much a request may hold.
+    /// Sets the largest size of a request.
     #[must_use]
     pub fn with_limits(mut self, limits: RequestLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The routes, to be served or merged into another router. [`RequestLimits::max_body_bytes`]
-    /// bounds the bodies; axum's `DefaultBodyLimit` does not.
+    /// Returns the routes, which a host serves or merges into another router.
+    /// [`RequestLimits::max_body_bytes`] limits the bodies; axum's `DefaultBodyLimit` has no effect on
+    /// them.
     pub fn into_router(self) -> Router {
         Router::new()
             .route("/v1/chat/completions", post(chat::complete))

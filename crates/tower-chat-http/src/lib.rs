@@ -1,6 +1,7 @@
-//! For servers whose clients speak OpenAI's Chat Completions: a `tower-chat` stack as an HTTP endpoint.
+//! A `tower-chat` stack as an HTTP endpoint that is compatible with OpenAI's Chat Completions. Needed by
+//! servers for clients of that API.
 //!
-//! Any OpenAI SDK talks to it, and its conversations are kept in the stack's store:
+//! OpenAI's SDKs can use the endpoint. The conversations are stored in the stack's store:
 //!
 //! - `POST /v1/chat/completions`, whole and streamed (server-sent events up to `[DONE]`);
 //! - `GET /v1/models` and `GET /v1/models/{model}`.
@@ -19,72 +20,78 @@
 //!
 //! # Which conversation
 //!
-//! The id is the header `x-conversation-id`, or the field `conversation` of the body, a text or an
-//! object with an `id`. A request with neither begins a conversation of its own. The answer names
-//! the conversation in the header `x-conversation-id`. A header that the endpoint reads, or a key of
-//! an object in the body, is refused with 400 if the request has it twice. That holds at every level of
-//! the body.
+//! The id is in the header `x-conversation-id`, or in the field `conversation` of the body, which is a
+//! string or an object with an `id`. A request without an id begins a new conversation. The response has
+//! the id in the header `x-conversation-id`. The status is 400 if a request has a header that the
+//! endpoint reads twice, or a key twice in an object of the body, at any level.
 //!
-//! The scope is never the client's to choose: by default it is the [`Scope`] that a layer of the
-//! host, one that knows who is asking, puts into the extensions of the request; without it the
-//! answer is 401. [`ChatEndpoint::in_one_scope`] is for a server with one user, and
-//! [`ChatEndpoint::keyed_by`] for any other rule.
+//! A client never chooses the scope. By default, the scope is the [`Scope`] that a layer of the host,
+//! which authenticates clients, inserts into the extensions of the request; without a `Scope` the status
+//! is 401. A server with one user sets [`ChatEndpoint::in_one_scope`]. [`ChatEndpoint::keyed_by`] sets
+//! any other rule.
 //!
-//! # What is new
+//! # Which messages are new
 //!
-//! A client may send only what is new, or repeat the conversation and add to it, as SDK users do.
-//! What is stored already is not stored again. Messages count as repeated if they are the end of
-//! the stored conversation, as its client knows it, and stand at the beginning of the request; the
-//! rest is new. Calls that ran in the stack are not known to the client, results are compared by
-//! the id of their call, and other messages by what they say: it is the logic of
-//! [`tower_chat_layers::transcript::recognise`], whose time is linear in the conversation and the request.
+//! A client may send only new messages, or repeat the conversation and add to it, as users of SDKs do.
+//! Stored messages are not stored again. Messages at the beginning of a request count as repeated if
+//! they equal the end of the stored conversation, as the client knows it; all later messages are new.
+//! The client does not know calls that ran in the stack. Results are compared by the id of their call,
+//! and other messages by their content. [`tower_chat_layers::transcript::recognise`] implements the
+//! comparison, in time linear in the sizes of the conversation and the request.
 //!
-//! - System messages at the beginning are repeated if they are those in force; others are new,
-//!   and stored where they come.
-//! - A request whose messages of the assistant are not how the stored conversation goes is refused
-//!   with 409 and `conversation_diverged`: a record that only grows cannot take back what was said.
-//!   Send only what is new, or begin another conversation with the whole history.
-//! - A request that repeats everything up to a question that was never answered asks it again, and
-//!   stores nothing twice.
-//! - A request that was answered already is given the stored answer again, with no usage: if the
-//!   client says that it tries again (`x-stainless-retry-count`, which OpenAI's SDKs send), or if
-//!   it repeats all answers but the last, which then cannot have arrived. Otherwise the same words
-//!   again are something new.
+//! - System messages at the beginning are repeated if they are the current ones. Other system messages
+//!   are new, and are stored at their position.
+//! - If the assistant's messages in a request differ from the stored conversation, the request is
+//!   refused with 409 and the code `conversation_diverged`, because stored messages are never removed.
+//!   The client can send only the new messages, or begin another conversation with the whole history.
+//! - If a request repeats everything up to a question that has no answer, the model is asked again, and
+//!   no message is stored twice.
+//! - If a request has been answered before, the response is the stored answer, with no usage. This
+//!   applies if the client marks the request as a retry (`x-stainless-retry-count`, which OpenAI's SDKs
+//!   send), or if the request repeats all answers except the last, because the last answer then did not
+//!   arrive. In all other cases, a message with the text of a stored message is a new message.
 //!
 //! # Tools
 //!
-//! Tools that the request declares are the client's: their calls are its `tool_calls`, and their
-//! results come with its next request. Tools of the stack run in its loop; the client sees neither
-//! their calls nor their results, but the text around them. If the model asks for both in one
-//! breath, the client gets its own calls, and the model has to ask for the others again.
-//! Calls that wait for approval are listed in `approval_requests` of the choice, and answered
-//! through the stack itself, by the host.
+//! Tools that the request declares are the client's: the response has their calls as `tool_calls`, and
+//! the client sends their results with its next request. Tools of the stack run in its loop; the client
+//! sees neither their calls nor their results, only the text before and after them. If one answer calls
+//! tools of both kinds, the client gets its own calls, and the model has to repeat the other calls.
+//! Calls that wait for approval are listed in the field `approval_requests` of the choice; the host
+//! decides about them through the stack.
 //!
 //! # Streams
 //!
-//! Text comes as the model writes it; the tool calls of an answer come whole, at its end, since
-//! only then it shows whose they are. An error after the head of a stream is an event with an
-//! `error`, and no `[DONE]` follows. `stream_options.include_usage` is honoured.
+//! Text is sent when the model writes it. Tool calls are sent whole, at the end of the answer, because
+//! only then is it known which of them are the client's. If an error occurs after the headers are sent,
+//! the stream ends with an event with the field `error`, without `[DONE]`.
+//! `stream_options.include_usage` is supported.
 //!
 //! # Errors
 //!
-//! Bodies are OpenAI's `{"error": {…}}`. The request is at fault: 400, 404 for an unknown model,
-//! 413 for more bytes, levels, messages, calls or results than [`RequestLimits`] allow;
-//! another run changed the conversation meanwhile: 409; a deadline: 504; the store: 500, or 503
-//! where trying again may help; the model's service: 502, or what [`ChatEndpoint::with_upstream`] makes
-//! of it, such as 429 with `retry-after`. Details of faults inside are logged and not sent.
+//! Bodies have OpenAI's form `{"error": {…}}`. The statuses are:
 //!
-//! # Going away
+//! - the request is wrong: 400, or 404 for an unknown model, or 413 if it exceeds one of the
+//!   [`RequestLimits`];
+//! - another run has changed the conversation: 409;
+//! - a deadline has passed: 504;
+//! - the store failed: 500, or 503 if a retry may succeed;
+//! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as 429
+//!   with `retry-after`.
 //!
-//! A client that hangs up drops its run, and what is stored then is what the stack's persistence
-//! mode says of a caller who goes away. To shut down, give axum's `with_graceful_shutdown` a
-//! signal, and close the store after it: runs under way come to their end. A client that sends half a
-//! request, or reads no answer, keeps that server from ending, so the host gives its end a time limit.
+//! Details of internal errors are logged and not sent to the client.
 //!
-//! # Not here
+//! # Disconnects and shutdown
 //!
-//! `POST /v1/responses`, several choices (`n`), and the deprecated `functions`, which go to the model
-//! as they are, but whose calls are not recognised as the client's.
+//! When a client disconnects, its run is dropped, and the stack's persistence mode determines what is
+//! stored. To shut down, give a signal to axum's `with_graceful_shutdown`, and close the store after the
+//! server has ended; in-flight runs then finish. A client that sends half a request, or does not read
+//! its response, keeps the server from ending, so the host should limit this time.
+//!
+//! # Not supported
+//!
+//! `POST /v1/responses` and several choices (`n`). The deprecated `functions` are passed to the model
+//! unchanged, but their calls are not recognised as the client's.
 
 mod chat;
 mod conversation;

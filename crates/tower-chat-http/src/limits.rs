@@ -1,4 +1,4 @@
-//! How much a request may hold.
+//! Limits on the size of a request.
 
 use axum::body::Body;
 use futures_util::StreamExt;
@@ -7,11 +7,11 @@ use tower_chat_wire::stream::{Limits, check_depth};
 
 use crate::Refusal;
 
-/// How many bytes, levels of nesting, messages, calls and results a request may hold. What a client
-/// repeats of its conversation counts.
+/// Limits on the bytes, levels of nesting, messages, calls and results in a request. Repeated messages
+/// count too.
 ///
-/// The defaults are at least ten times what the largest of the recorded requests and conversations
-/// holds: 100,641 bytes, 11 levels, 100 messages, 49 calls, 49 results.
+/// The defaults are at least ten times the largest values in the recorded requests and conversations:
+/// 100,641 bytes, 11 levels, 100 messages, 49 calls, 49 results.
 ///
 /// ```
 /// use tower_chat_http::RequestLimits;
@@ -21,15 +21,16 @@ use crate::Refusal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestLimits {
-    /// Bytes of the body: 2 MiB. It replaces axum's `DefaultBodyLimit`.
+    /// The largest body in bytes; 2 MiB by default. It replaces axum's `DefaultBodyLimit`.
     pub max_body_bytes: usize,
-    /// Levels of nested objects and lists in the body: 120, the most that can be allowed.
+    /// The most levels of nested objects and arrays in the body; 120 by default, which is also the
+    /// highest possible value.
     pub max_depth: usize,
-    /// Messages: 20,000.
+    /// The most messages; 20,000 by default.
     pub max_messages: usize,
-    /// Tool calls: 10,000.
+    /// The most tool calls; 10,000 by default.
     pub max_calls: usize,
-    /// Tool results: 10,000.
+    /// The most tool results; 10,000 by default.
     pub max_results: usize,
 }
 
@@ -45,39 +46,39 @@ impl Default for RequestLimits {
     }
 }
 
-/// `serde_json` parses no deeper than 127 levels.
+/// The highest possible depth: `serde_json` parses no more than 127 levels.
 const MOST_LEVELS: usize = 120;
 
 impl RequestLimits {
-    /// Sets how many bytes the body of a request may have.
+    /// Sets the largest body of a request, in bytes.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// Sets how deeply the JSON of a request may be nested; more than 120 levels count as 120.
+    /// Sets the most levels of nesting in the JSON of a request; more than 120 count as 120.
     #[must_use]
     pub fn with_max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels.min(MOST_LEVELS);
         self
     }
 
-    /// Sets how many messages a request may hold.
+    /// Sets the most messages in a request.
     #[must_use]
     pub fn with_max_messages(mut self, messages: usize) -> Self {
         self.max_messages = messages;
         self
     }
 
-    /// Sets how many tool calls a request may hold.
+    /// Sets the most tool calls in a request.
     #[must_use]
     pub fn with_max_calls(mut self, calls: usize) -> Self {
         self.max_calls = calls;
         self
     }
 
-    /// Sets how many tool results a request may hold.
+    /// Sets the most tool results in a request.
     #[must_use]
     pub fn with_max_results(mut self, results: usize) -> Self {
         self.max_results = results;
@@ -103,7 +104,7 @@ impl RequestLimits {
         Ok(bytes)
     }
 
-    /// Fails if the JSON of a body is nested more deeply than is allowed.
+    /// Fails if the JSON of a body is nested more deeply than the limit.
     pub(crate) fn check_depth(&self, body: &[u8]) -> Result<(), Refusal> {
         let text = std::str::from_utf8(body)
             .map_err(|error| Refusal::bad_request(format!("the body is no text: {error}")))?;
@@ -115,7 +116,7 @@ impl RequestLimits {
         })
     }
 
-    /// Fails if the messages of a request are more than is allowed.
+    /// Fails if a request has more messages, calls or results than the limits.
     ///
     /// # Errors
     ///
@@ -140,7 +141,7 @@ impl RequestLimits {
     }
 }
 
-/// A request holds more than one of the [limits](RequestLimits) allows.
+/// The error of a request that exceeds one of the [limits](RequestLimits).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request holds {found} {what}, and {limit} are allowed: send what is new alone; the host \
@@ -148,13 +149,13 @@ impl RequestLimits {
 )]
 #[non_exhaustive]
 pub struct RequestOverLimit {
-    /// What there is too much of.
+    /// What exceeds the limit, such as `messages`.
     pub what: &'static str,
-    /// How much there is.
+    /// How many there are.
     pub found: usize,
-    /// How much is allowed.
+    /// The limit.
     pub limit: usize,
-    /// The setting of [`RequestLimits`] that says so.
+    /// The setting of [`RequestLimits`] for this limit.
     pub setting: &'static str,
 }
 
@@ -170,8 +171,8 @@ impl From<RequestOverLimit> for Refusal {
 mod tests {
     use super::*;
 
-    /// The largest recorded conversation, which a client may send as a whole, and what the largest
-    /// recorded request holds.
+    /// The largest recorded conversation, which a client may send as a whole, and the largest recorded
+    /// request.
     #[test]
     fn the_defaults_are_at_least_ten_times_what_the_recordings_reach() {
         let limits = RequestLimits::default();

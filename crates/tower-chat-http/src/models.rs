@@ -1,4 +1,4 @@
-//! The models that are listed.
+//! The handlers of `GET /v1/models`.
 
 use axum::{
     extract::{Path, State},
@@ -24,7 +24,7 @@ pub(crate) async fn one(
     Ok(as_json(StatusCode::OK, &entry(&model)))
 }
 
-/// Refuses a model that is not among those that are listed.
+/// Refuses a model that is not listed, unless the list is empty.
 pub(crate) fn check(models: &[String], model: Option<&str>) -> Result<(), Refusal> {
     match model {
         Some(model) if !models.is_empty() && !models.iter().any(|known| known == model) => {

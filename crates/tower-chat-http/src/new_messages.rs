@@ -1,4 +1,4 @@
-//! What of a request is new in its conversation.
+//! Finds the new messages of a request.
 
 use tower_chat_layers::{
     Messages,
@@ -8,11 +8,11 @@ use tower_chat_layers::{
 
 use crate::Refusal;
 
-/// What a request asks for, by what of its messages is stored already.
+/// Compares a request with the stored conversation, and returns the new messages or the stored answer.
 ///
 /// # Errors
 ///
-/// A refusal, if the messages contradict what is stored, or there is nothing to answer.
+/// A refusal, if the messages contradict the stored conversation, or if there is nothing to answer.
 pub(crate) fn new_messages(
     stored: &History,
     sent: &Messages,

@@ -1,4 +1,4 @@
-//! What a client is told when there is no answer.
+//! Error responses.
 
 use std::{error::Error, time::Duration};
 
@@ -14,39 +14,39 @@ use tower_chat_wire::body::BodyError;
 
 use crate::models::as_json;
 
-/// An HTTP status with an error body in OpenAI's form.
+/// An error response: an HTTP status with a body in OpenAI's form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The status.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// What is wrong, in words for the client.
+    /// The message for the client.
     pub message: String,
-    /// A word for it by which programs know it.
+    /// The error code, for programs.
     pub code: Option<String>,
     /// The field of the request that is wrong.
     pub param: Option<String>,
-    /// How long to wait before asking again.
+    /// The wait before the next attempt.
     pub retry_after: Option<Duration>,
 }
 
-/// Code of a request that is not how the stored conversation goes.
+/// The code for a request that differs from the stored conversation.
 const DIVERGED: &str = "conversation_diverged";
 
-/// Code of a decision about a call that has its result.
+/// The code for a decision about a call that already has a result.
 const APPROVAL_ANSWERED: &str = "approval_answered";
 
 impl Refusal {
-    /// A refusal with a status and a message.
+    /// Creates a refusal with a status and a message.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, message, code: None, param: None, retry_after: None }
     }
 
-    /// What becomes of a status of the model's service: what blames the request (400, 404, 413,
-    /// 422) and 429 stay, 503 and 529 are 503, and any other is 502, for a client can do nothing
-    /// about a key of the host.
+    /// Creates a refusal from a status of the model's service. 400, 404, 413, 422 and 429 stay; 503 and
+    /// 529 become 503. Any other status becomes 502, because the client cannot resolve, for example, an
+    /// invalid key of the host.
     pub fn upstream(status: u16, message: impl Into<String>) -> Self {
         let status = match status {
             400 => StatusCode::BAD_REQUEST,
@@ -60,21 +60,21 @@ impl Refusal {
         Self::new(status, message)
     }
 
-    /// Adds a code.
+    /// Adds an error code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }
 
-    /// Names the field that is wrong.
+    /// Adds the name of the field that is wrong.
     #[must_use]
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
     }
 
-    /// Says how long to wait.
+    /// Adds the wait before the next attempt.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
@@ -120,12 +120,13 @@ impl Refusal {
         Self::of_storage(error.is_retryable())
     }
 
-    /// Makes a response of an error of a pipeline, for handlers of your own: [`ChatEndpoint`](crate::ChatEndpoint)
-    /// uses the same function. The [crate's documentation](crate) has the statuses.
+    /// Converts an error of a pipeline to a refusal. [`ChatEndpoint`](crate::ChatEndpoint) uses this
+    /// function; handlers of a host can use it too. The [crate's documentation](crate) lists the
+    /// statuses.
     ///
-    /// `upstream` is asked first, for the error and each of its sources: it makes a refusal of the errors
-    /// of a model client, which this crate does not know. The text of an error that blames the server is
-    /// logged and not shown.
+    /// `upstream` is called first, with the error and each of its sources. It returns a refusal for the
+    /// errors of the model client, whose types this crate does not know. The text of an internal error
+    /// is logged, and is not part of the refusal.
     ///
     /// ```
     /// use http::StatusCode;
@@ -159,7 +160,7 @@ impl Refusal {
 
     fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
         match error.downcast_ref::<PersistenceError>() {
-            // The service has refused the request, which is its source.
+            // The source is the service's own refusal.
             Some(
                 PersistenceError::ContentRefused { .. }
                 | PersistenceError::ServiceHistoryLost { .. },
@@ -243,7 +244,7 @@ impl Refusal {
         Self::new(status, message).with_code("history_error")
     }
 
-    /// The body of the response, and the event of a stream.
+    /// The body of the response, or the data of an error event in a stream.
     pub(crate) fn body(&self) -> Value {
         let kind = match self.status {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
@@ -266,7 +267,7 @@ impl IntoResponse for Refusal {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::CONFLICT && !self.is_retryable() {
-            // OpenAI's SDKs try again after a 409 unless they are told not to.
+            // OpenAI's SDKs retry after a 409, unless this header forbids it.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response

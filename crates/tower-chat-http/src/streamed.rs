@@ -1,4 +1,4 @@
-//! An answer as server-sent events.
+//! Streams an answer as server-sent events.
 
 use std::{convert::Infallible, error::Error, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::Refusal;
 
 type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync;
 
-/// The response that says an answer as it comes, to `[DONE]` or to an error.
+/// Returns the response with the stream of an answer, which ends with `[DONE]` or with an error event.
 pub(crate) fn respond(
     response: ChatResponse,
     completion: Completion,

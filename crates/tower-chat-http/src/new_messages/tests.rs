@@ -32,7 +32,7 @@ fn stored<const N: usize>(runs: [&[Message]; N]) -> Messages {
     messages
 }
 
-/// The messages of a request, as they come over the wire.
+/// The messages of a request after a round trip through OpenAI's JSON.
 fn sent(messages: &[Message]) -> Messages {
     let json = render_messages(messages, Audience::Model);
     let json = serde_json::to_string(&json).unwrap();
@@ -174,8 +174,8 @@ fn an_answer_that_did_not_arrive_is_given_again() {
     let whole = [user("yes"), model("1"), user("two")];
     assert_eq!(again(&whole, false).unwrap(), Recognised::LastAnswer);
     assert_eq!(again(&[user("two")], true).unwrap(), Recognised::LastAnswer);
-    // Without a word of the client's the same words are something new.
+    // Without a mark of the client, a message with the same text is new.
     assert_eq!(new(&stored, &[user("two")]), [user("two")]);
-    // What was asked before the last question is no repetition of it.
+    // A question before the last one is not a repetition of the last one.
     assert_eq!(again(&[user("yes")], true).unwrap(), Recognised::New(sent(&[user("yes")])));
 }

@@ -1,4 +1,4 @@
-//! What clients get, besides what the openai package shows.
+//! The behaviour of the endpoint that the tests with the openai packages do not cover.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -405,7 +405,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
         let request = tokio::spawn(request.send());
         was_called.await.unwrap();
         request.abort();
-        // Its sender is dropped, never used.
+        // The sender was dropped without a message.
         assert!(was_dropped.await.is_err());
     }
 }
@@ -423,7 +423,7 @@ async fn a_served_endpoint_says_which_conversation_it_is() {
     assert_eq!(served.model.remaining(), 0);
 }
 
-/// Posts with headers, and gives the response.
+/// Sends a `POST` request with these headers.
 async fn post_with(endpoint: &ChatEndpoint, headers: &[(&str, &str)], body: &Value) -> Response {
     let mut request = Request::post("/v1/chat/completions");
     for (name, value) in headers {

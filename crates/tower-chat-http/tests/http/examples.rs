@@ -1,4 +1,4 @@
-//! The examples run without a key, and print what their documentation says.
+//! The examples run without a key, and print the text in their documentation.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// Built beside this test: cargo builds a package's examples before it runs the tests.
+/// The path of an example's program. Cargo builds a package's examples before it runs the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();

@@ -1,4 +1,4 @@
-//! The endpoint over HTTP: what clients send and see, and OpenAI's own packages.
+//! Tests of the endpoint over HTTP: its requests and responses, and OpenAI's own packages.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,4 +1,4 @@
-//! The openai Python package holds conversations with the endpoint, and the history is in SQLite.
+//! The openai Python package has conversations with the endpoint, and SQLite stores the history.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() 
     }
     store.close().await.unwrap();
 
-    // Another process would find this.
+    // Opens the file again, as another process would.
     let store = SqliteStore::open(&path).await.unwrap();
     for conversation in &held {
         let key = ConversationKey::new("alice", conversation.as_str());
@@ -54,7 +54,7 @@ async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() 
     assert_eq!(kept.len(), held.len(), "{kept:?}");
 }
 
-/// What the model answers.
+/// The answers of the model.
 fn script() -> Vec<Step> {
     let weather = |id: &str, city: &str| {
         Part::ToolCall(ToolCall::new(id, "weather", json!({"city": city}).to_string()))
@@ -77,7 +77,7 @@ fn script() -> Vec<Step> {
     .into()
 }
 
-/// What is stored of it.
+/// The stored messages.
 fn stored() -> Vec<Value> {
     vec![
         json!(["system", "Be brief."]),
@@ -101,7 +101,7 @@ async fn hold(python: &Path, served: &Served, arguments: &[&str]) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/packages/conversation.py");
     let mut command = tokio::process::Command::new(python);
     command.arg(script).arg(served.url("/v1")).args(arguments);
-    // Nothing of this may lead elsewhere.
+    // Without these variables, no request leaves this machine.
     for name in ["OPENAI_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
         command.env_remove(name);
     }

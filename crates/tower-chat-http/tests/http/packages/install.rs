@@ -1,4 +1,4 @@
-//! OpenAI's packages, installed into cargo's target folder.
+//! Installs OpenAI's packages into cargo's target folder.
 
 use std::{
     fs,
@@ -10,17 +10,17 @@ use std::{
 const PYTHON: &str = "3.54.0";
 const JAVASCRIPT: &str = "7.57.0";
 
-/// A program that runs scripts which use the package.
+/// An interpreter that runs scripts with the package.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) program: PathBuf,
-    /// Where it is started.
+    /// The folder in which it is started.
     pub(crate) folder: PathBuf,
     /// The script that sends requests.
     pub(crate) script: &'static str,
 }
 
-/// The Python of an environment that has the package. Two tests use it: the first installs it.
+/// The Python of an environment with the package. Two tests use it; the first installs it.
 pub(crate) fn python() -> Result<Program, String> {
     static INSTALLED: OnceLock<Result<Program, String>> = OnceLock::new();
     INSTALLED.get_or_init(install_python).clone()
@@ -44,7 +44,7 @@ fn install_python() -> Result<Program, String> {
     Ok(Program { program: python, folder, script: "ask.py" })
 }
 
-/// Node.js, to be started in a folder that has the package.
+/// Node.js, started in a folder with the package.
 pub(crate) fn javascript() -> Result<Program, String> {
     let folder = target().join(format!("openai-js-{JAVASCRIPT}"));
     let is_installed = || {

@@ -1,7 +1,7 @@
-//! OpenAI's own packages against the endpoint.
+//! Tests with OpenAI's own packages.
 //!
-//! They are installed from PyPI and npm into cargo's target folder, once. Where that cannot be done, a
-//! test names what it skips.
+//! The packages are installed once, from PyPI and npm, into cargo's target folder. If they cannot be
+//! installed, a test prints the name of what it skips.
 
 mod conversation;
 mod install;

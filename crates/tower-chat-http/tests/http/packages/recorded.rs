@@ -1,5 +1,6 @@
-//! OpenAI's Python and JavaScript packages ask the endpoint, whose stack asks a server that answers
-//! as OpenAI was recorded: they get the answers that they get from that server itself.
+//! OpenAI's Python and JavaScript packages send recorded requests to the endpoint, and directly to a
+//! server that replays OpenAI's recorded answers. The endpoint's stack uses the same server, so both
+//! answers must be equal.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -56,7 +57,7 @@ async fn the_packages_of_openai_get_the_answers_that_were_recorded() {
             for ((through, direct), exchange) in through.iter().zip(&direct).zip(&exchanges) {
                 let mut direct = direct.clone();
                 if direct["finish_reason"].is_null() {
-                    // Some recorded streams have none; the endpoint always says one.
+                    // Some recorded streams have no finish reason; the endpoint always sends one.
                     direct["finish_reason"] = through["finish_reason"].clone();
                 }
                 assert_eq!(*through, direct, "{name}, {mode:?}: {}", exchange.source);
@@ -67,8 +68,8 @@ async fn the_packages_of_openai_get_the_answers_that_were_recorded() {
     }
 }
 
-/// The recorded requests that begin a conversation, and were answered. The others are counted by
-/// what keeps them out.
+/// The recorded requests that begin a conversation and have an answer. The others are counted by the
+/// reason for their exclusion.
 fn first_requests(recordings: &Recordings) -> Vec<Exchange> {
     let cassettes = recordings.cassettes().unwrap();
     let exchanges = cassettes.into_iter().flat_map(|cassette| cassette.exchanges);
@@ -106,19 +107,19 @@ fn reason_to_leave_out(exchange: &Exchange) -> Option<&'static str> {
         return Some("declares functions in place of tools");
     }
     if is_cut_off_in_a_call(exchange) {
-        // The stack answers such a call and asks the model again.
+        // The stack itself answers a call that was cut off, and calls the model again.
         return Some("cut off inside of a call");
     }
     (request["n"].as_u64().unwrap_or(1) > 1).then_some("asks for several choices")
 }
 
-/// Whether the token limit has ended the answer, and it has calls.
+/// Whether the token limit has ended an answer with calls.
 fn is_cut_off_in_a_call(exchange: &Exchange) -> bool {
     let answer: String = exchange.text().unwrap().split_whitespace().collect();
     answer.contains(r#""finish_reason":"length""#) && answer.contains(r#""tool_calls":[{"#)
 }
 
-/// The requests, a line each, under models that say which one it is.
+/// The requests, one per line. The name of the model is the number of the request.
 fn lines(exchanges: &[Exchange]) -> String {
     let line = |(number, exchange): (usize, &Exchange)| {
         let mut body = exchange.request.clone();
@@ -132,7 +133,7 @@ fn model(number: usize) -> String {
     format!("recorded-{number}")
 }
 
-/// A server that answers as was recorded.
+/// A server that replays the recorded answers.
 async fn recorded(exchanges: Vec<Exchange>) -> String {
     let answers = exchanges.into_iter().enumerate();
     let answers: HashMap<String, Exchange> =
@@ -152,7 +153,7 @@ async fn answer(
     Response::builder().header("content-type", kind).body(exchange.body.clone().into()).unwrap()
 }
 
-/// The endpoint over a stack that asks the server.
+/// The endpoint over a stack whose model client uses the server.
 async fn endpoint(server: &str, mode: PersistenceMode, models: usize) -> String {
     let store = MemoryStore::new();
     let client = OpenAiChat::compatible(server).unwrap();
@@ -174,13 +175,13 @@ async fn listen(routes: Router) -> String {
 }
 
 impl install::Program {
-    /// What the package says of the answers, request by request.
+    /// Runs the package with each request, and returns the answers that it printed.
     async fn ask(&self, base_url: &str, requests: &Path) -> Vec<Value> {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/packages").join(self.script);
         let mut command = Command::new(&self.program);
         command.current_dir(&self.folder).arg(script).arg(base_url).arg(requests);
-        // Nothing of this may lead elsewhere.
+        // Without these variables, no request leaves this machine.
         for name in ["OPENAI_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
             command.env_remove(name);
         }

@@ -1,4 +1,4 @@
-//! An endpoint over a scripted model, served on this machine.
+//! An endpoint over a scripted model, served on the loopback interface.
 
 use axum::{Router, extract::Request, middleware, response::Response};
 use serde_json::{Map, Value, json};
@@ -10,21 +10,21 @@ use tower_chat::{
 use tower_chat_http::{ChatEndpoint, Scope};
 use tower_chat_testkit::{ScriptedModel, Step};
 
-/// A server under way; it ends with the test.
+/// A running server; dropping it stops it.
 pub(crate) struct Served {
-    /// The model.
+    /// The model of the stack.
     pub(crate) model: ScriptedModel,
     address: String,
 }
 
 impl Served {
-    /// An address of the server.
+    /// The address of a path of the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.address)
     }
 }
 
-/// Serves a stack with the tool `order_status`; clients identify themselves by a bearer key.
+/// Serves a stack with the tool `order_status`; clients authenticate with a bearer token.
 pub(crate) async fn serve(
     steps: impl IntoIterator<Item = Step>,
     store: impl HistoryStore + Clone,
@@ -36,7 +36,7 @@ pub(crate) async fn serve(
     Served { model, address }
 }
 
-/// The stack that is served.
+/// The stack of the server.
 pub(crate) fn stack(
     model: ScriptedModel,
     store: impl HistoryStore,
@@ -53,7 +53,7 @@ pub(crate) fn stack(
         .unwrap()
 }
 
-/// Serves routes behind a layer that knows Alice's key.
+/// Serves routes behind a layer that knows Alice's token.
 pub(crate) async fn listen(routes: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -70,7 +70,8 @@ async fn identify(mut request: Request, next: middleware::Next) -> Response {
     next.run(request).await
 }
 
-/// What was said, in short: the role, the text if there is some, calls or results if there are.
+/// A short form of messages: the role, the text if there is some, and the calls or results if there are
+/// any.
 pub(crate) fn sketch(messages: &Messages) -> Vec<Value> {
     messages.iter().map(|message| sketch_of(message)).collect()
 }
