@@ -1,13 +1,13 @@
-//! Addresses in the texts of errors.
+//! Removes secrets from addresses in the texts of errors.
 
 /// Characters that end an address in a text.
 const ENDS: [char; 5] = ['"', '`', '<', '>', '\u{0}'];
 
-/// Characters that belong to the sentence if an address ends with them.
+/// Punctuation at the end of an address belongs to the sentence.
 const PUNCTUATION: [char; 9] = [')', ']', '}', '\'', ',', '.', ';', ':', '!'];
 
-/// Returns the text with every address in it cut to its scheme, host and path, for an error or a log: user,
-/// password and query of an address may be secrets.
+/// Returns the text of an error or a log line with every address cut to its scheme, host and path,
+/// because the user, password and query of an address may be secrets.
 ///
 /// ```
 /// use tower_chat_mcp::without_secrets;
@@ -27,7 +27,7 @@ pub fn without_secrets(text: &str) -> String {
         let end = after.find(ends).unwrap_or(after.len());
         let (token, following) = after.split_at(end);
         let address = token.trim_end_matches(PUNCTUATION);
-        // An address may have another one in its path.
+        // The path of an address may contain another address.
         safe.push_str(&without_secrets(&host_and_path(address)));
         safe.push_str(token.get(address.len()..).unwrap_or_default());
         rest = following;
@@ -36,20 +36,21 @@ pub fn without_secrets(text: &str) -> String {
     safe
 }
 
-/// What follows the scheme of an address, without a user and a query.
+/// Returns the address after the scheme, without user and query.
 fn host_and_path(address: &str) -> String {
     let authority = address.split(['/', '?', '#']).next().unwrap_or_default();
     let shown = match authority.rsplit_once('@') {
         Some(_) => address.get(authority.rfind('@').map_or(0, |at| at.saturating_add(1))..),
         None if has_port_only(authority) => Some(address),
-        // A password with a character that ends the authority.
+        // The password contains a character that ends the authority.
         None => address.rsplit_once('@').map(|(_, shown)| shown),
     };
     let shown = shown.unwrap_or_default();
     shown.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Whether an authority is a host with a port at most, and not the beginning of a user and a password.
+/// Whether an authority is a host with at most a port. Otherwise it is the beginning of a user and a
+/// password.
 fn has_port_only(authority: &str) -> bool {
     let after_host = match authority.strip_prefix('[') {
         Some(address) => address.split_once(']').map_or(address, |(_, rest)| rest),

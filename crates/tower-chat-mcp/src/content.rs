@@ -1,13 +1,14 @@
-//! The answer of a server as the output of a tool.
+//! Converts the answer of a server to the output of a tool.
 
 use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role};
 use serde_json::Value;
 use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 
-/// What the model is sent of an answer; never nothing, which some providers refuse.
+/// Returns the output that the model is sent. It is never empty, because some providers refuse empty
+/// results.
 ///
 /// Content for the user alone is not sent to the model (MCP specification 2025-11-25, `Annotations`:
-/// `audience` says who the intended customer of the content is).
+/// `audience` "describes who the intended customer of this object or data is").
 pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     let is_error = answer.is_error == Some(true);
     let (for_user, for_model): (Vec<_>, Vec<_>) = answer.content.into_iter().partition(is_for_user);
@@ -30,7 +31,7 @@ pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     output
 }
 
-/// Whether a block has an audience, and the model is not part of it.
+/// Whether a block has an audience that does not include the model.
 fn is_for_user(block: &ContentBlock) -> bool {
     let annotations: Option<&Annotations> = match block {
         ContentBlock::Text(text) => text.annotations.as_ref(),
@@ -50,7 +51,7 @@ fn part(block: ContentBlock) -> Part {
         ContentBlock::Image(image) => media(image.mime_type, image.data),
         ContentBlock::Audio(audio) => media(audio.mime_type, audio.data),
         ContentBlock::Resource(resource) => match resource.resource {
-            // The model may name the resource in another call.
+            // Another call may need the address of the resource.
             ResourceContents::TextResourceContents { uri, text, .. } if !uri.is_empty() => {
                 Part::text(format!("{uri}:\n{text}"))
             }
@@ -69,11 +70,11 @@ fn media(media_type: String, data: String) -> Part {
 }
 
 fn json(block: &ContentBlock) -> Part {
-    // All keys of a block are strings, so that it always has a JSON form.
+    // All keys of a block are strings, so serialization cannot fail.
     Part::text(serde_json::to_string(block).unwrap_or_default())
 }
 
-/// Whether a text says what the structured content says.
+/// Whether a text equals the structured content.
 fn says(text: &str, structured: &Value) -> bool {
     structured.as_str() == Some(text)
         || serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured)

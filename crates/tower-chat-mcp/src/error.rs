@@ -1,4 +1,4 @@
-//! What can go wrong between the loop and a server.
+//! The errors of an MCP server.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use tower_chat_layers::tool::DuplicateTool;
 
 use crate::without_secrets;
 
-/// A server's tools could not be listed, or one of them gave no answer.
+/// The tools of a server could not be listed, or a tool did not answer.
 ///
-/// A tool returns it as a boxed error; in a
-/// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure) it is the source.
+/// A tool returns it as a boxed error. It is the source of a
+/// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {
-    /// The server did not say which tools it has.
+    /// The server did not list its tools.
     #[error("the tools of the MCP server could not be listed: is it connected, and has it tools?")]
     NotListed {
-        /// Why.
+        /// The error of the connection.
         source: ServiceError,
     },
-    /// The list of tools goes round in a circle.
+    /// The pages of the list of tools form a cycle.
     #[error(
         "the MCP server names page {cursor:?} of its tools again after it was read: \
          its list would never end"
     )]
     EndlessList {
-        /// The cursor that came twice.
+        /// The cursor that the server sent twice.
         cursor: String,
     },
-    /// The server sent more than it may.
+    /// The server sent more than a limit allows.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
-    /// The list of tools did not end in time.
+    /// The whole list of tools did not arrive in time.
     #[error(
         "the MCP server did not list its tools within {limit:?}: \
          McpLimits::with_max_list_time allows more"
@@ -47,52 +47,52 @@ pub enum McpError {
          give the tools of one of the servers a prefix"
     )]
     Duplicate(#[from] DuplicateTool),
-    /// The server did not take the call, or broke while it worked on it.
+    /// The server refused the call, or failed while it ran the tool.
     #[error("the MCP server refused the call of tool {tool:?}")]
     Refused {
-        /// The tool, by the server's name.
+        /// The server's name of the tool.
         tool: String,
         /// The JSON-RPC error.
         source: ErrorData,
     },
-    /// The connection ended before the answer came.
+    /// The connection ended before the answer arrived.
     #[error(
         "the connection to the MCP server ended before tool {tool:?} answered, which may or may \
          not have run: connect again and list the tools anew"
     )]
     Closed {
-        /// The tool, by the server's name.
+        /// The server's name of the tool.
         tool: String,
-        /// How.
+        /// How the connection ended.
         source: ServiceError,
     },
-    /// No answer came in time. The server was told to stop.
+    /// No answer arrived in time. The call was cancelled.
     #[error(
         "tool {tool:?} of the MCP server did not answer within {limit:?}: \
          McpTools::with_max_call_time allows more"
     )]
     TimedOut {
-        /// The tool, by the server's name.
+        /// The server's name of the tool.
         tool: String,
         /// The limit.
         limit: Duration,
     },
-    /// The server answered with something other than a result.
+    /// The answer of the server is not a result.
     #[error(
         "tool {tool:?} of the MCP server answered with {what}, which this adapter does not support"
     )]
     Unsupported {
-        /// The tool, by the server's name.
+        /// The server's name of the tool.
         tool: String,
-        /// What it was.
+        /// The kind of the answer.
         what: &'static str,
     },
-    /// Something else went wrong below.
+    /// Sending the call failed.
     #[error("tool {tool:?} of the MCP server could not be called")]
     NotCalled {
-        /// The tool, by the server's name.
+        /// The server's name of the tool.
         tool: String,
-        /// What.
+        /// The error of the connection.
         source: ServiceError,
     },
 }
@@ -102,17 +102,17 @@ pub enum McpError {
 #[error("the MCP server sent more than {limit} {what}: McpLimits::{setting} allows more")]
 #[non_exhaustive]
 pub struct OverLimit {
-    /// What there was too much of.
+    /// What exceeds the limit, such as `tools`.
     pub what: &'static str,
-    /// How much is allowed.
+    /// The limit.
     pub limit: usize,
-    /// The setting of [`McpLimits`](crate::McpLimits) that says so.
+    /// The setting of [`McpLimits`](crate::McpLimits) for this limit.
     pub setting: &'static str,
 }
 
 impl McpError {
-    /// Whether the same call may succeed if it is made again, over the same connection. It does
-    /// not say that this is safe: the tool may have run.
+    /// Whether the same call may succeed if it is repeated over the same connection. The tool may
+    /// already have run, so a repetition is not necessarily safe.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NotListed { source } => !is_closed(source),
@@ -140,7 +140,7 @@ impl McpError {
     }
 }
 
-/// The error without what may be secret in the address of the server: a tool's error is shown to the model,
+/// Removes secrets in the server's address from the error, because a tool's error is sent to the model,
 /// stored and logged.
 fn with_safe_addresses(error: ServiceError) -> ServiceError {
     match error {
@@ -165,13 +165,13 @@ fn with_safe_addresses(error: ServiceError) -> ServiceError {
     }
 }
 
-/// The texts of an error and its causes.
+/// Joins the texts of an error and its sources.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // Many errors repeat their cause.
+        // Many errors repeat the text of their source.
         if !text.contains(&next) {
             text.push_str(": ");
             text.push_str(&next);
@@ -181,7 +181,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// What a transport reports.
+/// The text of a transport's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct TransportFailure(String);

@@ -1,12 +1,12 @@
-//! What a server says about the effects of a tool.
+//! A server's hints about the effects of a tool.
 
 use rmcp::model::ToolAnnotations;
 
-/// What a server says about the effects of a tool, with what the specification assumes where it
-/// says nothing.
+/// A server's hints about the effects of a tool. Hints that the server does not send have the defaults
+/// of the specification.
 ///
-/// They are hints: a server may say what it likes. Decide by them only where you trust it
-/// (MCP specification 2025-11-25, `ToolAnnotations`).
+/// A server may send false hints. Base decisions on them only if you trust the server (MCP specification
+/// 2025-11-25, `ToolAnnotations`).
 ///
 /// ```
 /// use tower_chat_mcp::ToolHints;
@@ -16,13 +16,13 @@ use rmcp::model::ToolAnnotations;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ToolHints {
-    /// The tool changes nothing.
+    /// The tool does not change its environment.
     pub read_only: bool,
-    /// It may destroy something, rather than only add. Never, if it changes nothing.
+    /// The tool may delete or overwrite something. `false` if the tool is read-only.
     pub destructive: bool,
-    /// A second call with the same arguments changes nothing more. Always, if it changes nothing.
+    /// Another call with the same arguments has no further effect. `true` if the tool is read-only.
     pub idempotent: bool,
-    /// It deals with things outside of the server, as a search of the web does.
+    /// The tool uses things outside of the server, as a web search does.
     pub open_world: bool,
 }
 
@@ -38,7 +38,7 @@ impl ToolHints {
     }
 }
 
-/// What is assumed of a tool whose server says nothing.
+/// The defaults of the specification, for a tool without hints.
 impl Default for ToolHints {
     fn default() -> Self {
         Self::of(&ToolAnnotations::new())

@@ -1,7 +1,8 @@
-//! For agents whose tools are on MCP servers: the tools of a server as tools of a `tower-chat` tool loop.
+//! Adapts the tools of an MCP server to a `tower-chat` tool loop. Needed by agents whose tools are on
+//! MCP servers.
 //!
-//! [`rmcp`] makes the connection: to a child process, over HTTP, or to anything else it has a
-//! transport for. [`McpTools`] asks the server for its tools and gives them to the loop.
+//! [`rmcp`] connects to the server: as a child process, over HTTP, or through any other transport that
+//! it supports. [`McpTools`] lists the server's tools and adds them to the tool loop.
 //!
 //! ```no_run
 //! use rmcp::{ServiceExt, transport::TokioChildProcess};
@@ -21,32 +22,33 @@
 //! # }).unwrap();
 //! ```
 //!
-//! The connection ends when its `RunningService`, `client` above, is dropped: keep it as long as the tools are
-//! used. Each call after its end fails with [`McpError::Closed`].
+//! The connection ends when its `RunningService`, `client` in the example, is dropped. Keep it for as
+//! long as the tools are used: each later call fails with [`McpError::Closed`].
 //!
-//! # What becomes of a call
+//! # The outcome of a call
 //!
-//! | what happens | what the model is shown | status in the record |
+//! | event | result that the model is sent | status in the record |
 //! |---|---|---|
 //! | the server answers | its content | `ok` |
 //! | it answers with `isError` | its content, as an error | `error` |
-//! | the arguments are not a JSON object | that they are not; the server is not asked | `rejected_arguments` |
-//! | the server refuses the call, the connection ends, no answer comes in time | that the tool failed; the loop's `include_error_details` adds why | `error`, with [`McpError`] |
-//! | a journaled run is resumed, and the call may or may not have been made | as for every tool; it is made again where [`safe_to_retry`](McpTools::safe_to_retry) says so | - |
+//! | the arguments are not a JSON object | an error about the arguments; the call is not sent to the server | `rejected_arguments` |
+//! | the server refuses the call, the connection ends, or no answer arrives in time | an error, with details if the loop's `include_error_details` is set | `error`, with [`McpError`] |
+//! | a journaled run is resumed, and it is unknown whether the call was made | as for every tool; the call is repeated if [`safe_to_retry`](McpTools::safe_to_retry) allows it | - |
 //! | the run is cancelled | - | as for every tool; the server is sent `notifications/cancelled` |
 //!
-//! Of the answer, texts and the texts of embedded resources become [`Text`], images, sounds and
-//! embedded files of a known media type [`Media`], everything else is shown as its JSON. The text of an
-//! embedded resource begins with its address. Content whose audience is the user alone is left out. The
-//! structured content is added as JSON, unless one of the texts says the same.
+//! Texts and the texts of embedded resources become [`Text`]. Images, sounds and embedded files of a
+//! known media type become [`Media`]. Every other block becomes its JSON as text. The text of an
+//! embedded resource begins with its address. Content for the user alone is left out. The structured
+//! content is added as JSON, unless one of the texts is equal to it.
 //!
 //! # When the server changes its tools
 //!
-//! A listing is what the server had when it was asked, or what it said before, for as long as it
-//! said that this holds (`ttlMs`). The running set changes where you say so:
-//! keep the set in a [`SharedTools`], and on `notifications/tools/list_changed`, which `rmcp` hands
-//! to your `ClientHandler`, list anew and [`set`](tower_chat_layers::tool::SharedTools::set) it. Runs see it from their next
-//! service call on. Each change of the tools makes providers' prompt caches start anew.
+//! A listing contains the tools that the server had at that time. `rmcp` may return an earlier listing
+//! for as long as the server has allowed (`ttlMs`). To change the tools of a running set, keep the set
+//! in a [`SharedTools`]. When the server sends `notifications/tools/list_changed`, which `rmcp` passes
+//! to your `ClientHandler`, list the tools again and [`set`](tower_chat_layers::tool::SharedTools::set)
+//! them. Runs use the new set from their next service call on. Each change of the tools invalidates
+//! providers' prompt caches.
 //!
 //! [`Text`]: tower_chat_layers::Text
 //! [`Media`]: tower_chat_layers::Media

@@ -1,4 +1,4 @@
-//! How much a server may send.
+//! Limits on what a server may send.
 
 use std::{io, time::Duration};
 
@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::OverLimit;
 
-/// How much of a server's list of tools, and of one answer, is read before it is refused.
+/// Limits on a server's list of tools, and on the answer to one call.
 ///
-/// Sizes are those of the JSON. Each message of a server is read whole before it is counted, so a
-/// limit bounds what is kept, and how many messages are asked for; how long one message may be is
-/// for the transport to say.
+/// Sizes are those of the JSON. A message is counted after it was received as a whole: the limits bound
+/// how much is kept and how many pages are requested. Only the transport can limit the size of one
+/// message.
 ///
 /// ```
 /// use tower_chat_mcp::McpLimits;
@@ -38,35 +38,35 @@ impl Default for McpLimits {
 }
 
 impl McpLimits {
-    /// Pages of a list; 1,000 by default.
+    /// Sets the most pages of a list; 1,000 by default.
     #[must_use]
     pub fn with_max_pages(mut self, pages: usize) -> Self {
         self.pages = pages;
         self
     }
 
-    /// Tools in a list; 10,000 by default.
+    /// Sets the most tools in a list; 10,000 by default.
     #[must_use]
     pub fn with_max_tools(mut self, tools: usize) -> Self {
         self.tools = tools;
         self
     }
 
-    /// Bytes of all tools and cursors of a list; 16 MiB by default.
+    /// Sets the most bytes of all tools and cursors of a list; 16 MiB by default.
     #[must_use]
     pub fn with_max_list_bytes(mut self, bytes: usize) -> Self {
         self.list_bytes = bytes;
         self
     }
 
-    /// How long a whole list may take; a minute by default.
+    /// Sets the time in which a whole list must arrive; a minute by default.
     #[must_use]
     pub fn with_max_list_time(mut self, time: Duration) -> Self {
         self.list_time = time;
         self
     }
 
-    /// Bytes of the answer to one call; 64 MiB by default.
+    /// Sets the most bytes of the answer to one call; 64 MiB by default.
     #[must_use]
     pub fn with_max_answer_bytes(mut self, bytes: usize) -> Self {
         self.answer_bytes = bytes;
@@ -74,7 +74,7 @@ impl McpLimits {
     }
 }
 
-/// What was counted so far of something that a limit bounds.
+/// A counter with a limit.
 pub(crate) struct Counted {
     limit: usize,
     left: usize,
@@ -87,7 +87,7 @@ impl Counted {
         Self { limit, left: limit, name, setting }
     }
 
-    /// Counts so many more.
+    /// Adds `count` to the counter.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Counts the bytes of a value's JSON, up to the limit.
+    /// Adds the number of bytes of a value's JSON. Serialization stops at the limit.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Counted {
     }
 }
 
-/// Counts what is written, and fails beyond a number of bytes.
+/// A writer that counts bytes, and fails beyond a limit.
 struct ByteCount {
     bytes: usize,
     most: usize,

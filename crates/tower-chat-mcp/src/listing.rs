@@ -1,4 +1,4 @@
-//! Asking a server for its tools.
+//! Lists the tools of a server.
 
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{McpError, McpLimits, McpTool, limits::Counted, name};
 
 type Chooser = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
 
-/// The tools of one MCP server, and how they are taken over.
+/// The tools of one MCP server, and the settings with which they are added to a tool loop.
 ///
 /// See the [crate](crate) for an example.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub struct McpTools {
 }
 
 impl McpTools {
-    /// The tools of the server at the other end of a connection.
+    /// Creates the list of tools of the server at the other end of a connection.
     pub fn new(server: &Peer<RoleClient>) -> Self {
         let server = server.clone();
         let (needs_approval, safe_to_retry) = (None, None);
@@ -32,16 +32,15 @@ impl McpTools {
         Self { server, prefix, needs_approval, safe_to_retry, time_limit, limits }
     }
 
-    /// Puts this before the names by which the model knows the tools, so that those of several
-    /// servers do not clash.
+    /// Sets a prefix for the names that the model is sent, so that the tools of several servers have
+    /// different names.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Makes the calls of the tools for which this says `true` wait for approval. By
-    /// default none do.
+    /// Sets which tools need approval: their calls wait for a decision. By default no tool does.
     #[must_use]
     pub fn needs_approval(
         mut self,
@@ -51,8 +50,8 @@ impl McpTools {
         self
     }
 
-    /// Declares the tools for which this says `true` [safe to retry]: where a journaled run is
-    /// resumed and nobody knows what became of such a call, it is made again. By default none are.
+    /// Declares tools [safe to retry]. If a journaled run is resumed and it is unknown whether such a
+    /// call has run, the call is repeated. By default no tool is safe to retry.
     ///
     /// [safe to retry]: tower_chat_layers::ToolDefinition::safe_to_retry
     #[must_use]
@@ -64,24 +63,24 @@ impl McpTools {
         self
     }
 
-    /// How long a call may take; then the server is told to stop, and the call fails with
-    /// [`McpError::TimedOut`]. By default there is no limit but that of the whole run. Progress
-    /// that a server reports does not extend it. Listing has a limit of its own,
-    /// [`McpLimits::with_max_list_time`].
+    /// Sets the longest time of a call. After this time the call is cancelled at the server, and fails
+    /// with [`McpError::TimedOut`]. By default only the limits of the whole run apply. Progress
+    /// notifications of the server do not extend the time. [`McpLimits::with_max_list_time`] limits the
+    /// time of a listing.
     #[must_use]
     pub fn with_max_call_time(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// How much the server may send, instead of the [defaults](McpLimits::default).
+    /// Sets the limits on what the server may send, instead of the [defaults](McpLimits::default).
     #[must_use]
     pub fn with_limits(mut self, limits: McpLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The tools that the server has now, all pages of its list, in its order.
+    /// Lists the tools that the server has now: all pages, in the server's order.
     ///
     /// # Errors
     ///
@@ -119,16 +118,17 @@ impl McpTools {
         }
     }
 
-    /// A set with the tools that the server has now added at its end.
+    /// Lists the tools that the server has now, and adds them at the end of `tools`.
     ///
     /// # Errors
     ///
-    /// As for [`list`](Self::list), or [`McpError::Duplicate`], if the set has one of a tool's name
-    /// already.
+    /// As for [`list`](Self::list); or [`McpError::Duplicate`], if `tools` already has a tool with the
+    /// same name.
     pub async fn add_to(&self, tools: Tools) -> Result<Tools, McpError> {
         let mut listed = self.list().await?;
         for tool in &mut listed {
-            // A tool of another server, whose name began in the same way and was cut off or changed too.
+            // The set has a tool of another server with the same name, which was cut off or changed in
+            // the same way.
             if tools.get(&tool.definition().name).is_some() {
                 let name = name::with_digest(&self.prefix, &tool.listed().name);
                 tool.rename(name);
@@ -137,7 +137,7 @@ impl McpTools {
         Ok(listed.into_iter().try_fold(tools, Tools::try_with)?)
     }
 
-    /// The tools under names that differ, as far as their names at the server do.
+    /// Gives tools with different names at the server different names for the model.
     fn told_apart(&self, mut tools: Vec<McpTool>) -> Vec<McpTool> {
         let listed: Vec<_> = tools.iter().map(|tool| tool.listed().name.clone()).collect();
         let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();

@@ -1,15 +1,15 @@
-//! Names that models can call.
+//! Converts the names of tools to names that every provider accepts.
 
 use std::collections::HashMap;
 
-/// The longest name that every provider takes.
+/// The longest name that every provider accepts.
 const LONGEST: usize = 64;
 
-/// A tool's name as the model is told it.
+/// Returns the name under which the model is sent a tool.
 ///
-/// MCP allows dots and 128 characters; OpenAI and Anthropic take `^[a-zA-Z0-9_-]{1,64}$`, and
-/// Gemini wants a letter or an underscore first. Other characters become underscores, and a name
-/// that is too long loses its end.
+/// MCP allows dots and 128 characters. OpenAI and Anthropic accept `^[a-zA-Z0-9_-]{1,64}$`, and Gemini
+/// requires a letter or an underscore first. Other characters become underscores, and a longer name is
+/// cut off.
 pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     let full = format!("{prefix}{name}");
     let is_first = |first: char| first.is_ascii_alphabetic() || first == '_';
@@ -19,11 +19,11 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     lead.chars().chain(allowed).take(LONGEST).collect()
 }
 
-/// The names by which the model knows the tools of one server, in their order.
+/// Returns the names under which the model is sent the tools of one server, in their order.
 ///
-/// A name that only one tool has is that of [`for_model`]: stored approvals wait for it. Of several tools
-/// with equal names, those whose names were changed get a digest of the whole name at the end. Tools with
-/// equal whole names keep equal names.
+/// A name that only one tool has is that of [`for_model`], because stored approvals refer to it. If
+/// several tools get the same name, each tool whose name was changed gets a digest of its original name
+/// at the end. Tools with the same original name keep the same name.
 pub(crate) fn told_apart(prefix: &str, names: &[&str]) -> Vec<String> {
     let given: Vec<String> = names.iter().map(|name| for_model(prefix, name)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -35,8 +35,8 @@ pub(crate) fn told_apart(prefix: &str, names: &[&str]) -> Vec<String> {
     names.collect()
 }
 
-/// The name that the model is sent where another tool has the usual one: its beginning, and a digest of
-/// the whole of it. A name that every provider accepts unchanged stays.
+/// Returns the name for a tool if another tool has the usual name: the beginning of the original name,
+/// and a digest of all of it. A name that every provider accepts unchanged is not changed.
 pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     let usual = for_model(prefix, name);
     let whole = format!("{prefix}{name}");
@@ -49,8 +49,8 @@ pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     name
 }
 
-/// The 64-bit FNV-1a hash of a text: it is the same in every release and on every machine, since stored
-/// calls have names that were made with it.
+/// Returns the 64-bit FNV-1a hash of a text. The hash must be the same in every release and on every
+/// machine, because the names in stored calls contain it.
 fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -71,7 +71,7 @@ mod tests {
         assert_ne!(names[0], names[2]);
         assert!(names[4].starts_with("s_a_b_") && names[4] != names[5], "{names:?}");
         assert!(names.iter().all(|name| name.len() <= LONGEST), "{names:?}");
-        // Whatever else there is, and in every release.
+        // The name does not depend on other tools, and is the same in every release.
         assert_eq!(told_apart("s_", &[&two, &one])[1], names[0]);
         assert_eq!(
             with_digest("", &"x".repeat(65)),

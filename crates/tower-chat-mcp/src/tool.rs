@@ -1,4 +1,4 @@
-//! One tool of a server.
+//! A tool of an MCP server.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tower_chat_layers::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput}
 
 use crate::{McpError, McpLimits, ToolHints, content, limits::Counted, name};
 
-/// One tool of an MCP server.
+/// A tool of an MCP server.
 ///
-/// Dropping the future of a call tells the server to stop, by `notifications/cancelled`.
+/// Dropping the future of a call cancels the call at the server, with `notifications/cancelled`.
 #[derive(Clone)]
 pub struct McpTool {
     definition: ToolDefinition,
@@ -35,7 +35,7 @@ impl McpTool {
         Self { definition, listed: Arc::new(listed), server, time_limit, limits }
     }
 
-    /// Gives the model another name of the tool.
+    /// Changes the name under which the model is sent the tool.
     pub(crate) fn rename(&mut self, name: String) {
         self.definition.name = name;
     }
@@ -50,12 +50,12 @@ impl McpTool {
         self.definition.safe_to_retry = safe_to_retry;
     }
 
-    /// The tool as the server listed it, with its own name.
+    /// Returns the tool as the server listed it, with the server's name.
     pub fn listed(&self) -> &rmcp::model::Tool {
         &self.listed
     }
 
-    /// What the server says about its effects.
+    /// Returns the server's hints about the effects of the tool.
     pub fn hints(&self) -> ToolHints {
         self.listed.annotations.as_ref().map(ToolHints::of).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Calls that are answered, in the history and in the record.
+//! Successful calls, in the history and in the record.
 
 use tower_chat::{Media, MediaSource, Part, Role, ToolStatus, tool::SharedTools};
 

@@ -1,4 +1,4 @@
-//! The example runs without a key, and prints what its documentation says.
+//! The example runs without a key, and prints the text in its documentation.
 
 use std::process::Command;
 

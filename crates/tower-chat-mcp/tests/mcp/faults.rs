@@ -1,4 +1,4 @@
-//! Servers that refuse, stop or take too long, and runs that are cancelled.
+//! Servers that refuse calls, stop or are too slow, and runs that are cancelled.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tower_chat_mcp::{McpError, McpLimits, OverLimit};
 
 use super::*;
 
-/// The error a tool returned, which failed the run as soon as it was made.
+/// The error of a call of this tool.
 async fn failure(client: &McpTools, tool: &str) -> McpError {
     let tools = client.add_to(Tools::new()).await.unwrap();
     let mut pipeline = ChatPipeline::builder(ScriptedModel::new([calls([(tool, "{}")])]))
@@ -89,7 +89,8 @@ async fn a_run_that_is_dropped_cancels_the_call_at_the_server() {
     assert_eq!(result.content, [Part::text("a call was cancelled")]);
 }
 
-/// The server reads its requests in order: once it has answered this one it has the call too.
+/// Waits until the server has the call. The server reads its requests in order, so it has read the call
+/// when it answers this later request.
 async fn reaches_the_server(agent: &Agent, client: &RunningService<RoleClient, ()>) {
     agent.model.called(1).await;
     McpTools::new(client).list().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a server says of its tools.
+//! The list of tools, and the definitions that are made from it.
 
 use tower_chat::Tool;
 use tower_chat_mcp::{McpError, McpLimits};

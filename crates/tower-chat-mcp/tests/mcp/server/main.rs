@@ -1,7 +1,7 @@
-//! The MCP server of the tests, on standard input and output.
+//! The MCP server of the tests, over standard input and output.
 //!
-//! Its tools come two a page. With the argument `circle` its list names its first page again, with
-//! `endless` every page names another one, and with `silent` it never answers.
+//! A page of its list has two tools. With the argument `circle` the last page refers to the first one
+//! again, with `endless` every page refers to another one, and with `silent` the server never answers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ const PAGE: usize = 2;
 
 struct TestServer {
     list: String,
-    /// One permit for each call that was cancelled.
+    /// Has one permit for each call that was cancelled.
     cancelled: Arc<Semaphore>,
 }
 
