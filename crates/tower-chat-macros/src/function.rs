@@ -1,4 +1,4 @@
-//! The function under the attribute, and what becomes of it.
+//! Parses the function under the attribute, and expands it.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -9,7 +9,7 @@ use syn::{
 
 use crate::settings::{Settings, check_name};
 
-/// An async function that can be a tool.
+/// An async function under the `#[tool]` attribute.
 pub(crate) struct ToolFunction {
     item: ItemFn,
     parameters: Vec<Parameter>,
@@ -17,18 +17,18 @@ pub(crate) struct ToolFunction {
 
 struct Parameter {
     name: Ident,
-    /// The variable of the value in the function that makes the tool, which hides no function that is
-    /// called there.
+    /// The name of the value's variable in the function that creates the tool. It must not shadow a
+    /// function that is called there.
     variable: Ident,
     kind: Kind,
 }
 
 enum Kind {
-    /// `&ToolContext`.
+    /// The tool context: `&ToolContext`.
     Context,
-    /// Any other reference, to this type.
+    /// Any other reference, to this type: a value that the application passes when it creates the tool.
     State(Box<Type>),
-    /// What the model writes.
+    /// An argument that the model writes.
     Argument { attributes: Vec<Attribute>, of_type: Box<Type> },
 }
 
@@ -49,7 +49,7 @@ impl ToolFunction {
         Ok(Self { item, parameters })
     }
 
-    /// The function that makes the tool.
+    /// Returns the function that creates the tool.
     pub(crate) fn expand(&self, settings: &Settings) -> syn::Result<TokenStream> {
         let tower_chat = settings.tower_chat();
         let ItemFn { attrs, vis, sig, block, .. } = &self.item;
@@ -73,8 +73,8 @@ impl ToolFunction {
         let checks = state_types.iter().map(|of_type| {
             quote_spanned!(of_type.span() => #tower_chat::__macro::is_state::<#of_type>();)
         });
-        // The derives are of type parameters where they can be, so that what a type lacks is said once,
-        // where the struct is used, and not by every line that the derives write.
+        // The derives apply to type parameters where possible. A type without the required traits then
+        // causes one compiler error, where the struct is used, instead of one error per generated line.
         let (mut names, mut arguments, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         let (mut parameters, mut types) = (Vec::new(), Vec::new());
         for Parameter { name, variable, kind } in &self.parameters {
@@ -105,7 +105,8 @@ impl ToolFunction {
                     async move {
                         let __Arguments { #(#names: #arguments),* } = __arguments;
                         let _ = &__context;
-                        // Which methods these are depends on the type that the function returns.
+                        // The return type of the function decides which of these traits' methods is
+                        // called.
                         use #tower_chat::__macro::{JsonReturned as _, ValueReturned as _};
                         let __returned = #function(#(#passed),*).await;
                         let __result = #tower_chat::__macro::Returned(&__returned).result();
@@ -121,10 +122,11 @@ impl ToolFunction {
             Some(hook) => quote!(#tower_chat::tool::persist_with(#tool, #hook)),
             None => tool,
         };
-        // The schemas and derives are found without a dependency on their crates.
+        // The generated code finds serde and schemars without a dependency of the application on these
+        // crates.
         let serde = format!("{}::__macro::serde", path_text(&tower_chat));
         let schemars = format!("{}::__macro::schemars", path_text(&tower_chat));
-        // No parameter or type of a user's begins with two underscores.
+        // Parameters and types of an application never begin with two underscores.
         Ok(quote! {
             #(#attrs)*
             #vis fn #function(
@@ -147,7 +149,7 @@ impl ToolFunction {
     }
 }
 
-/// Takes the attributes off a parameter, and says what it is.
+/// Removes the attributes from a parameter, and determines its kind.
 fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     let FnArg::Typed(typed) = input else {
         return Err(Error::new(
@@ -184,8 +186,8 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
         }
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
-    // What is handed in where the tool is made shows its name in documentation, unless the function itself
-    // has this name.
+    // The documentation shows the name of a value that is passed when the tool is created, unless the
+    // name is that of the function itself.
     let variable = match &kind {
         Kind::State(_) if name != *function => name.clone(),
         Kind::State(_) | Kind::Context | Kind::Argument { .. } => {
@@ -195,8 +197,8 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     Ok(Parameter { name, variable, kind })
 }
 
-/// Whether attributes of serde or schemars may say how the type is read or described, which by itself
-/// is not.
+/// Whether a parameter has attributes of serde or schemars. They may define how a type without the
+/// traits is deserialized or described.
 fn says_how(attributes: &[Attribute]) -> bool {
     let is_of_derive = |attribute: &Attribute| {
         attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")
@@ -204,19 +206,19 @@ fn says_how(attributes: &[Attribute]) -> bool {
     attributes.iter().any(is_of_derive)
 }
 
-/// `str` and slices, by which nobody means state.
+/// Whether the type is `str` or a slice, which are never meant as state.
 fn is_text_or_list(of_type: &Type) -> bool {
     matches!(of_type, Type::Slice(_)) || ends_with(of_type, &["str"])
 }
 
-/// Whether something in a type is borrowed for less than the whole program.
+/// Whether a type contains a borrow shorter than `'static`.
 fn is_borrowed(of_type: &Type) -> bool {
     let is_reference =
         |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '&');
     let is_lifetime =
         |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '\'');
     let is_static = |token: &TokenTree| matches!(token, TokenTree::Ident(name) if name == "static");
-    // A lifetime is an apostrophe and its name.
+    // A lifetime is two tokens: an apostrophe and its name.
     let tokens = all_tokens(of_type.to_token_stream());
     tokens.iter().any(is_reference)
         || tokens.windows(2).any(|pair| match pair {
@@ -229,7 +231,7 @@ fn has_token(of_type: &Type, is_it: impl Fn(&TokenTree) -> bool) -> bool {
     all_tokens(of_type.to_token_stream()).iter().any(is_it)
 }
 
-/// The tokens of a type, with those in brackets.
+/// Returns the tokens of a type, including those inside groups.
 fn all_tokens(stream: TokenStream) -> Vec<TokenTree> {
     let mut all = Vec::new();
     for token in stream {
@@ -252,7 +254,8 @@ fn last_segment(of_type: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// The documentation comments: lines of a paragraph on one line, paragraphs apart.
+/// Returns the text of the documentation comments. The lines of a paragraph are joined, and paragraphs
+/// are separated by blank lines.
 fn documentation(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {

@@ -1,9 +1,9 @@
-//! For users of `tower-chat` with the feature `macros`: the attribute `#[tool]`, which makes a tool of
-//! an async function.
+//! The attribute `#[tool]`, which makes a tool from an async function. Applications use it through the
+//! feature `macros` of `tower-chat`.
 //!
-//! Nobody depends on this crate alone: what the attribute writes names items of `tower-chat`. The
-//! documentation of `tower_chat::tool` has the rules of parameters, results and settings, with programs:
-//! a program here would have cargo build all of `tower-chat` a second time, for the host.
+//! The expansion refers to items of `tower-chat`, so this crate is of no use alone. The documentation of
+//! `tower_chat::tool` has the rules for parameters, results and settings, with examples. An example here
+//! would make cargo build all of `tower-chat` a second time, for the host.
 
 mod function;
 mod settings;

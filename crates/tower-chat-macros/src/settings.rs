@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[tool(...)]`.
+//! Parses the settings in the parentheses of `#[tool(...)]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -8,7 +8,7 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-/// The settings, each at most once.
+/// The settings. Each may be given once.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) name: Option<LitStr>,
@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     tower_chat: Option<Path>,
     retries: Option<LitInt>,
     retry_delay_ms: Option<LitInt>,
-    /// Settings without a value, which are methods of `TypedTool` of the same name.
+    /// Settings without a value. Each is the name of a method of `TypedTool`.
     flags: Vec<Ident>,
 }
 
@@ -28,7 +28,7 @@ impl Parse for Settings {
         let mut settings = Self::default();
         let mut seen = Vec::new();
         while !input.is_empty() {
-            // `crate` is a keyword.
+            // `parse_any` also accepts the keyword `crate`.
             let setting = input.call(Ident::parse_any)?;
             let name = setting.to_string();
             if seen.contains(&name) {
@@ -75,7 +75,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Where tower-chat is.
+    /// Returns the path of `tower-chat`.
     pub(crate) fn tower_chat(&self) -> TokenStream {
         match &self.tower_chat {
             Some(path) => quote!(#path),
@@ -83,7 +83,7 @@ impl Settings {
         }
     }
 
-    /// What is called on the `TypedTool`.
+    /// Returns the method calls on the `TypedTool`.
     pub(crate) fn calls(&self) -> TokenStream {
         let flags = &self.flags;
         let retries = self.retries.as_ref().map(|count| {
@@ -97,10 +97,10 @@ impl Settings {
     }
 }
 
-/// Refuses a tool's name that no provider takes.
+/// Refuses the name of a tool that no provider accepts.
 ///
-/// OpenAI and Anthropic take letters, digits, `_` and `-`, Gemini also `.` and `:`; a name that only some take
-/// is sent to the others under another one.
+/// OpenAI and Anthropic accept letters, digits, `_` and `-`; Gemini also accepts `.` and `:`. A provider
+/// that does not accept a name is sent a replacement for it.
 pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_allowed) {
@@ -113,7 +113,7 @@ pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     Err(Error::new(span, message))
 }
 
-/// In characters, of all providers.
+/// The longest name that all providers accept, in characters.
 const LONGEST_NAME: usize = 64;
 
 fn value<T: Parse>(input: ParseStream<'_>) -> syn::Result<T> {
