@@ -1,11 +1,11 @@
-//! Values that serde reads although they do not have the shape that the schema states.
+//! Finds values that serde would deserialize although they do not conform to the schema.
 
 use serde::de::{Error as _, Unexpected};
 use serde_json::{Error, Value};
 
 use crate::nulls::referred;
 
-/// A value that must not be read, and the path to it.
+/// A value that must not be deserialized, and its path.
 #[derive(Debug)]
 pub(crate) struct Misfit {
     pub(crate) path: String,
@@ -27,10 +27,10 @@ impl Misfit {
     }
 }
 
-/// Finds a list where the schema has an object, whose fields serde would take in their order, or a number
-/// that serde would read as an infinite `f32`.
+/// Finds an array where the schema has an object, which serde would read as the object's fields in
+/// order; or a number that serde would read as an infinite `f32`.
 ///
-/// Of alternatives, only the one that fits best is looked at, so that the time is linear in the size of the
+/// Of several alternatives, only the best match is searched, so the time is linear in the size of the
 /// value.
 pub(crate) fn find_misfit(value: &Value, schema: &Value) -> Option<Misfit> {
     find(value, schema, schema)
@@ -82,8 +82,8 @@ fn find_in_alternatives(value: &Value, alternatives: &[Value], root: &Value) -> 
     }
 }
 
-/// Whether a value has the type and, as an object, the required fields that a schema states; with
-/// `by_fields`, fields of the stated types too.
+/// Whether a value has the type and, if it is an object, the required fields that a schema states. With
+/// `by_fields`, the fields must have the stated types too.
 fn fits(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
     let schema = referred(schema, root);
     if !has_type(value, schema) || !is_among_values(value, schema) {
@@ -123,7 +123,7 @@ fn is_among_values(value: &Value, schema: &Value) -> bool {
     is_constant && values.is_none_or(|values| values.contains(value))
 }
 
-/// Whether a schema takes an object, or `null`, and no list.
+/// Whether a schema accepts objects, and perhaps `null`, but no arrays.
 fn is_object_only(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::Array(stated)) => {

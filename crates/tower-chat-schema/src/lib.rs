@@ -1,5 +1,5 @@
-//! For those who describe arguments of tools or answers of models by Rust types: JSON Schemas in the
-//! form that every provider takes.
+//! JSON Schemas of Rust types, in a form that every provider accepts. Needed to describe arguments of
+//! tools or answers of models by types.
 //!
 //! ```
 //! use serde_json::json;
@@ -23,16 +23,18 @@
 //! # Ok::<(), tower_chat_schema::ParseError>(())
 //! ```
 //!
-//! Providers take parts of JSON Schema, and not the same ones. The portable form is one that all of
-//! them take: objects are closed, every property is required (one that may be missing in the type may
-//! be `null`), alternatives are `anyOf`, and limits of numbers, texts and lists are not constraints
-//! but words in descriptions. A type whose schema is no object, such as an enum or a list, is the
-//! field `value` of one; `()` is an object without properties. A map is itself an object, with any keys.
+//! Providers support different parts of JSON Schema. All of them accept the portable form of a schema.
+//! In this form, objects are closed and every property is required; a property that is optional in the
+//! type may be `null`. Alternatives are written as `anyOf`. Limits of numbers, strings and arrays are
+//! sentences in descriptions instead of constraints. If the schema of a type is not an object, such as
+//! that of an enum or a list, the portable form is an object with the value in the field `value`. `()`
+//! is an object without properties. A map is an object with any keys.
 //!
-//! Reading is stricter than serde: a key that is there twice in one object, a list where the schema has an
-//! object, and a number that an `f32` cannot hold are errors.
+//! Deserialization is stricter than serde. These are errors: a key that an object has twice, an array
+//! where the schema has an object, and a number that an `f32` cannot represent.
 //!
-//! For `tower-chat-layers` (arguments of tools) and `tower-chat-providers` (answers of a type).
+//! `tower-chat-layers` uses this crate for arguments of tools, and `tower-chat-providers` for structured
+//! output.
 
 mod leniency;
 mod nulls;

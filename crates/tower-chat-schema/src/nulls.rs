@@ -1,9 +1,8 @@
-//! Fields that are `null` because the schema that was sent required them.
+//! Removes `null` fields that exist only because the portable schema requires every property.
 
 use serde_json::Value;
 
-/// Removes fields that are `null` although the type does not take `null`, because it can do without
-/// them.
+/// Removes fields that are `null`, if the type does not accept `null` but does not require the field.
 pub(crate) fn remove_nulls_of_missing(value: &mut Value, schema: &Value) {
     remove(value, schema, schema);
 }
@@ -36,7 +35,7 @@ fn remove(value: &mut Value, schema: &Value, root: &Value) {
     }
 }
 
-/// The schema, or that to which it refers.
+/// Returns the schema, or the schema that its `$ref` refers to.
 pub(crate) fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str);
     let pointer = reference.and_then(|reference| reference.strip_prefix('#'));

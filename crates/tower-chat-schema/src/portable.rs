@@ -1,8 +1,8 @@
-//! The schema of a type, in the form that all providers take.
+//! Converts the schema of a type to the form that all providers accept.
 
 use serde_json::{Map, Value, json};
 
-/// Keywords that some providers refuse. The model is told of them in the description.
+/// Keywords that some providers refuse. They are moved into the description.
 const LIMITS: [&str; 15] = [
     "exclusiveMaximum",
     "exclusiveMinimum",
@@ -21,28 +21,28 @@ const LIMITS: [&str; 15] = [
     "uniqueItems",
 ];
 
-/// Formats of texts that all providers with formats know. Those of numbers are names of Rust's types.
+/// String formats that all providers with formats accept. Number formats are names of Rust types.
 const FORMATS: [&str; 9] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
 
-/// The field of a type that is no object.
+/// The field with the value of a type that is not an object.
 pub(crate) const VALUE: &str = "value";
 
-/// A schema that can be sent.
+/// A schema in the portable form.
 #[derive(Debug, Clone)]
 pub(crate) struct PortableSchema {
     pub(crate) schema: Value,
     pub(crate) root: Root,
-    /// No object in it has keys that the schema does not name.
+    /// Whether no object in the schema accepts keys that the schema does not list.
     pub(crate) is_closed: bool,
 }
 
-/// What the object that is sent is of the type.
+/// How the object that a request asks for relates to the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     /// The type itself.
     Itself,
-    /// An object without properties, since the type is `null`.
+    /// An object without properties, because the type is `null`.
     Nothing,
     /// An object with the type in the field [`VALUE`].
     Wrapped,
@@ -58,7 +58,7 @@ impl PortableSchema {
         let mut schema =
             if root == Root::Nothing { json!({"type": "object"}) } else { schema.clone() };
         if let Some(fields) = schema.as_object_mut().filter(|_| root == Root::Itself) {
-            // Some providers refuse an object without the keyword, also where all keys are allowed.
+            // Some providers refuse an object without this keyword, even if all keys are allowed.
             fields.entry("properties").or_insert_with(|| json!({}));
         }
         let mut definitions = schema.as_object_mut().and_then(|fields| {
@@ -87,7 +87,7 @@ impl PortableSchema {
 
 fn make_portable(schema: &mut Value, is_closed: &mut bool) {
     let Some(fields) = schema.as_object_mut() else {
-        // `true`: anything.
+        // `true` accepts any value.
         *is_closed = false;
         return;
     };
@@ -120,7 +120,7 @@ fn make_portable(schema: &mut Value, is_closed: &mut bool) {
     }
 }
 
-/// Says of a type without fields that it has none.
+/// Adds empty `properties` to an object type without fields.
 fn name_properties(fields: &mut Map<String, Value>) {
     let is_object = fields.get("type").is_some_and(|kind| kind == "object");
     if is_object
@@ -131,7 +131,7 @@ fn name_properties(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Requires every property of an object and allows no other. One that may be missing may be `null`.
+/// Requires every property of an object, and allows no other keys. Optional properties may be `null`.
 fn close(fields: &mut Map<String, Value>, is_closed: &mut bool) {
     if fields.get("type").is_none_or(|kind| kind != "object") && !fields.contains_key("properties")
     {
@@ -178,7 +178,7 @@ fn make_nullable(property: &mut Value) {
     }
 }
 
-/// Moves limits to the end of the description.
+/// Moves limits into the end of the description.
 fn describe_limits(fields: &mut Map<String, Value>) {
     let limits: Vec<String> = LIMITS
         .iter()

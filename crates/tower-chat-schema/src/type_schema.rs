@@ -1,4 +1,4 @@
-//! The schema of a type, and values of the type.
+//! The schema of a type, and deserialization of its values.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ use crate::{
     portable::{PortableSchema, Root, VALUE},
 };
 
-/// The schema of a type: its own, and the form that is sent.
+/// The schema of a type, in its original and its portable form.
 #[derive(Debug, Clone)]
 pub struct TypeSchema {
     name: String,
@@ -21,7 +21,7 @@ pub struct TypeSchema {
 }
 
 impl TypeSchema {
-    /// The schema of `T`, whose name and documentation become its name and description.
+    /// Creates the schema of `T`. The name and the documentation of `T` become its name and description.
     pub fn of<T: JsonSchema>() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
         let mut of_type: Value = settings.into_generator().into_root_schema_for::<T>().into();
@@ -45,28 +45,30 @@ impl TypeSchema {
         self.description.as_deref()
     }
 
-    /// The schema of the type itself, with its limits.
+    /// The original schema of the type, with its limits.
     pub fn of_type(&self) -> &Value {
         &self.of_type
     }
 
-    /// The schema to send.
+    /// The portable schema, which is sent to a provider.
     pub fn portable(&self) -> &Value {
         &self.sent.schema
     }
 
-    /// Whether no object has keys that the schema does not name, as `strict` demands: a type without
-    /// maps.
+    /// Whether no object accepts keys that the schema does not list, as `strict` requires. It is `true`
+    /// for types without maps.
     pub fn is_closed(&self) -> bool {
         self.sent.is_closed
     }
 
-    /// What conforms to the type's own schema, from JSON that conforms to the portable one.
+    /// Converts JSON that conforms to the portable schema to a value that conforms to the type's
+    /// original schema.
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, has a key twice in one object, or lacks the field `value` of a type that
-    /// is no object; if it has a list where the type has an object, or a number that an `f32` cannot hold.
+    /// If the text is not JSON, or has a key twice in one object; if the type is not an object, and the
+    /// field `value` is missing; if the text has an array where the type has an object, or a number that
+    /// an `f32` cannot represent.
     pub fn value(&self, json: &str) -> Result<Value, ParseError> {
         let mut value: Value = serde_json::from_str(json).map_err(ParseError::NotJson)?;
         check_unique_keys(json).map_err(ParseError::RepeatedKey)?;
@@ -85,7 +87,7 @@ impl TypeSchema {
         }
     }
 
-    /// Reads a value of the type from JSON that conforms to the portable schema.
+    /// Deserializes a value of the type from JSON that conforms to the portable schema.
     ///
     /// # Errors
     ///
@@ -99,17 +101,17 @@ impl TypeSchema {
     }
 }
 
-/// Why a text is no value of a type.
+/// Why a text is not a value of a type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
     /// The text is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(#[source] serde_json::Error),
-    /// An object has a key twice, and parsers differ on which of the two counts.
+    /// An object has a key twice. Parsers differ in which of the two values they use.
     #[error(transparent)]
     RepeatedKey(serde_json::Error),
-    /// The field that holds the value of a type that is no object is missing.
+    /// The type is not an object, and the field with its value is missing.
     #[error("it has no field `{VALUE}`")]
     NoValue,
     /// A field is missing, unknown or of another type.
