@@ -18,32 +18,33 @@ use crate::ToolCall;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// Names the request; unique in its conversation, and what the response repeats.
+    /// The id of the request, unique in its conversation. The response repeats it.
     pub id: String,
-    /// The call that waits.
+    /// The call that waits for approval.
     pub call: ToolCall,
-    /// Whether it is this call's tool that needs approval.
+    /// Whether the tool of this call needs approval.
     ///
-    /// The calls of one answer run together, so where one of them needs approval, all wait. `true` marks
-    /// a call that a person has to decide; `false` marks one that waits only for those. A program may
-    /// approve the latter without asking: every request of the answer has to have a response before any
-    /// call runs. Only where the caller executes some of the calls itself may those with `false` be left
-    /// without a response: they run with the others unless they are rejected.
+    /// The calls of one answer run together. If the tool of one call needs approval, all calls of
+    /// the answer wait. `true` marks a call that a person has to decide on; `false` marks a call
+    /// that only waits for the others. A program may approve a call with `false` without asking a
+    /// person, because the calls run only when every request of the answer has a response. There is
+    /// one exception: if the caller executes some of the calls itself, requests with `false` need
+    /// no response, and their calls run with the others unless they are rejected.
     pub required: bool,
 }
 
 impl ApprovalRequest {
-    /// A request for approval to a call.
+    /// Creates a request for approval of a call.
     pub fn new(id: impl Into<String>, call: ToolCall, required: bool) -> Self {
         Self { id: id.into(), call, required }
     }
 
-    /// The answer that lets the call run.
+    /// Returns the response that lets the call run.
     pub fn approve(&self) -> ApprovalResponse {
         ApprovalResponse { request_id: self.id.clone(), approved: true, reason: None }
     }
 
-    /// The answer that refuses it. The model is told, with the reason.
+    /// Returns the response that refuses the call. The model receives the reason.
     pub fn reject(&self, reason: impl Into<String>) -> ApprovalResponse {
         ApprovalResponse {
             request_id: self.id.clone(),
@@ -53,17 +54,18 @@ impl ApprovalRequest {
     }
 }
 
-/// Somebody's answer to an [`ApprovalRequest`].
+/// The decision on an [`ApprovalRequest`].
 ///
-/// It names the request and carries no call: what runs is always the call that was stored.
+/// The response contains the id of the request and no call: the call that runs is always the stored
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalResponse {
-    /// The request it answers.
+    /// The id of the request that this response answers.
     pub request_id: String,
     /// Whether the call may run.
     pub approved: bool,
-    /// Why not, in words for the model.
+    /// The reason for a refusal, in words for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

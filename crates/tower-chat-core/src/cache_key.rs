@@ -1,4 +1,4 @@
-//! The key of a response cache: what a request asks the model, and nothing else.
+//! The key of a response cache: a hash of everything in a request that a model receives.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,16 +12,16 @@ use crate::{
     ToolDefinition, ToolResult,
 };
 
-/// The key under which a response cache finds the answer to a request:
+/// The key under which a response cache stores the answer to a request, from
 /// [`ChatRequest::cache_key`].
 ///
-/// It is a SHA-256 hash, written in hexadecimal digits. It is the same in every process and on every
-/// machine; a release that computes it otherwise says so in the changelog.
+/// The key is a SHA-256 hash, displayed in hexadecimal digits. It is the same in every process and
+/// on every machine. The changelog names each release that computes it differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey([u8; 32]);
 
 impl CacheKey {
-    /// The bytes of the hash.
+    /// Returns the bytes of the hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -40,22 +40,25 @@ impl fmt::Debug for CacheKey {
 }
 
 impl ChatRequest {
-    /// The key of a response cache: two requests have the same key if a model is asked the same.
+    /// Returns the key of a response cache. Two requests have the same key if a model receives the
+    /// same of both.
     ///
     /// | in the key | not in it |
     /// |---|---|
-    /// | of a message: role, author, parts with all that a provider is sent of them, the ids of tool calls and the providers' items included | [`id`](Message::id), [`added_at`](Message::added_at), [`finish_reason`](Message::finish_reason), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
-    /// | of the options: model, instructions, tool choice, temperature, `top_p`, the limit of tokens, `extra`, exact numbers, background and continuation | [`stream`](ChatOptions::stream): the answer is the same, whole or streamed |
+    /// | of a message: role, author, all content of its parts that a provider receives, with the ids of tool calls and the providers' items | [`id`](Message::id), [`added_at`](Message::added_at), [`finish_reason`](Message::finish_reason), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
+    /// | of the options: model, instructions, tool choice, temperature, `top_p`, the limit of tokens, `extra`, exact numbers, background and continuation | [`stream`](ChatOptions::stream): the answer is the same, streamed or not |
     /// | of a tool: name, description, parameters, the provider's item, `strict` | whether it needs approval, is safe to retry, or accepts stored arguments |
     /// | the id under which the service keeps the history | [`new_from`](Self::new_from), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |
     ///
-    /// The order of messages, parts and tools counts; that of the fields of a JSON object does not, and
-    /// neither does white space between them, whatever features `serde_json` has. The text of a call's
-    /// arguments counts byte for byte. What the client adds by itself, such as a model of its own or
-    /// an account, is not known here: a cache over several clients puts their names before the key.
+    /// The order of messages, parts and tools is part of the key. The order of the fields of a JSON
+    /// object and the white space between them are not, whichever features `serde_json` has. The
+    /// text of a call's arguments is part of the key byte for byte. Settings of the model client,
+    /// such as a default model or an account, are unknown here: a cache for several clients puts
+    /// the name of the client before the key.
     ///
-    /// A cache belongs right over the model client, below the persister, so that an answer from it is
-    /// stored like any other. It takes time in proportion to the request, history included.
+    /// Put the cache directly above the model client and below the persister, so that a cached
+    /// answer is stored like any other. Computing the key takes time in proportion to the size of
+    /// the request, including its history.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -102,11 +105,11 @@ impl ChatRequest {
     }
 }
 
-/// Hashes values so that different values are different bytes: each text and list has its length
-/// before it, and each choice its number.
+/// Hashes values without collisions between different values: the length of each text and list, and
+/// the number of each variant, are hashed before its content.
 struct Canonical(Sha256);
 
-/// What is nested deeper is hashed as text.
+/// Values that are nested deeper than this are hashed as text.
 const MAX_DEPTH: usize = 128;
 
 impl Canonical {
@@ -124,7 +127,7 @@ impl Canonical {
     }
 
     fn float(&mut self, number: f64) {
-        // There are two zeros.
+        // `0.0` and `-0.0` are equal, and their bits differ.
         self.number((number + 0.0).to_bits());
     }
 
@@ -310,7 +313,7 @@ impl Canonical {
     fn native(&mut self, native: Option<&Native>) {
         self.optional(native, |hash, Native { wire, issuer, item }| {
             hash.text(wire);
-            // The JSON begins with a smaller tag.
+            // The tag of the JSON that would follow here is smaller than 4.
             if let Some(issuer) = issuer {
                 hash.tag(4);
                 hash.text(issuer);
@@ -322,13 +325,13 @@ impl Canonical {
     fn value(&mut self, value: &impl Serialize) {
         match RawJson::from_value(value) {
             Ok(json) => self.raw(json.get(), 0),
-            // A value whose keys are texts has a JSON form.
+            // Serialization fails only for maps whose keys are not strings.
             Err(_) => self.tag(u8::MAX),
         }
     }
 
-    /// JSON with all digits of its numbers, whatever the order of its fields. Of a name that comes
-    /// twice in an object the last counts, as for most readers.
+    /// Hashes JSON with all digits of its numbers and independently of the order of its fields. If
+    /// an object has a key twice, the last value is hashed, because most parsers read the last one.
     fn raw(&mut self, json: &str, depth: usize) {
         let json = json.trim();
         if depth < MAX_DEPTH {

@@ -1,8 +1,9 @@
-//! The stored form of a message: our own JSON, versioned, readable for ever.
+//! The stored form of a message: versioned JSON that every later release can read.
 //!
-//! A stored message is one JSON object, `{"v":1,"role":…,"parts":[…]}`. The version says how to
-//! read it; version 1 is the only one so far, and every later release reads it. The message's
-//! [`id`](crate::Message::id) is not part of it: stores keep it as the row's key.
+//! A stored message is one JSON object, `{"v":1,"role":…,"parts":[…]}`. `v` is the version of the
+//! format. Version 1 is the only one so far, and every later release reads it. The
+//! [`id`](crate::Message::id) of the message is not part of the object: stores use it as the key of
+//! the row.
 //!
 //! ```
 //! use tower_chat_core::{Message, format};
@@ -25,23 +26,23 @@ use crate::{
 /// The version that [`encode`] writes.
 pub const VERSION: u32 = 1;
 
-/// A stored message cannot be read.
+/// The error of a stored message that cannot be read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// It was written by a newer release.
+    /// A newer release wrote the message.
     #[error("the message has format version {version}; this release reads up to {VERSION}")]
     Newer {
-        /// The version it says it has.
+        /// The version in the message.
         version: u32,
     },
-    /// It is damaged, or was never one of ours.
+    /// The message is damaged, or is not a stored message.
     #[error("not a stored message")]
     Malformed(#[source] SharedError),
 }
 
 impl FormatError {
-    /// An error that says what is wrong with a message that is damaged.
+    /// Creates an error with a description of the damage.
     pub fn malformed(what: impl Into<BoxError>) -> Self {
         Self::Malformed(SharedError::new(what))
     }
@@ -81,7 +82,7 @@ struct Version {
     v: u32,
 }
 
-/// The stored form of a message, without its id.
+/// Returns the stored form of a message, without the message's id.
 ///
 /// ```
 /// use tower_chat_core::{Message, format};
@@ -94,7 +95,7 @@ struct Version {
 ///
 /// # Panics
 ///
-/// Never: every message has a JSON form, since all map keys in it are strings.
+/// Never: every message has a JSON form, because all map keys in it are strings.
 pub fn encode(message: &Message) -> String {
     let stored = Stored {
         v: VERSION,
@@ -109,11 +110,11 @@ pub fn encode(message: &Message) -> String {
     serde_json::to_string(&stored).expect("a message has a JSON form")
 }
 
-/// The message of a stored form; its id is left empty.
+/// Parses the stored form of a message. The `id` of the returned message is `None`.
 ///
 /// # Errors
 ///
-/// [`FormatError`], if a newer release wrote it or it is damaged.
+/// [`FormatError`], if a newer release wrote the message or the message is damaged.
 pub fn decode(stored: &str) -> Result<Message, FormatError> {
     let loaded: Loaded =
         serde_json::from_str(stored).map_err(|error| match serde_json::from_str(stored) {

@@ -1,12 +1,12 @@
-//! That a service no longer has the history that a request refers to.
+//! The error of a service that no longer has the history that a request refers to.
 
 use std::error::Error;
 
-/// The service no longer has the response or the conversation that a request refers to by its service id:
+/// The service no longer has the response or the conversation whose service id is in the request:
 /// it was deleted, or has expired.
 ///
-/// The layers get the errors of a service as [`BoxError`](crate::BoxError)s of types they do not know. A
-/// model client puts this into the [`source`](Error::source) chain of its own error.
+/// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
+/// model client therefore adds this error to the [`source`](Error::source) chain of its own error.
 ///
 /// ```
 /// use tower_chat_core::{HistoryLost, is_history_lost};
@@ -26,7 +26,8 @@ use std::error::Error;
 #[error("the service no longer has the history that the request refers to")]
 pub struct HistoryLost;
 
-/// Whether a request failed because the service no longer has the history that it refers to.
+/// Returns whether a request failed because the service no longer has the history that the request
+/// refers to.
 pub fn is_history_lost(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

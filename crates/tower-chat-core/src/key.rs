@@ -10,10 +10,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Names one conversation inside one scope (a tenant or a user).
+/// The name of one conversation inside one scope (a tenant or a user).
 ///
-/// No operation crosses a scope. Both halves are opaque text: separators, quotes and empty
-/// strings carry no meaning, and two keys are equal only if both halves are equal byte for byte.
+/// No operation crosses a scope. Scope and id are opaque text: separators, quotes and empty strings
+/// have no meaning, and two keys are equal only if both texts are equal byte for byte.
 ///
 /// ```
 /// use tower_chat_core::ConversationKey;
@@ -27,17 +27,17 @@ pub struct ConversationKey {
 }
 
 impl ConversationKey {
-    /// A key from its two halves.
+    /// Creates a key from a scope and an id.
     pub fn new(scope: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         Self { scope: scope.into(), id: id.into() }
     }
 
-    /// The tenant or user the conversation belongs to.
+    /// Returns the tenant or user that the conversation belongs to.
     pub fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// The conversation's name inside its scope.
+    /// Returns the conversation's name inside its scope.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -49,26 +49,27 @@ impl fmt::Display for ConversationKey {
     }
 }
 
-/// Names one run: everything done for one input, up to the final answer.
+/// The name of one run: everything done for one input, up to the final answer.
 ///
-/// A UUID version 7 (RFC 9562). A cloned request keeps its run id, so that a retry above the run
-/// is the same run.
+/// A UUID version 7 (RFC 9562). A cloned request has the same run id. A retry above the persistence
+/// layers is therefore another attempt of the same run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RunId(Uuid);
 
 impl RunId {
-    /// A new, unique run id.
+    /// Creates a new, unique run id.
     #[allow(clippy::new_without_default, reason = "a default that differs at every call surprises")]
     pub fn new() -> Self {
         Self(Uuid::now_v7())
     }
 
-    /// A new, unique run id that says it was made at a time, for runs that took place before they are
-    /// stored: the turns of an import. [`Keep::Since`](crate::store::Keep::Since) goes by it.
+    /// Creates a new, unique run id with this creation time, for runs that took place before they
+    /// are stored, such as the turns of an import. [`Keep::Since`](crate::store::Keep::Since)
+    /// compares this time.
     ///
-    /// Times before 1970 count as 1970, and those that the 48 bits of a UUID cannot hold, after the
-    /// year 10889, as the last that they can.
+    /// A time before 1970 becomes 1970. A time that exceeds the 48 bits of a UUID, after the year
+    /// 10889, becomes the last possible one.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -81,13 +82,13 @@ impl RunId {
         const LAST: u128 = (1 << 48) - 1;
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let milliseconds = since.as_millis().min(LAST);
-        // The version, the variant and the random bits of an id of its own, behind the time.
+        // The version, the variant and the random bits of a new id, behind the time.
         let rest = Uuid::now_v7().as_u128() & ((1 << 80) - 1);
         Self(Uuid::from_u128(milliseconds << 80 | rest))
     }
 
-    /// When it was made, to the millisecond; `None` if it is no UUID of version 7, as one that a
-    /// caller has chosen may be.
+    /// Returns the creation time of the id, to the millisecond. Returns `None` for an id that a
+    /// caller has chosen and that is not a UUID version 7.
     ///
     /// ```
     /// use tower_chat_core::RunId;
@@ -103,17 +104,17 @@ impl RunId {
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(high >> 16))
     }
 
-    /// The sixteen bytes, as stores keep them.
+    /// Returns the sixteen bytes that stores write.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.into_bytes()
     }
 
-    /// The run id with these sixteen bytes.
+    /// Creates the run id from these sixteen bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The random half of the id (the last eight bytes, big endian).
+    /// Returns the random half of the id (the last eight bytes, big endian).
     pub fn random_half(self) -> u64 {
         self.0.as_u64_pair().1
     }
@@ -131,7 +132,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// The text is not a run id.
+/// The error of a text that is not a run id or a message id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a run or message id: {text:?}")]
 pub struct ParseIdError {
@@ -160,10 +161,10 @@ impl TryFrom<String> for RunId {
     }
 }
 
-/// Names one message: the run that added it and its position among the messages of that run.
+/// The name of one message: the run that added it and its index among the messages of that run.
 ///
-/// Assigned when a run takes a message in, and stored with it. Ids that providers give are never
-/// used as keys: they are missing, empty or repeated in real traffic.
+/// A run assigns the id when it adds the message, and the store writes both. Ids from providers are
+/// never used as keys: they are missing, empty or repeated in recorded traffic.
 ///
 /// ```
 /// use tower_chat_core::{MessageId, RunId};
@@ -175,13 +176,13 @@ impl TryFrom<String> for RunId {
 pub struct MessageId {
     /// The run that added the message.
     pub run: RunId,
-    /// The message's position among all messages the run added, from 0.
+    /// The message's index among all messages of the run, from 0.
     pub index: u32,
 }
 
 impl MessageId {
-    /// The largest [`index`](Self::index) that a store keeps. It is one less than the type allows, so
-    /// that the index after that of any stored message is a number, too.
+    /// The largest [`index`](Self::index) that a store accepts. It is one less than the maximum of
+    /// the type, so that the index after any stored message can be computed.
     pub const LAST_INDEX: u32 = u32::MAX - 1;
 }
 
@@ -223,11 +224,11 @@ impl TryFrom<String> for MessageId {
     }
 }
 
-/// Names one tool call of a conversation: the message that holds it and its position there.
+/// The name of one tool call of a conversation: its message and its index in that message.
 ///
-/// The position counts the calls that the provider did not execute itself, those that wait for
-/// approval included: the order of [`Message::asked_calls`](crate::Message::asked_calls). A
-/// provider's call id names no call: it may be missing, empty, or used again in a later run.
+/// The index counts the calls that the provider did not execute itself, including those that wait
+/// for approval, in the order of [`Message::asked_calls`](crate::Message::asked_calls). The call id
+/// of a provider is no name: it may be missing, empty, or used again in a later run.
 ///
 /// ```
 /// use tower_chat_core::{CallPosition, MessageId, RunId};
@@ -237,10 +238,9 @@ impl TryFrom<String> for MessageId {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallPosition {
-    /// The message that holds the call.
+    /// The message that contains the call.
     pub message: MessageId,
-    /// The call's position among the [`asked_calls`](crate::Message::asked_calls) of the message,
-    /// from 0.
+    /// The index of the call in the message's [`asked_calls`](crate::Message::asked_calls), from 0.
     pub index: u32,
 }
 
@@ -250,9 +250,9 @@ impl fmt::Display for CallPosition {
     }
 }
 
-/// The request extension that says which conversation a request belongs to, and which run it is.
+/// The request extension that names the conversation and the run of a request.
 ///
-/// [`ChatRequest::in_conversation`](crate::ChatRequest::in_conversation) puts it there.
+/// [`ChatRequest::in_conversation`](crate::ChatRequest::in_conversation) adds it.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, Conversation, ConversationKey, RunId};
@@ -260,7 +260,7 @@ impl fmt::Display for CallPosition {
 /// let first = ChatRequest::user("Pay.").in_conversation(ConversationKey::new("alice", "bill"));
 /// let Some(Conversation { key, run }) = first.conversation() else { unreachable!() };
 ///
-/// // Another process sends the same run again: what is stored of it is not stored twice.
+/// Another process sends the same run again: the store does not store its messages twice.
 /// let run: RunId = run.to_string().parse()?;
 /// let again = ChatRequest::user("Pay.").in_run(Conversation { key: key.clone(), run });
 /// assert_eq!(again.conversation(), first.conversation());
@@ -268,8 +268,8 @@ impl fmt::Display for CallPosition {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
-    /// The conversation the run reads and extends.
+    /// The conversation that the run reads and extends.
     pub key: ConversationKey,
-    /// The run; minted once, kept by every clone of the request.
+    /// The id of the run. Every clone of the request has the same one.
     pub run: RunId,
 }

@@ -1,7 +1,7 @@
 //! For authors of stores and model clients: the messages, requests and responses of `tower-chat`, and
 //! the trait [`HistoryStore`].
 //!
-//! An application depends on `tower-chat`, which re-exports all of it.
+//! An application depends on `tower-chat`, which re-exports this crate.
 //!
 //! ```
 //! # futures_util::FutureExt::now_or_never(async {
@@ -10,7 +10,7 @@
 //!     store::{HistoryStore, Revision, author::Write},
 //! };
 //!
-//! // What a model client does: a request becomes a response. Around it is a `tower::Service`.
+//! The core of a model client: it converts a request into a response. A `tower::Service` wraps it.
 //! fn echo(request: &ChatRequest) -> ChatResponse {
 //!     let last = request.messages.last().map(|message| message.text()).unwrap_or_default();
 //!     ChatResponse::whole([Message::assistant(format!("You wrote: {last}"))], Finish::stop())
@@ -21,7 +21,7 @@
 //! let answer = echo(&request).collect().await?;
 //! assert_eq!(answer.text(), "You wrote: Hello.");
 //!
-//! // What a store does: it appends messages to a conversation, if that is at the revision expected.
+//! The core of a store: it appends messages if the conversation is at the expected revision.
 //! let store = MemoryStore::new();
 //! let run = request.conversation().ok_or("the request names no conversation")?.run;
 //! let messages = request.messages.iter().chain(&answer.messages).cloned();
@@ -33,11 +33,11 @@
 //! # }).unwrap().unwrap();
 //! ```
 //!
-//! - A model client: [`ChatRequest`], [`ChatResponse`], [`ChatUpdate`]; `tower-chat-wire` has the
-//!   formats of the providers.
-//! - A store: [`HistoryStore`], the module [`store::author`], and the contract in `tower-chat-testkit`
-//!   that tests it.
-//! - A layer: the crate `tower-chat-layers`, which has the run and the tools too.
+//! - To write a model client, use [`ChatRequest`], [`ChatResponse`] and [`ChatUpdate`].
+//!   `tower-chat-wire` has the formats of the providers.
+//! - To write a store, use [`HistoryStore`] and the module [`store::author`]. `tower-chat-testkit`
+//!   has the contract that tests it.
+//! - To write a layer, use the crate `tower-chat-layers`, which has the run and the tools too.
 //!
 //! [`HistoryStore`]: store::HistoryStore
 
@@ -73,7 +73,7 @@ mod unique_keys;
 mod visible_text;
 mod well_formed;
 
-/// Any error, as tower services pass them on.
+/// A boxed error of any type, as in tower.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use self::{

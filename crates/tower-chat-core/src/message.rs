@@ -10,20 +10,21 @@ use crate::{
     pairing::asked_call, part, store::author::milliseconds,
 };
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Role {
-    /// Whoever set the conversation up.
+    /// The operator who set up the conversation.
     System,
-    /// The newer name for [`Role::System`] on some wires; kept apart so that nothing is lost.
+    /// The name of [`Role::System`] on newer wires. It is a role of its own so that the name
+    /// survives a round trip.
     Developer,
-    /// The person, or the program acting for one.
+    /// The person, or the program that acts for the person.
     User,
     /// The model.
     Assistant,
-    /// The tools: a message of tool results.
+    /// The tools. A message of this role contains tool results.
     Tool,
 }
 
@@ -35,34 +36,36 @@ pub enum Role {
 /// assert_eq!((message.role, message.text().as_str()), (Role::User, "Where is my order?"));
 /// ```
 ///
-/// Two messages are equal if they say the same under the same id. Why the answer of a message
-/// [ended](Self::finish_reason) is not compared, since transcripts that clients send again do not have it.
+/// Two messages are equal if their ids and contents are equal. The
+/// [`finish_reason`](Self::finish_reason) is not compared, because the transcripts that clients
+/// send again do not contain it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
-    /// What is said, in order. A message without any part is one whose content was absent.
+    /// The content, in order. A message without parts is one whose content was absent.
     #[serde(deserialize_with = "part::deserialize_list")]
     pub parts: Vec<Part>,
-    /// The speaker's name, where several share a role.
+    /// The author's name, if several authors have the same role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
-    /// Its name in the store; set by the run that adds the message, never by a provider.
+    /// The id of the message in the store. The run that adds the message sets it, never a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
-    /// When it was added to its conversation, to the millisecond: set by the run that adds the
-    /// message, unless it has a time already, as an imported one may. Messages that were stored by
-    /// older releases have none; see [`time`](Self::time).
+    /// The time at which the message was added to its conversation, to the millisecond. The run
+    /// that adds the message sets it, unless it is set already, for example by an import. Messages
+    /// that older releases have stored have none; see [`time`](Self::time).
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
-    /// Why the answer of the model ended whose last message this is. It decides what follows the answer,
-    /// also when the run goes on in another process. [`ChatResponse`](crate::ChatResponse) sets it from
-    /// [`Finish::reason`](crate::Finish::reason). Messages that were stored by older releases have none.
-    /// Not sent to models.
+    /// The reason why the model's answer ended, on the last message of the answer. It decides the
+    /// next step of the run, also when another process continues the run.
+    /// [`ChatResponse`](crate::ChatResponse) sets it from
+    /// [`Finish::reason`](crate::Finish::reason). Messages that older releases have stored have
+    /// none. It is not sent to models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
-    /// Anything else to keep with it. Not sent to models.
+    /// Application data that is stored with the message. It is not sent to models.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
@@ -80,38 +83,38 @@ impl PartialEq for Message {
 }
 
 impl Message {
-    /// A message of these parts.
+    /// Creates a message of these parts.
     pub fn new(role: Role, parts: Vec<Part>) -> Self {
         let (author, id, added_at, finish_reason) = (None, None, None, None);
         Self { role, parts, author, id, added_at, finish_reason, metadata: Map::new() }
     }
 
-    /// A system message with one text.
+    /// Creates a system message with one text.
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(Role::System, vec![Part::text(text)])
     }
 
-    /// A user message with one text.
+    /// Creates a user message with one text.
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, vec![Part::text(text)])
     }
 
-    /// An assistant message with one text.
+    /// Creates an assistant message with one text.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::new(Role::Assistant, vec![Part::text(text)])
     }
 
-    /// An assistant message that asks for tools.
+    /// Creates an assistant message with these tool calls.
     pub fn tool_calls(calls: impl IntoIterator<Item = ToolCall>) -> Self {
         Self::new(Role::Assistant, calls.into_iter().map(Part::ToolCall).collect())
     }
 
-    /// A tool message that answers calls.
+    /// Creates a tool message with these results.
     pub fn tool_results(results: impl IntoIterator<Item = ToolResult>) -> Self {
         Self::new(Role::Tool, results.into_iter().map(Part::ToolResult).collect())
     }
 
-    /// A user message with decisions about calls that wait for approval.
+    /// Creates a user message with decisions about calls that wait for approval.
     ///
     /// ```
     /// use tower_chat_core::{ApprovalRequest, ChatRequest, Message, ToolCall};
@@ -128,7 +131,7 @@ impl Message {
         Self::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())
     }
 
-    /// The same message with other parts. Its own are not copied.
+    /// Returns the same message with other parts, without copying its own parts.
     #[must_use]
     pub fn with_parts(&self, parts: Vec<Part>) -> Self {
         let Self { role, parts: _, author, id, added_at, finish_reason, metadata } = self;
@@ -137,8 +140,8 @@ impl Message {
         Self { role: *role, parts, author, id, added_at, finish_reason, metadata }
     }
 
-    /// When it was added to its conversation, as far as that is known: [`added_at`](Self::added_at),
-    /// else the time at which its run was begun, which its id tells.
+    /// Returns when the message was added to its conversation: [`added_at`](Self::added_at), or
+    /// else the creation time of the id of its run. Returns `None` if the message has neither.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -155,24 +158,25 @@ impl Message {
         self.added_at.or_else(|| self.id?.run.made_at())
     }
 
-    /// The text of all text parts, joined without a separator.
+    /// Returns the text of all text parts, joined without a separator.
     pub fn text(&self) -> String {
         self.parts.iter().filter_map(Part::as_text).collect()
     }
 
-    /// The tool calls that are owed a result: all but those the provider ran itself.
+    /// Returns the tool calls that need a result: all but those that the provider executed itself.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(Part::as_tool_call).filter(|call| !call.provider_executed)
     }
 
-    /// Every tool call that is, or will be, owed a result: those of [`calls`](Self::calls), and
-    /// those that wait for approval. A call's position in its batch counts them all.
+    /// Returns the tool calls that need a result now or after their approval: the
+    /// [`calls`](Self::calls), and the calls that wait for approval. The index of a
+    /// [`CallPosition`](crate::CallPosition) counts these calls.
     pub fn asked_calls(&self) -> impl Iterator<Item = &ToolCall> + Clone {
         self.parts.iter().filter_map(asked_call)
     }
 
-    /// The approval request of one of the [`asked_calls`](Self::asked_calls), by its position among
-    /// them; `None` if the call waits for none.
+    /// Returns the approval request of one of the [`asked_calls`](Self::asked_calls), by its index
+    /// among them; `None` if the call does not wait for approval.
     pub fn approval_request(&self, index: u32) -> Option<&ApprovalRequest> {
         let mut asked = self.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) if !call.provider_executed => Some(None),
@@ -182,7 +186,7 @@ impl Message {
         asked.nth(index as usize).flatten()
     }
 
-    /// The tool results in it.
+    /// Returns the tool results of the message.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.parts.iter().filter_map(Part::as_tool_result)
     }

@@ -8,10 +8,10 @@ use crate::{Message, well_formed::WellFormedPrefix};
 
 /// A persistent sequence of shared messages.
 ///
-/// Cloning is O(1); [`push`](Self::push), [`append`](Self::append) and indexing are O(log n).
-/// A clone shares its messages with the original and never sees later changes to it, so a request
-/// can be kept, retried and extended without copying the history. A message that is pushed may stay
-/// in memory as long as such a clone.
+/// Cloning is O(1); [`push`](Self::push), [`append`](Self::append) and indexing are O(log n). A
+/// clone shares its messages with the original and does not see later changes to the original. A
+/// request can therefore be stored, retried and extended without copying the history. A pushed
+/// message may stay in memory until the last such clone is dropped.
 ///
 /// ```
 /// use tower_chat_core::{Message, Messages};
@@ -24,37 +24,37 @@ use crate::{Message, well_formed::WellFormedPrefix};
 pub struct Messages(Vector<Arc<Message>>);
 
 impl Messages {
-    /// No messages.
+    /// Creates an empty sequence.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many there are.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The message at a position, from 0.
+    /// Returns the message at an index, from 0.
     pub fn get(&self, index: usize) -> Option<&Arc<Message>> {
         self.0.get(index)
     }
 
-    /// The newest message.
+    /// Returns the newest message.
     pub fn last(&self) -> Option<&Arc<Message>> {
         self.0.last()
     }
 
-    /// Adds one message at the end.
+    /// Adds a message at the end.
     pub fn push(&mut self, message: impl Into<Arc<Message>>) {
         self.0.push_back(message.into());
     }
 
-    /// Adds all messages of another sequence at the end, in O(log n) of both.
+    /// Adds all messages of another sequence at the end. It takes O(log n) of both lengths.
     pub fn append(&mut self, other: &Messages) {
         if other.len() <= FEW {
             self.0.extend(other.iter().cloned());
@@ -63,41 +63,41 @@ impl Messages {
         }
     }
 
-    /// Adds a stretch of another sequence at the end. What lies outside of that sequence is left
-    /// out. It takes O(log n) of both.
+    /// Adds a range of another sequence at the end, without the part of the range that exceeds the
+    /// sequence. It takes O(log n) of both lengths.
     pub fn append_range(&mut self, other: &Messages, range: Range<usize>) {
         let count = range.end.min(other.len()).saturating_sub(range.start);
         self.append(&other.skip(range.start).take(count));
     }
 
-    /// The messages from a position on; empty if there are fewer.
+    /// Returns the messages without the first `count` ones; empty if there are fewer.
     #[must_use]
     pub fn skip(&self, count: usize) -> Self {
         Self(self.0.skip(count.min(self.len())))
     }
 
-    /// The first `count` messages; all if there are fewer.
+    /// Returns the first `count` messages; all messages if there are fewer.
     #[must_use]
     pub fn take(&self, count: usize) -> Self {
         Self(self.0.take(count.min(self.len())))
     }
 
-    /// All messages, oldest first.
+    /// Iterates over all messages, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> + ExactSizeIterator {
         self.0.iter()
     }
 
-    /// The messages from a position on, without walking those before it.
+    /// Iterates over the messages from an index on, without visiting the earlier ones.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &Arc<Message>> {
         let rest = (from < self.len()).then(|| self.0.focus().narrow(from..));
         rest.into_iter().flatten()
     }
 
-    /// How many messages from a position on stand as every provider wants them: each call has an
-    /// id of its own and is answered once, in order, right after its message. Whole rounds count
-    /// alone.
+    /// Returns the number of messages from an index on that are valid for every provider: each call
+    /// has a unique id and is answered once, in order, directly after its message. Only complete
+    /// rounds are counted.
     ///
-    /// It errs on the safe side: a message that it does not count may be well-formed too.
+    /// The number may be too small, but is never too large.
     ///
     /// ```
     /// use tower_chat_core::{Message, Messages, ToolCall, ToolResult};
@@ -122,9 +122,9 @@ impl Messages {
     }
 }
 
-/// Up to this many messages are pushed one by one. To join two trees copies nodes of both: one message
-/// behind 10,000 took 16 us so and 0.2 us when pushed, which is a fifth of a service call stored
-/// without syncs (case `single` of the benches).
+/// The largest number of messages that are pushed one by one. Joining two trees copies nodes of
+/// both: appending one message to 10,000 took 16 us by a join and 0.2 us by a push. The difference
+/// is a fifth of a service call stored without syncs (case `single` of the benches).
 const FEW: usize = 64;
 
 impl std::fmt::Debug for Messages {
@@ -133,10 +133,10 @@ impl std::fmt::Debug for Messages {
     }
 }
 
-/// The messages of a [`Messages`], oldest first.
+/// An iterator over the messages of a [`Messages`], oldest first.
 pub struct IntoIter(<Vector<Arc<Message>> as IntoIterator>::IntoIter);
 
-/// References to the messages of a [`Messages`], oldest first.
+/// An iterator over references to the messages of a [`Messages`], oldest first.
 pub struct Iter<'m>(<&'m Vector<Arc<Message>> as IntoIterator>::IntoIter);
 
 impl IntoIterator for Messages {
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn iteration_goes_from_both_ends_and_knows_what_is_left() {
         for count in [0, 1, 63, 64, 65, 1000] {
-            // A joined sequence lies in memory in stretches of all lengths.
+            // A joined sequence consists of chunks of all lengths in memory.
             let mut messages = numbered(count);
             messages.append(&numbered(300).skip(count % 7));
             let expected: Vec<_> = (0..messages.len()).filter_map(|at| messages.get(at)).collect();
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// A sequence, and what should be in it.
+    /// A sequence, and the numbers that it should contain.
     #[derive(Clone, Default)]
     struct Version {
         messages: Messages,

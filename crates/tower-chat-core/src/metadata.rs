@@ -8,10 +8,11 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-/// Reads metadata, each value by itself.
+/// Deserializes metadata, each value by itself.
 ///
-/// `serde_json` reads values that are nested 127 levels deep. Within the stored form such a value is
-/// two levels deeper, and a message that holds one would be stored and never read again.
+/// `serde_json` reads values with up to 127 levels of nesting. In the stored form the metadata is
+/// two levels deeper. Without this function, a message with a value of 127 levels could be stored
+/// and never read again.
 pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<Map<String, Value>, D::Error>
 where
     D: Deserializer<'de>,

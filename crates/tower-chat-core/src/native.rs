@@ -1,13 +1,13 @@
-//! A provider's own JSON, kept byte for byte.
+//! JSON of a provider, stored byte for byte.
 
 use std::{ops::Range, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A provider's own item, replayed verbatim to the wire it came from and ignored by every other.
+/// A provider's own item. It is sent unchanged to the wire it came from, and to no other wire.
 ///
-/// Reasoning ids, encrypted reasoning, thought signatures and redacted thinking live here.
+/// Reasoning ids, encrypted reasoning, thought signatures and redacted thinking are native items.
 ///
 /// ```
 /// use tower_chat_core::{Native, RawJson};
@@ -17,16 +17,16 @@ use serde_json::value::RawValue;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// Two items are equal if their wires and their JSON are: the issuer decides which service receives an
-/// item, and is no part of what the item says.
+/// Two items are equal if their wires and their JSON are equal. The issuer is not compared: it
+/// decides which service receives an item, and is no part of the item's content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Native {
-    /// The wire format the item belongs to, such as `anthropic` or `openai-responses`.
+    /// The wire format of the item, such as `anthropic` or `openai-responses`.
     pub wire: Arc<str>,
-    /// The service that made the item, such as `deepseek`; services share wires. `None` of an item that
-    /// an older release stored, or that was read without knowing its service: any service of the wire
-    /// receives it.
+    /// The service that made the item, such as `deepseek`; several services may use one wire. It is
+    /// `None` if an older release stored the item or its service is unknown. Such an item is sent
+    /// to any service of the wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<Arc<str>>,
     /// The item as the provider sent it.
@@ -34,12 +34,12 @@ pub struct Native {
 }
 
 impl Native {
-    /// An item of the named wire, from a service that is not known.
+    /// Creates an item of this wire, from an unknown service.
     pub fn new(wire: impl Into<Arc<str>>, item: RawJson) -> Self {
         Self { wire: wire.into(), issuer: None, item }
     }
 
-    /// The same item as one that this service made.
+    /// Sets the service that made the item.
     ///
     /// ```
     /// use tower_chat_core::Native;
@@ -62,13 +62,13 @@ impl PartialEq for Native {
 
 impl Eq for Native {}
 
-/// One JSON value kept as the text it arrived in: number forms, key order and white space included.
+/// One JSON value, stored as its original text: number forms, key order and white space included.
 ///
-/// Two things are replaced, since a service that is sent them back refuses the whole request: half a
-/// surrogate pair, such as `\ud800` alone, which is no character, with `\ufffd`; and a number that no double
-/// can hold, such as `1e999`, with the largest double of its sign.
+/// Two things are replaced, because a service refuses the whole request when it receives them: half
+/// of a surrogate pair, such as `\ud800` alone, which is not a character, becomes `\ufffd`; a
+/// number beyond the range of a double, such as `1e999`, becomes the largest double of its sign.
 ///
-/// Equality is equality of bytes.
+/// Two values are equal if their texts are equal byte for byte.
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
 
@@ -79,14 +79,14 @@ impl RawJson {
             return Self(raw.into());
         }
         let mut text = raw.get().to_owned();
-        // From the end, so that what comes before stays where it is.
+        // Replaces from the end, so that the earlier ranges stay valid.
         for (range, readable) in unreadable.into_iter().rev() {
             text.replace_range(range, readable);
         }
         Self(RawValue::from_string(text).unwrap_or(raw).into())
     }
 
-    /// The value's text.
+    /// Returns the text of the value.
     pub fn get(&self) -> &str {
         self.0.get()
     }
@@ -100,7 +100,7 @@ impl RawJson {
         serde_json::from_str(self.get())
     }
 
-    /// The JSON form of a value.
+    /// Serializes a value.
     ///
     /// # Errors
     ///
@@ -144,7 +144,8 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// What no reader of the JSON can hold, in order, each with what stands in its place.
+/// Returns the ranges of the text that a JSON parser may refuse, in order, each with its
+/// replacement.
 fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -165,7 +166,7 @@ fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
                         found.push((at..at + ESCAPE, "\\ufffd"));
                         ESCAPE
                     }
-                    // Whatever stands behind another backslash is escaped by it.
+                    // Any other character after a backslash is escaped by it.
                     _ => 2,
                 };
                 at += length;
@@ -184,7 +185,8 @@ fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
     found
 }
 
-/// What numbers are written with. The `e` of `true` and `false` is among it, and is no number when parsed.
+/// Returns whether a character occurs in numbers. The `e` of `true` and `false` is one of them; it
+/// does not parse as a number.
 fn is_of_number(character: char) -> bool {
     matches!(character, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
 }
@@ -192,10 +194,10 @@ fn is_of_number(character: char) -> bool {
 const LARGEST: &str = "1.7976931348623157e308";
 const LEAST: &str = "-1.7976931348623157e308";
 
-/// The length of `\uXXXX`.
+/// The length of an escape `\uXXXX`.
 const ESCAPE: usize = 6;
 
-/// The code unit that is escaped at a position, if one is.
+/// Returns the code unit of the escape at a position, if there is an escape.
 fn unit(json: &str, at: usize) -> Option<u16> {
     let digits = json.get(at..at.checked_add(ESCAPE)?)?.strip_prefix("\\u")?;
     u16::from_str_radix(digits, 16).ok()

@@ -1,13 +1,14 @@
-//! How the model is asked, apart from the messages.
+//! The parts of a request besides its messages: model, tools, sampling and limits.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{ExactNumbers, Native};
 
-/// What a request asks of the model besides its messages.
+/// The settings of a request besides its messages.
 ///
-/// Sent with each service call and never stored. Fields left at `None` are left to the provider.
+/// They are sent with each service call and never stored. For a field that is `None` the provider's
+/// default applies.
 ///
 /// ```
 /// use tower_chat_core::{ChatOptions, ChatRequest};
@@ -18,131 +19,134 @@ use crate::{ExactNumbers, Native};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ChatOptions {
-    /// The model's name, where the model client serves several.
+    /// The model's name, for a model client that serves several models.
     pub model: Option<String>,
-    /// Instructions for this request alone; unlike a system message they are never stored.
+    /// Instructions for this request alone. Unlike a system message they are never stored.
     pub instructions: Option<String>,
-    /// The tools the model may ask for.
+    /// The tools that the model may call.
     pub tools: Vec<ToolDefinition>,
-    /// Whether the model must use one.
+    /// Whether the model must call a tool, and which one.
     pub tool_choice: Option<ToolChoice>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
     /// Nucleus sampling.
     pub top_p: Option<f64>,
-    /// The most tokens the answer may have.
+    /// The maximum number of tokens of the answer.
     pub max_output_tokens: Option<u64>,
-    /// Ask for the answer as a stream. A model client that cannot stream answers whole.
+    /// Requests the answer as a stream. A model client that cannot stream returns a whole answer.
     pub stream: bool,
-    /// Let the service work in the background and answer later, by continuation token.
+    /// Lets the service work in the background. The answer is fetched later by a continuation
+    /// token.
     pub background: bool,
-    /// Go on with a background answer: the token of an earlier [`Finish`](crate::Finish).
+    /// The continuation token of an earlier [`Finish`](crate::Finish), to fetch a background
+    /// answer.
     pub continuation: Option<String>,
-    /// Options only this provider knows, passed on as they are.
+    /// Options of one provider, which are sent to it unchanged.
     pub extra: Map<String, Value>,
-    /// The integers of the body from which these options were read that the values above would
-    /// round. A body of the same wire is written with all their digits.
+    /// The integers that the values above round, from the body that these options were parsed from.
+    /// A body of the same wire is written with all their digits.
     pub exact_numbers: ExactNumbers,
 }
 
 impl ChatOptions {
-    /// Leaves everything to the provider.
+    /// Creates options with the provider's defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The model's name.
+    /// Sets the model's name.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());
         self
     }
 
-    /// Instructions for this request alone.
+    /// Sets the instructions for this request alone.
     #[must_use]
     pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
         self.instructions = Some(instructions.into());
         self
     }
 
-    /// The tools the model may ask for, instead of those before.
+    /// Replaces the tools that the model may call.
     #[must_use]
     pub fn with_tools(mut self, tools: impl IntoIterator<Item = ToolDefinition>) -> Self {
         self.tools = tools.into_iter().collect();
         self
     }
 
-    /// Whether and which tool the model must use.
+    /// Sets whether the model must call a tool, and which one.
     #[must_use]
     pub fn with_tool_choice(mut self, tool_choice: ToolChoice) -> Self {
         self.tool_choice = Some(tool_choice);
         self
     }
 
-    /// The sampling temperature.
+    /// Sets the sampling temperature.
     #[must_use]
     pub fn with_temperature(mut self, temperature: f64) -> Self {
         self.temperature = Some(temperature);
         self
     }
 
-    /// Nucleus sampling.
+    /// Sets nucleus sampling.
     #[must_use]
     pub fn with_top_p(mut self, top_p: f64) -> Self {
         self.top_p = Some(top_p);
         self
     }
 
-    /// The most tokens the answer may have.
+    /// Sets the maximum number of tokens of the answer.
     #[must_use]
     pub fn with_max_output_tokens(mut self, max_output_tokens: u64) -> Self {
         self.max_output_tokens = Some(max_output_tokens);
         self
     }
 
-    /// Whether to ask for the answer as a stream.
+    /// Sets whether the answer is requested as a stream.
     #[must_use]
     pub fn with_stream(mut self, stream: bool) -> Self {
         self.stream = stream;
         self
     }
 
-    /// Whether the service may answer later, by continuation token.
+    /// Sets whether the service may work in the background, so that the answer is fetched later by
+    /// a continuation token.
     #[must_use]
     pub fn with_background(mut self, background: bool) -> Self {
         self.background = background;
         self
     }
 
-    /// Goes on with a background answer, by its token.
+    /// Fetches a background answer by its continuation token.
     #[must_use]
     pub fn with_continuation(mut self, continuation: impl Into<String>) -> Self {
         self.continuation = Some(continuation.into());
         self
     }
 
-    /// Options only this provider knows, instead of those before.
+    /// Replaces the options of one provider, which are sent to it unchanged.
     #[must_use]
     pub fn with_extra(mut self, extra: impl IntoIterator<Item = (String, Value)>) -> Self {
         self.extra = extra.into_iter().collect();
         self
     }
 
-    /// The integers that the values would round.
+    /// Sets the integers that the values round.
     #[must_use]
     pub fn with_exact_numbers(mut self, exact_numbers: ExactNumbers) -> Self {
         self.exact_numbers = exact_numbers;
         self
     }
 
-    /// Whether the service produces this answer apart from the call: such an answer is persisted
-    /// at the end of the run in every mode, and no history is put before it.
+    /// Returns whether the service works on this answer in the background. A background answer is
+    /// persisted at the end of the run in every mode, and no history is put before its request.
     pub fn is_background(&self) -> bool {
         self.background || self.continuation.is_some()
     }
 }
 
-/// What the model is told about a tool.
+/// The definition of a tool, as the model receives it.
 ///
 /// ```
 /// use serde_json::json;
@@ -160,37 +164,37 @@ impl ChatOptions {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolDefinition {
-    /// The name the model calls it by.
+    /// The name by which the model calls the tool.
     pub name: String,
-    /// What it does, in words for the model.
+    /// A description of the tool, in words for the model.
     pub description: String,
-    /// JSON Schema of its arguments; `null` for a tool that its native item alone describes, such
-    /// as one that a provider runs itself.
+    /// The JSON Schema of the arguments; `null` for a tool that only its native item describes,
+    /// such as one that a provider executes itself.
     pub parameters: Value,
-    /// Its calls wait for approval.
+    /// The calls of the tool wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
-    /// The wire's item for it, without the fields above, where it says more than they do
-    /// (`strict`, a grammar, a cache mark).
+    /// The wire's item for the tool, without the fields above. It is present if the item has
+    /// further fields, such as a grammar or a cache mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// A call of it that may or may not have run can simply be run again: it only reads, or it
-    /// knows a repetition by its idempotency key.
+    /// A call that may or may not have run can be run again: the tool only reads, or recognises a
+    /// repeated call by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
     /// The tool can be run with the arguments that its `persist` hook has stored instead of the
-    /// model's, because they mean the same to it: a token, for example. Without this a call whose
-    /// arguments the hook changed never runs from the store.
+    /// model's. The stored arguments, such as a token, have to mean the same to the tool. Without
+    /// this setting, a call whose arguments the hook changed is never run from the store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
-    /// A provider that can is to hold the model to the schema. The schema has to be one that strict
-    /// modes take: objects closed, every property required.
+    /// A provider that can enforces the schema on the model. Strict modes accept a schema only if
+    /// its objects are closed and every property is required.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
 }
 
 impl ToolDefinition {
-    /// A tool that may run without approval.
+    /// Creates a tool that needs no approval.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         Self {
             name: name.into(),
@@ -204,7 +208,7 @@ impl ToolDefinition {
         }
     }
 
-    /// Adds the wire's item.
+    /// Adds the wire's item for the tool.
     #[must_use]
     pub fn with_native(mut self, native: Native) -> Self {
         self.native = Some(native);
@@ -218,21 +222,21 @@ impl ToolDefinition {
         self
     }
 
-    /// Says that a call which may or may not have run can be run again.
+    /// Declares that a call which may or may not have run can be run again.
     #[must_use]
     pub fn safe_to_retry(mut self) -> Self {
         self.safe_to_retry = true;
         self
     }
 
-    /// Asks providers that can to hold the model to the schema.
+    /// Requests that the provider enforces the schema, if it can.
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.strict = true;
         self
     }
 
-    /// Says that the tool can be run with what its `persist` hook stores of the arguments.
+    /// Declares that the tool can be run with the arguments that its `persist` hook stores.
     #[must_use]
     pub fn accepts_stored_arguments(mut self) -> Self {
         self.accepts_stored_arguments = true;
@@ -240,7 +244,7 @@ impl ToolDefinition {
     }
 }
 
-/// Whether and which tool the model must use.
+/// Whether the model must call a tool, and which one.
 ///
 /// ```
 /// use tower_chat_core::{ChatOptions, ToolChoice};
@@ -252,12 +256,12 @@ impl ToolDefinition {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolChoice {
-    /// As the model likes.
+    /// The model decides.
     Auto,
-    /// No tool.
+    /// The model calls no tool.
     None,
-    /// At least one tool.
+    /// The model calls at least one tool.
     Required,
-    /// This tool.
+    /// The model calls this tool.
     Tool(String),
 }

@@ -1,10 +1,10 @@
-//! What a message is made of.
+//! The parts of a message.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{ApprovalRequest, ApprovalResponse, CallPosition, Message, Native, check_unique_keys};
 
-/// One piece of a message.
+/// One part of a message.
 ///
 /// The serde form is externally tagged (`{"text":{"text":"hi"}}`) so that [`Native`] items keep
 /// their bytes; see [`format`](crate::format) for the stored form.
@@ -22,13 +22,14 @@ use crate::{ApprovalRequest, ApprovalResponse, CallPosition, Message, Native, ch
 pub enum Part {
     /// Plain text.
     Text(Text),
-    /// What the model thought before it answered.
+    /// The reasoning of the model before its answer.
     Reasoning(Reasoning),
-    /// What the model asked for.
+    /// A tool call that the model requests.
     ToolCall(ToolCall),
-    /// What a tool answered.
+    /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A tool call that waits for approval; it is no [`ToolCall`] until it is answered.
+    /// A tool call that waits for approval. It becomes a [`ToolCall`] when it is approved or
+    /// rejected.
     ApprovalRequest(ApprovalRequest),
     /// The decision on an [`ApprovalRequest`].
     ApprovalResponse(ApprovalResponse),
@@ -36,17 +37,17 @@ pub enum Part {
     Media(Media),
     /// An error that the provider reported inside its answer.
     Error(ErrorPart),
-    /// A provider's item that has no other part.
+    /// A provider's item that no other part represents.
     Native(Native),
 }
 
 impl Part {
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(Text::new(text))
     }
 
-    /// The text of a text part.
+    /// Returns the text of a text part.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(&text.text),
@@ -54,7 +55,7 @@ impl Part {
         }
     }
 
-    /// The tool call of a tool-call part.
+    /// Returns the tool call of a tool-call part.
     pub fn as_tool_call(&self) -> Option<&ToolCall> {
         match self {
             Self::ToolCall(call) => Some(call),
@@ -62,7 +63,7 @@ impl Part {
         }
     }
 
-    /// The tool result of a tool-result part.
+    /// Returns the tool result of a tool-result part.
     pub fn as_tool_result(&self) -> Option<&ToolResult> {
         match self {
             Self::ToolResult(result) => Some(result),
@@ -92,25 +93,25 @@ impl From<ErrorPart> for Part {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Text {
-    /// The text, as it came.
+    /// The text, as the provider or the user sent it.
     pub text: String,
-    /// The provider's item for it.
+    /// The provider's item for the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
 }
 
 impl Text {
-    /// A text part with no native item.
+    /// Creates a text part without a native item.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), native: None }
     }
 }
 
-/// What the model thought: a readable summary where there is one, and the provider's item.
+/// The reasoning of the model: a readable summary, if there is one, and the provider's item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reasoning {
-    /// The readable part; empty where the provider shows none.
+    /// The readable summary; empty if the provider returns none.
     pub text: String,
     /// The provider's item: ids, signatures, encrypted content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,35 +119,35 @@ pub struct Reasoning {
 }
 
 impl Reasoning {
-    /// Reasoning with no native item.
+    /// Creates reasoning without a native item.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), native: None }
     }
 }
 
-/// What the model asked for.
+/// A tool call that the model requests.
 ///
 /// ```
 /// use tower_chat_core::ToolCall;
 /// let call = ToolCall::new("call_1", "weather", r#"{"city": "Pa"#);
-/// assert_eq!(call.arguments, r#"{"city": "Pa"#); // kept, although it is cut off
+/// | assert_eq!(call.arguments, r#"{"city": "Pa"#); // stored, although the JSON is cut off
 /// assert!(call.parse_arguments::<serde_json::Value>().is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The provider's id, as it came: absent, empty and repeated ids all occur.
+    /// The provider's id, unchanged: missing, empty and repeated ids all occur.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
-    /// The arguments' text byte for byte, malformed or cut-off JSON included.
+    /// The text of the arguments, byte for byte, even if it is malformed or cut-off JSON.
     pub arguments: String,
-    /// The provider ran this tool itself; no result is owed.
+    /// The provider executed this call itself; it needs no result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provider_executed: bool,
-    /// A token limit ended the answer inside of this call: its arguments may lack something, also where
-    /// they look whole. It is never run. Never sent to a provider.
+    /// A token limit ended the answer inside this call. Its arguments may be incomplete even if
+    /// they are valid JSON. The call is never run. This flag is never sent to a provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut_off: bool,
     /// The provider's item for the call.
@@ -155,7 +156,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// A call with an id.
+    /// Creates a call with an id.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -164,7 +165,7 @@ impl ToolCall {
         Self { id: Some(id.into()), ..Self::without_id(name, arguments) }
     }
 
-    /// A call from a provider that sends no ids.
+    /// Creates a call of a provider that sends no ids.
     pub fn without_id(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self {
             id: None,
@@ -176,8 +177,8 @@ impl ToolCall {
         }
     }
 
-    /// The result that answers this call with a text: it has the call's id, or none, and its name.
-    /// [`ToolResult`] has fields for everything else, such as an error.
+    /// Creates a text result for this call, with the call's id, if any, and its name. For other
+    /// results, such as an error, set the fields of [`ToolResult`].
     ///
     /// ```
     /// use tower_chat_core::{Message, ToolCall};
@@ -193,8 +194,8 @@ impl ToolCall {
         }
     }
 
-    /// Parses the arguments; empty arguments parse as `{}`, as providers send them for tools
-    /// without parameters.
+    /// Parses the arguments. Empty arguments parse as `{}`, because providers send an empty text
+    /// for tools without parameters.
     ///
     /// # Errors
     ///
@@ -208,46 +209,47 @@ impl ToolCall {
     }
 }
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The id of the call it answers, where the call has one.
+    /// The id of the answered call, if the call has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// The tool's name, where it is known.
+    /// The tool's name, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The answer: [`Text`], [`Media`] or native parts.
+    /// The content of the result: [`Text`], [`Media`] or native parts.
     #[serde(deserialize_with = "deserialize_list")]
     pub content: Vec<Part>,
-    /// The tool failed; the content says how.
+    /// The tool failed. The content describes the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The stored call that the result answers, where its position behind the call does not say so.
-    /// It takes precedence over `call_id`. Never sent to a provider.
+    /// The stored call that the result answers, if the order of the messages does not show it. It
+    /// takes precedence over `call_id` and is never sent to a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallPosition>,
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// The run ended with this result: no service call has seen it. A run that is sent again is so
-    /// known to be complete, wherever the result is stored.
+    /// The run ended with this result, and no service call has received it. The field shows that
+    /// the run is complete, wherever the result is stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
-    /// What the tool has queued for the next service call. In the record of tool calls alone, until
-    /// the result is part of a message: from then on these messages follow it.
+    /// The messages that the tool has queued for the next service call. They are in the record of
+    /// tool calls only until the result is part of a message. From then on they are messages behind
+    /// it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }
 
 impl ToolResult {
-    /// A text result for the call with this id.
+    /// Creates a text result for the call with this id.
     pub fn new(call_id: impl Into<String>, text: impl Into<String>) -> Self {
         Self::of_parts(call_id, vec![Part::text(text)])
     }
 
-    /// A result of these parts.
+    /// Creates a result of these parts.
     pub fn of_parts(call_id: impl Into<String>, content: Vec<Part>) -> Self {
         Self {
             call_id: Some(call_id.into()),
@@ -261,13 +263,13 @@ impl ToolResult {
         }
     }
 
-    /// A text result that says the tool failed.
+    /// Creates a text result which reports that the tool failed.
     pub fn error(call_id: impl Into<String>, text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::new(call_id, text) }
     }
 
-    /// The same result with other content, and without the provider's item, which holds what
-    /// was there before.
+    /// Returns the same result with other content, and without the provider's item, because the
+    /// item contains the old content.
     #[must_use]
     pub fn with_content(&self, content: Vec<Part>) -> Self {
         let Self { call_id, name, content: _, is_error, call, native: _, ends_run, queued } = self;
@@ -283,11 +285,11 @@ impl ToolResult {
         }
     }
 
-    /// The same result as the answer to one stored call, whatever ids it and other calls have.
+    /// Sets the stored call that the result answers. Call ids are then ignored.
     ///
-    /// A tool call that was returned to the caller comes in a message with an id, and a later run
-    /// may have returned another call with the same provider id. A result that says which call it
-    /// answers cannot be taken for the other's.
+    /// A tool call that is returned to the caller is in a message with an id. A later run may
+    /// return another call with the same provider id. A result with the position of its call cannot
+    /// be matched with the wrong one.
     ///
     /// ```
     /// use tower_chat_core::{CallPosition, MessageId, RunId, ToolResult};
@@ -301,7 +303,7 @@ impl ToolResult {
         self
     }
 
-    /// The text of all text parts of the content.
+    /// Returns the text of all text parts of the content.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()
     }
@@ -313,30 +315,30 @@ impl ToolResult {
 pub struct Media {
     /// The IANA media type, such as `image/png`.
     pub media_type: String,
-    /// Where the bytes are.
+    /// The location of the bytes.
     pub source: MediaSource,
-    /// The provider's item for it.
+    /// The provider's item for the media.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
 }
 
 impl Media {
-    /// Media with no native item.
+    /// Creates media without a native item.
     pub fn new(media_type: impl Into<String>, source: MediaSource) -> Self {
         Self { media_type: media_type.into(), source, native: None }
     }
 }
 
-/// Where the bytes of a [`Media`] part are.
+/// The location of the bytes of a [`Media`] part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MediaSource {
-    /// Behind an address.
+    /// The bytes can be fetched from this address.
     Url(String),
-    /// Here, in base64 (RFC 4648), the form in which every provider takes them.
+    /// The bytes themselves, in base64 (RFC 4648), the form that every provider accepts.
     Base64(String),
-    /// With the provider, under this file id.
+    /// The provider has the bytes under this file id.
     File(String),
 }
 
@@ -344,22 +346,22 @@ pub enum MediaSource {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ErrorPart {
-    /// What went wrong, in the provider's words.
+    /// The provider's description of the error.
     pub message: String,
-    /// The provider's code for it.
+    /// The provider's code of the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }
 
 impl ErrorPart {
-    /// An error with no code.
+    /// Creates an error without a code.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: None }
     }
 }
 
-/// Reads a list of parts and frees its unused capacity. Most lists have one part, for which serde
-/// allocates four, and loaded messages stay in a cache for long.
+/// Deserializes a list of parts and frees its unused capacity. serde allocates at least four
+/// elements, most lists have one part, and messages stay in a cache for a long time.
 pub(crate) fn deserialize_list<'de, D>(deserializer: D) -> Result<Vec<Part>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,22 +1,22 @@
-//! When the messages of a run become durable.
+//! The persistence modes: when the messages of a run become durable.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// When the messages of a run become durable.
+/// The persistence mode of a run: when its messages become durable.
 ///
-/// Chosen for a stack by its layers or its builder, and for one request by a request extension of
-/// this type.
+/// The layers or the builder of a stack set the mode. A request extension of this type sets it for
+/// one request.
 ///
-/// | | a run that fails | a process that is killed |
+/// | | after a run that fails | after a process is killed |
 /// |---|---|---|
-/// | [`PerRun`](Self::PerRun) | leaves no trace | loses the run under way |
-/// | [`PerServiceCall`](Self::PerServiceCall) | keeps the service calls that succeeded | keeps the same |
-/// | [`Journaled`](Self::Journaled) | stays open, to be resumed | the same |
+/// | [`PerRun`](Self::PerRun) | nothing is stored | nothing of the unfinished run is stored |
+/// | [`PerServiceCall`](Self::PerServiceCall) | the successful service calls are stored | the same |
+/// | [`Journaled`](Self::Journaled) | the run stays open and can be resumed | the same |
 ///
-/// `docs/contract.md` of the project says what is stored in each mode after each event, with the
-/// tests that show it.
+/// `docs/contract.md` of the project lists what each mode stores after each event, with the tests
+/// that show it.
 ///
 /// ```
 /// use tower_chat_core::PersistenceMode;
@@ -27,17 +27,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceMode {
-    /// The run is buffered and appended at its end, at once or not at all. Tool results at its
-    /// end that no service call has seen are left out.
+    /// The messages of the run are buffered and appended at its end, all or none. Tool results at
+    /// the end of the run that no service call has received are not stored.
     #[default]
     PerRun,
-    /// Every service call that succeeds is appended, with what was new in it, before its caller
-    /// sees the end of the response.
+    /// Every successful service call is appended with its new inputs, before the caller receives
+    /// the end of the response.
     PerServiceCall,
-    /// Everything is made durable as it happens, every tool's start and outcome too, and becomes
-    /// part of the history at the end of the run, at once or not at all. Until then the run is
-    /// open: it can be resumed from where it stopped, committed as it is, or discarded (module
-    /// `recovery` of `tower-chat`). A write that fails fails the call.
+    /// Every message and the start and outcome of every tool are made durable at once. They become
+    /// part of the history at the end of the run, all or none. Until then the run is open: it can
+    /// be resumed, committed as it is, or discarded (module `recovery` of `tower-chat`). If a write
+    /// fails, the call fails.
     Journaled,
 }
 
@@ -45,7 +45,7 @@ impl PersistenceMode {
     /// All modes.
     pub const ALL: [Self; 3] = [Self::PerRun, Self::PerServiceCall, Self::Journaled];
 
-    /// The name by which it is stored, such as `per_run`.
+    /// Returns the name under which the mode is stored, such as `per_run`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PerRun => "per_run",
@@ -61,7 +61,7 @@ impl fmt::Display for PersistenceMode {
     }
 }
 
-/// The text is the name of no [`PersistenceMode`].
+/// The error of a text that names no [`PersistenceMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no persistence mode is called {text:?}: it is per_run, per_service_call or journaled")]
 pub struct ParsePersistenceModeError {

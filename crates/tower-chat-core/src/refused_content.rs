@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Media, Message, MessageId, Part, Role};
 
-/// The key of the metadata of a stored message under which it has marks.
+/// The metadata key of the marks in a stored message.
 const MARKS: &str = "refused_content";
 
 /// A kind of content that a service may refuse.
@@ -23,12 +23,12 @@ pub enum ContentKind {
     Video,
     /// Files of all other types.
     Document,
-    /// Texts of the user, and texts of results of tools.
+    /// Texts of the user, and texts of tool results.
     Text,
 }
 
 impl ContentKind {
-    /// The kind of media, by their type.
+    /// Returns the kind of media, by the media type.
     pub fn of_media(media: &Media) -> Self {
         let is = |kind: &str| {
             media.media_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
@@ -44,8 +44,9 @@ impl ContentKind {
         }
     }
 
-    /// The kind of a part of a message, or of a result in it; `None` of a part that is no content from
-    /// outside, such as a call or what the model itself has written.
+    /// Returns the content kind of a part of a message, or of a part of a result in the message.
+    /// Returns `None` for a part that is not content from outside, such as a call or text of the
+    /// model.
     pub fn of_part(role: Role, part: &Part) -> Option<Self> {
         match part {
             Part::Media(media) => Some(Self::of_media(media)),
@@ -54,7 +55,7 @@ impl ContentKind {
         }
     }
 
-    /// The kinds of content in a message, each once.
+    /// Returns the kinds of content in a message, each once.
     pub fn all_in(message: &Message) -> Vec<Self> {
         let mut kinds = Vec::new();
         let parts = message.parts.iter().flat_map(|part| match part {
@@ -71,7 +72,7 @@ impl ContentKind {
         kinds
     }
 
-    /// The name of the kind in a sentence.
+    /// Returns the name of the kind in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Self::Image => "image",
@@ -83,11 +84,12 @@ impl ContentKind {
     }
 }
 
-/// A service has refused a request for good (the statuses 400, 413 and 422), and the content of its
-/// messages may be the reason: not a wrong model, and no option or schema of a tool.
+/// The error of a service that refuses a request permanently (status 400, 413 or 422), possibly
+/// because of the content of its messages. The reason is not a wrong model, an option, or the
+/// schema of a tool.
 ///
-/// The layers get the errors of a service as [`BoxError`](crate::BoxError)s of types they do not know. A
-/// model client puts this into the [`source`](Error::source) chain of its own error.
+/// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
+/// model client therefore adds this error to the [`source`](Error::source) chain of its own error.
 ///
 /// ```
 /// use tower_chat_core::{ContentKind, ContentRefused, content_refused, is_retryable};
@@ -110,26 +112,26 @@ impl ContentKind {
 #[error("{issuer} refuses {} of the request for good", .named.map_or("content", ContentKind::name))]
 #[non_exhaustive]
 pub struct ContentRefused {
-    /// The service, by the name that [`Native::issuer`](crate::Native::issuer) has.
+    /// The name of the service, as in [`Native::issuer`](crate::Native::issuer).
     pub issuer: Arc<str>,
-    /// The kind of content that the error names; `None` if the error names none.
+    /// The kind of content that the service's error names; `None` if it names none.
     pub named: Option<ContentKind>,
 }
 
 impl ContentRefused {
-    /// A refusal of this service that names no content.
+    /// Creates a refusal by this service that names no content.
     pub fn by(issuer: impl Into<Arc<str>>) -> Self {
         Self { issuer: issuer.into(), named: None }
     }
 
-    /// The same refusal, which names this kind of content.
+    /// Sets the kind of content that the refusal names.
     #[must_use]
     pub fn naming(self, kind: ContentKind) -> Self {
         Self { named: Some(kind), ..self }
     }
 }
 
-/// The refusal of a service in the chain of sources of an error.
+/// Finds a refusal of content in the source chain of an error.
 pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e ContentRefused> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -141,11 +143,12 @@ pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Conte
     None
 }
 
-/// A mark of content of a stored message that a service refuses: requests to that service have a sentence
-/// in the place of that content.
+/// A mark for content of a stored message that a service refuses. Requests to that service contain
+/// a sentence instead of that content.
 ///
-/// A mark is stored in the metadata of a message of the run that has found it out, which may be the
-/// message itself or a later one. Thus every store, copy, export and encryption has it with the messages.
+/// The run that has encountered the refusal stores the mark in the metadata of one of its messages,
+/// which may be the marked message itself or a later one. Every store, copy, export and encryption
+/// therefore includes the mark with the messages.
 ///
 /// ```
 /// use tower_chat_core::{ContentKind, Message, MessageId, RefusalMark, RunId};
@@ -160,32 +163,32 @@ pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Conte
 pub struct RefusalMark {
     /// The service that refuses the content.
     pub issuer: Arc<str>,
-    /// The message that has the content.
+    /// The message that contains the content.
     pub message: MessageId,
-    /// Which of its content: everything of this kind.
+    /// The marked content: everything of this kind in the message.
     pub content: ContentKind,
 }
 
 impl RefusalMark {
-    /// A mark of all content of a kind in a message.
+    /// Creates a mark for all content of a kind in a message.
     pub fn new(issuer: impl Into<Arc<str>>, message: MessageId, content: ContentKind) -> Self {
         Self { issuer: issuer.into(), message, content }
     }
 
-    /// Whether a stored message has marks, of itself or of other messages.
+    /// Returns whether a stored message contains marks, for itself or for other messages.
     pub fn is_stored_in(message: &Message) -> bool {
         message.metadata.contains_key(MARKS)
     }
 
-    /// The marks that a stored message has, of itself or of other messages. Those that this release
-    /// cannot read are left out.
+    /// Returns the marks that a stored message contains, for itself or for other messages. Marks
+    /// that this release cannot parse are skipped.
     pub fn stored_in(message: &Message) -> Vec<Self> {
         let marks = message.metadata.get(MARKS).and_then(Value::as_array);
         let marks = marks.into_iter().flatten();
         marks.filter_map(|mark| serde_json::from_value(mark.clone()).ok()).collect()
     }
 
-    /// Adds marks to those that a message has.
+    /// Adds marks to a message.
     pub fn store_in(message: &mut Message, marks: impl IntoIterator<Item = Self>) {
         let new = marks.into_iter().filter_map(|mark| serde_json::to_value(mark).ok());
         let mut new = new.peekable();
@@ -200,7 +203,7 @@ impl RefusalMark {
         message.metadata.insert(MARKS.to_owned(), Value::Array(all));
     }
 
-    /// Removes all marks from a message; returns them.
+    /// Removes all marks from a message and returns them.
     pub fn remove_from(message: &mut Message) -> Vec<Self> {
         let marks = Self::stored_in(message);
         message.metadata.remove(MARKS);
@@ -208,18 +211,18 @@ impl RefusalMark {
     }
 }
 
-/// A request extension: the marks of the messages that the request has. The model client sends a sentence
-/// in the place of what its own service refuses.
+/// A request extension with the marks for the messages of the request. The model client sends a
+/// sentence instead of the content that its own service refuses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusalMarks(Arc<[RefusalMark]>);
 
 impl RefusalMarks {
-    /// These marks.
+    /// Creates an extension with these marks.
     pub fn new(marks: impl IntoIterator<Item = RefusalMark>) -> Self {
         Self(marks.into_iter().collect())
     }
 
-    /// The marks of one service.
+    /// Returns the marks of one service.
     pub fn of_issuer(&self, issuer: &str) -> impl Iterator<Item = &RefusalMark> {
         self.0.iter().filter(move |mark| &*mark.issuer == issuer)
     }

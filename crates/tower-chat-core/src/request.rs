@@ -1,4 +1,4 @@
-//! What goes to the model.
+//! The request to a model.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use crate::{
     ChatOptions, Conversation, ConversationKey, HistoryOwner, Message, Messages, RunHandle, RunId,
 };
 
-/// One request to a chat model, and to every layer above it.
+/// A request to a chat model, and to every layer above it.
 ///
-/// The messages are an immutable history followed by this request's own; cloning the request and
-/// prepending a history of any length cost the same as for a short one.
+/// The messages are an immutable history, followed by the request's own messages. The length of the
+/// history changes neither the cost of cloning the request nor, noticeably, that of prepending the
+/// history.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, ConversationKey};
@@ -20,46 +21,50 @@ use crate::{
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ChatRequest {
-    /// History first, then what is new.
+    /// The history, followed by the new messages.
     pub messages: Messages,
-    /// Where this request's own messages begin; everything before is history that was prepended.
+    /// The index of the request's first own message. The messages before it are the prepended
+    /// history.
     pub new_from: usize,
-    /// How the model is asked.
+    /// The settings of the request besides its messages.
     pub options: Arc<ChatOptions>,
-    /// Who keeps the history; `None` where nobody below does.
+    /// The owner of the history; `None` if no layer below and no service stores it.
     pub history_owner: Option<HistoryOwner>,
-    /// What layers say to each other: the conversation, the run, and whatever users add.
+    /// Values that layers pass to each other: the conversation, the run, and extensions of the
+    /// application.
     pub extensions: http::Extensions,
 }
 
 impl ChatRequest {
-    /// A request with these messages, all of them its own.
+    /// Creates a request with these messages as its own.
     pub fn new(messages: impl Into<Messages>) -> Self {
         Self { messages: messages.into(), ..Self::default() }
     }
 
-    /// A request with one user message.
+    /// Creates a request with one user message.
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Message::user(text))
     }
 
-    /// Says which conversation the request belongs to, and starts a run of its own in it.
+    /// Adds the request to a conversation and starts a new run in it.
     ///
-    /// The run id is minted here, so a clone of the request is the same run: sent again after a
-    /// failure, it resumes what is stored instead of storing its input twice.
+    /// This method creates the run id. A clone of the request therefore belongs to the same run: a
+    /// clone that is sent after a failure resumes the stored run instead of storing its input
+    /// twice.
     #[must_use]
     pub fn in_conversation(self, key: ConversationKey) -> Self {
         self.in_run(Conversation { key, run: RunId::new() })
     }
 
-    /// Like [`in_conversation`](Self::in_conversation), for a run whose id the caller chose.
+    /// Adds the request to a conversation, with a run id that the caller has chosen. Otherwise like
+    /// [`in_conversation`](Self::in_conversation).
     #[must_use]
     pub fn in_run(mut self, conversation: Conversation) -> Self {
         self.extensions.insert(conversation);
         self
     }
 
-    /// Asks for the answer as a stream.
+    /// Requests the answer as a stream.
     #[must_use]
     pub fn streamed(mut self) -> Self {
         if !self.options.stream {
@@ -68,8 +73,8 @@ impl ChatRequest {
         self
     }
 
-    /// Replaces the options. A request that was [asked for as a stream](Self::streamed) stays one, and
-    /// its [instructions](Self::with_instructions) stay where the options have none.
+    /// Replaces the options. A [streamed](Self::streamed) request stays streamed, and its
+    /// [instructions](Self::with_instructions) stay if the new options have none.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
         let before = std::mem::replace(&mut self.options, options.into());
@@ -82,8 +87,8 @@ impl ChatRequest {
         }
     }
 
-    /// Instructions that are sent with every service call of the run, before its messages, and never
-    /// stored. A system message among the messages is stored with them.
+    /// Sets instructions, which are sent before the messages with every service call of the run and
+    /// never stored. In contrast, a system message among the messages is stored.
     ///
     /// ```
     /// use tower_chat_core::ChatRequest;
@@ -97,7 +102,7 @@ impl ChatRequest {
         self
     }
 
-    /// Continues a conversation whose history the service keeps under this id.
+    /// Continues a conversation whose history the service stores under this id.
     #[must_use]
     pub fn with_service_id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.history_owner = Some(HistoryOwner::Service(id.into()));
@@ -111,37 +116,38 @@ impl ChatRequest {
         self
     }
 
-    /// The conversation the request belongs to, if it was said.
+    /// Returns the conversation of the request, if it has one.
     pub fn conversation(&self) -> Option<&Conversation> {
         self.extensions.get()
     }
 
-    /// The handle by which messages can be queued for this run while it is under way.
+    /// Returns the handle that queues messages for this run while the run is in progress, and stops
+    /// the run.
     ///
-    /// All clones of the request share it, from the first call of this method on.
+    /// All clones of the request made after the first call of this method share the handle.
     pub fn run_handle(&mut self) -> RunHandle {
         self.extensions.get_or_insert_with(RunHandle::new).clone()
     }
 
-    /// This request's own messages, without the history before them.
+    /// Returns the request's own messages, without the history before them.
     pub fn new_messages(&self) -> Messages {
         self.messages.skip(self.new_from)
     }
 
-    /// Puts a history before the messages. O(log n) in the length of both.
+    /// Puts a history before the messages. It takes O(log n) of both lengths.
     pub fn prepend(&mut self, history: &Messages) {
         let own = std::mem::replace(&mut self.messages, history.clone());
         self.messages.append(&own);
         self.new_from += history.len();
     }
 
-    /// The service id, for a model client to send.
+    /// Returns the service id, which the model client sends.
     ///
     /// # Errors
     ///
-    /// If the request carries the sentinel [`HistoryOwner::Local`]: the stack promises a
-    /// local history, but no layer between the tool loop and the model client keeps one. Every
-    /// model client calls this before it sends anything.
+    /// If the request has the sentinel [`HistoryOwner::Local`]: the stack promises a local history,
+    /// but no layer between the tool loop and the model client adds it. Every model client calls
+    /// this method before it sends a request.
     pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtClient> {
         match &self.history_owner {
             None => Ok(None),
@@ -163,7 +169,7 @@ impl Default for ChatRequest {
     }
 }
 
-/// A request reached a model client with the sentinel on it.
+/// The error of a request that reached a model client with the sentinel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request promises a local history but none was put before it: \

@@ -6,12 +6,12 @@ use crate::{
     BoxError, ContentRefused, HistoryLost, SentinelAtClient, TruncatedStream, store::StoreError,
 };
 
-/// What an error says of the request that it failed: an error that stands somewhere in the
-/// [`source`](Error::source) chain of another one.
+/// Whether a failed request may succeed if it is sent again. It is an error, which is added to the
+/// [`source`](Error::source) chain of another error.
 ///
-/// The layers get the errors of a service as [`BoxError`](crate::BoxError)s of types they do not
-/// know. A model client puts this at the end of the chain of its own error, so that every layer can
-/// ask [`is_retryable`], also where a layer between them has wrapped the error.
+/// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
+/// model client therefore puts this error at the end of the chain of its own error. Every layer can
+/// then call [`is_retryable`], even if a layer in between has wrapped the error.
 ///
 /// ```
 /// use tower_chat_core::{Retryability, is_retryable};
@@ -27,7 +27,7 @@ use crate::{
 /// assert_eq!(is_retryable(&refused), Some(false));
 /// ```
 ///
-/// An error that has a cause too puts both into its chain as one [`Classified`].
+/// For an error that also has a cause, use [`Classified`], which contains both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Retryability {
     /// The same request may succeed later.
@@ -39,17 +39,17 @@ pub enum Retryability {
 }
 
 impl Retryability {
-    /// What an HTTP status says: 408, 409, 429 and 5xx may pass.
+    /// Classifies an HTTP status: 408, 409, 429 and 5xx are retryable.
     pub fn of_status(status: u16) -> Self {
         Self::from_retryable(matches!(status, 408 | 409 | 429 | 500..=599))
     }
 
-    /// `Retryable` if it is.
+    /// Returns `Retryable` for true and `Permanent` for false.
     pub fn from_retryable(is_retryable: bool) -> Self {
         if is_retryable { Self::Retryable } else { Self::Permanent }
     }
 
-    /// Returns the verdict as the [`source`](Error::source) of an error that has no other cause.
+    /// Returns this verdict as the [`source`](Error::source) of an error that has no other cause.
     ///
     /// ```
     /// use std::{error::Error, fmt};
@@ -84,10 +84,10 @@ impl Retryability {
     }
 }
 
-/// The cause of an error together with a [`Retryability`], for errors whose cause says nothing of retries,
-/// or something else than they do.
+/// The cause of an error together with a [`Retryability`], for a cause that has no verdict or a
+/// different one.
 ///
-/// It displays as its cause, which is its source.
+/// It displays as its cause, and its source is the cause.
 ///
 /// ```
 /// use tower_chat_core::{Classified, Retryability, is_retryable};
@@ -125,24 +125,25 @@ impl Error for Classified {
     }
 }
 
-/// Whether an error in a chain of sources says nothing but whether to retry: a [`Retryability`] or a
-/// [`Classified`]. What prints a chain for a person leaves it out.
+/// Returns whether an error only carries a verdict: it is a [`Retryability`] or a [`Classified`].
+/// Code that prints a chain of sources for a person skips it.
 pub fn is_verdict(error: &(dyn Error + 'static)) -> bool {
     error.is::<Retryability>() || error.is::<Classified>()
 }
 
-/// Whether the request that failed with this error may succeed if it is sent again; `None` if
-/// nothing in the error's chain of sources says so.
+/// Returns whether the request that failed with this error may succeed if it is sent again; `None`
+/// if no error in the source chain has a verdict.
 ///
-/// It knows [`Retryability`], [`Classified`] and the errors of this crate. All errors of this workspace
-/// that know whether to retry say so by one of the first two. The first verdict of the chain counts.
+/// The function recognises [`Retryability`], [`Classified`] and the errors of this crate. The other
+/// crates of this workspace add one of the first two to their errors. The first verdict of the
+/// chain counts.
 ///
 /// ```
 /// use tower_chat_core::{Retryability, is_retryable, store::StoreError};
 ///
 /// assert_eq!(is_retryable(&Retryability::of_status(503)), Some(true));
 /// assert_eq!(is_retryable(&StoreError::ReadOnly), Some(false));
-/// assert_eq!(is_retryable(&std::fmt::Error), None); // it says nothing of retries
+/// | assert_eq!(is_retryable(&std::fmt::Error), None); // no verdict in the chain
 /// ```
 pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);

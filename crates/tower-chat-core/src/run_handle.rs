@@ -1,4 +1,4 @@
-//! Talking to a run that is under way, and ending it.
+//! The handle that queues messages for a run in progress, and stops the run.
 
 use std::{
     collections::VecDeque,
@@ -9,11 +9,12 @@ use tokio::sync::watch;
 
 use crate::Message;
 
-/// Queues messages for the next service call of a run that is under way, and ends the run.
+/// Queues messages for the next service call of a run in progress, and stops the run.
 ///
-/// A tool, or anyone who kept a clone, may push at any time; the tool loop takes them before its
-/// next service call, and calls once more if some are pending when the model has given its final
-/// answer. What is pushed after the run has ended stays in the handle.
+/// A tool, or a task with a clone of the handle, may queue messages at any time. The tool loop
+/// consumes them before its next service call. If messages are queued when the model has returned
+/// its final answer, the tool loop makes another service call. Messages that are queued after the
+/// end of the run stay in the handle.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, Message};
@@ -26,11 +27,12 @@ use crate::Message;
 pub struct RunHandle {
     queue: Arc<Mutex<VecDeque<Queued>>>,
     is_stopped: Arc<watch::Sender<bool>>,
-    /// Marks what is queued by this handle and its clones, if it was made for one tool call.
+    /// The mark of messages that this handle and its clones queue, if [`for_call`](Self::for_call)
+    /// created it.
     call: Option<Arc<()>>,
 }
 
-/// A message in the queue, and the mark of the handle by which it came.
+/// A message in the queue, and the mark of the handle that queued it.
 #[derive(Debug)]
 struct Queued {
     message: Message,
@@ -38,13 +40,13 @@ struct Queued {
 }
 
 impl RunHandle {
-    /// A handle with nothing queued.
+    /// Creates a handle with an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A handle of the same run for one tool call. The tool loop gives it to the tool, and takes
-    /// what the tool has queued with the tool's outcome.
+    /// Creates a handle of the same run for one tool call. The tool loop passes it to the tool.
+    /// When the tool has finished, the tool loop consumes the messages that the tool has queued.
     #[must_use]
     pub fn for_call(&self) -> Self {
         Self { call: Some(Arc::new(())), ..self.clone() }
@@ -55,8 +57,8 @@ impl RunHandle {
         self.lock().push_back(Queued { message, call: self.call.clone() });
     }
 
-    /// Takes what was queued by this handle and its clones, oldest first. Nothing unless the handle
-    /// was made by [`for_call`](Self::for_call).
+    /// Removes and returns the messages that this handle and its clones have queued, oldest first.
+    /// Returns nothing unless [`for_call`](Self::for_call) created the handle.
     ///
     /// ```
     /// use tower_chat_core::{Message, RunHandle};
@@ -80,7 +82,7 @@ impl RunHandle {
         of_call.into_iter().map(|queued| queued.message).collect()
     }
 
-    /// Takes everything queued, oldest first.
+    /// Removes and returns all queued messages, oldest first.
     pub fn take_queued(&self) -> Vec<Message> {
         let mut queue = self.lock();
         if queue.is_empty() {
@@ -89,34 +91,36 @@ impl RunHandle {
         queue.drain(..).map(|queued| queued.message).collect()
     }
 
-    /// Puts messages that were taken, but reached nobody, back before everything queued since.
+    /// Puts messages that were removed but not sent back to the front of the queue.
     pub fn put_back(&self, messages: Vec<Message>) {
         let mut queue = self.lock();
         let back = messages.into_iter().map(|message| Queued { message, call: None });
         back.rev().for_each(|queued| queue.push_front(queued));
     }
 
-    /// Whether something is queued.
+    /// Returns whether messages are queued.
     pub fn has_queued(&self) -> bool {
         !self.lock().is_empty()
     }
 
-    /// Ends the run where it stands, from any task; the tool loop does it. Calling it again changes
-    /// nothing.
+    /// Stops the run, from any task. Calling it again has no effect.
     ///
-    /// No further service call is made and no further tool is started. The service call under way
-    /// is dropped, and so are the tools that run. The answer so far is kept, in every persistence
-    /// mode: what the model has said, the results of tools that have finished, a result that says
-    /// what is known of every other call of their round, and the text that was streamed of an
-    /// answer, as a message with `"interrupted": true` in its metadata. Calls of an answer that was
-    /// cut off are returned. The response ends without an error, and its
-    /// [`Finish::ended_by`](crate::Finish::ended_by) is [`EndedBy::Stop`](crate::EndedBy::Stop),
-    /// unless the run's last answer has come already. An answer that a persistence layer has begun to
-    /// store is waited for, so that a failure of that write is reported. Once there is an answer and
-    /// it is stored, the same request, sent again, gets it without a service call.
+    /// The tool loop makes no further service call and starts no further tool. It drops the service
+    /// call and the tools in progress. In every persistence mode, the answer so far is stored:
     ///
-    /// A run that waits for its turn is stopped when its turn comes; its input is kept then. A run
-    /// without a tool loop is not stopped: drop its response.
+    /// - the messages of the model, and the results of tools that have finished;
+    /// - for every other call of their round, a result with what is known of the call;
+    /// - the text that was streamed of an unfinished answer, as a message with
+    ///   `"interrupted": true` in its metadata. Calls of an unfinished answer are returned.
+    ///
+    /// The response ends without an error. Its [`Finish::ended_by`](crate::Finish::ended_by) is
+    /// [`EndedBy::Stop`](crate::EndedBy::Stop), unless the run's last answer is already complete.
+    /// If a persistence layer has begun to store an answer, the tool loop waits for the write, so
+    /// that its failure is reported. Once the answer is stored, the same request returns it without
+    /// a service call.
+    ///
+    /// A run that waits in the queue of its conversation is stopped when its turn comes, and its
+    /// input is stored. A run without a tool loop is not stopped: drop its response instead.
     ///
     /// ```
     /// let mut request = tower_chat_core::ChatRequest::user("Write the report.");
@@ -128,14 +132,14 @@ impl RunHandle {
         self.is_stopped.send_replace(true);
     }
 
-    /// Whether [`stop`](Self::stop) was called.
+    /// Returns whether [`stop`](Self::stop) was called.
     pub fn is_stopped(&self) -> bool {
         *self.is_stopped.borrow()
     }
 
-    /// Waits until [`stop`](Self::stop) is called; for ever, if it never is.
+    /// Waits until [`stop`](Self::stop) is called.
     pub async fn stopped(&self) {
-        // It cannot fail: the sender is part of the handle, so the channel stays open.
+        // The wait does not fail: the handle owns the sender, and so the channel stays open.
         drop(self.is_stopped.subscribe().wait_for(|is_stopped| *is_stopped).await);
     }
 

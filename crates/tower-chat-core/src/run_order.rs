@@ -1,13 +1,13 @@
-//! Whether the runs of a history stand in the order of their ids.
+//! The order of the runs of a history: whether their ids ascend.
 
 use std::sync::Arc;
 
 use crate::{Message, Messages, RunId};
 
-/// Follows the run ids of a history, message by message.
+/// Tracks whether the run ids of a history ascend, message by message.
 ///
-/// Run ids begin with the time at which they were made, so they ascend unless a clock went back or
-/// two processes wrote at the same time. While they ascend a run is found by binary search.
+/// A run id begins with its creation time. Run ids therefore ascend, unless a clock went back or
+/// two processes wrote at the same time. While they ascend, a run is found by binary search.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOrder {
     last: Option<RunId>,
@@ -21,19 +21,20 @@ impl Default for RunOrder {
 }
 
 impl RunOrder {
-    /// Of messages that nothing has looked at.
+    /// Creates the order of messages that were not examined, which counts as not ascending.
     pub(crate) fn unknown() -> Self {
         Self { last: None, is_ascending: false }
     }
 
-    /// Takes the next message.
+    /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Message) {
         let run = message.id.map(|id| id.run);
         self.is_ascending &= run.is_some() && run >= self.last;
         self.last = run;
     }
 
-    /// How many of the messages stand up to the last one of a run; `None` if it has none.
+    /// Returns the number of messages up to and including the last message of a run; `None` if the
+    /// run has no messages.
     pub(crate) fn end_of(&self, run: RunId, messages: &Messages) -> Option<usize> {
         let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
         if !self.is_ascending {

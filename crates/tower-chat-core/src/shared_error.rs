@@ -1,13 +1,13 @@
-//! An error that many are told of.
+//! An error that can be cloned.
 
 use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
 use crate::BoxError;
 
-/// An error of any type, as the source of errors that can be cloned.
+/// An error of any type that can be cloned, for use as the source of other errors.
 ///
-/// It is not an [`Error`] itself and derefs to the one inside, so that
-/// [`source`](Error::source) gives that one, of its own type.
+/// It does not implement [`Error`]. It dereferences to the inner error, and
+/// [`source`](Error::source) of the outer error returns the inner error with its own type.
 ///
 /// ```
 /// use std::error::Error;
@@ -22,7 +22,7 @@ use crate::BoxError;
 pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
 impl SharedError {
-    /// The error, or an error that says this.
+    /// Wraps an error, or creates one from a text.
     pub fn new(error: impl Into<BoxError>) -> Self {
         Self(error.into().into())
     }

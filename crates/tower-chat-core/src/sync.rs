@@ -1,8 +1,8 @@
 //! The locks of the types that are tested under many schedules.
 //!
-//! They are those of the standard library. For these tests, `.ci/schedules` builds with `--cfg shuttle`;
-//! they are then those of shuttle, which chooses at each use the thread or task to run next. The locks
-//! inside tokio's channels are not controlled by shuttle.
+//! They are the locks of the standard library. For these tests, `.ci/schedules` builds with
+//! `--cfg shuttle`. The locks are then those of shuttle, which chooses at each use the thread or
+//! task to run next. shuttle does not control the locks inside tokio's channels.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -21,8 +21,8 @@ mod schedules {
     /// The number of schedules of each kind, unless `TOWER_CHAT_SCHEDULES` is set.
     const SCHEDULES: usize = 500;
 
-    /// Runs a test under schedules that are random at every point, and under schedules with preemptions at
-    /// up to three points (PCT).
+    /// Runs a test under random schedules, and under schedules with preemptions at up to three
+    /// points (PCT).
     pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
         let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
         let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());

@@ -1,45 +1,45 @@
-//! The record of a tool call, apart from the messages that carry it.
+//! The record of a tool call, which is stored apart from the messages.
 
 use std::{fmt, str::FromStr, time::SystemTime};
 
 use crate::{MessageId, ToolResult};
 
-/// What is known of one tool call.
+/// The record of one tool call.
 ///
-/// The record is complete where the replay is not: calls whose result was never sent to the model,
-/// was left out because it is stale, or never came are here too.
+/// The record contains every call, unlike the replay: calls whose result was never sent to the
+/// model, was removed because it is stale, or does not exist are included.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {
-    /// The message that holds the call.
+    /// The message that contains the call.
     pub message: MessageId,
-    /// The number of that message in its conversation, from 1.
+    /// The sequence number of that message in its conversation, from 1.
     pub sequence: u64,
-    /// Which of its turn's rounds the call belongs to, from 0.
+    /// The index of the call's round in its turn, from 0.
     pub round_index: u32,
-    /// The call's position in its parallel batch, from 0.
+    /// The index of the call in its batch, from 0.
     pub sequence_index: u32,
-    /// The id by which the model knows the call.
+    /// The call id that the model receives.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments' text, byte for byte, unless the tool's hook redacted them.
+    /// The text of the arguments, byte for byte, unless the tool's hook redacted them.
     pub arguments: String,
-    /// How it went.
+    /// The status of the call.
     pub status: ToolStatus,
-    /// What the tool answered, as it is stored. `None` if nothing did.
+    /// The stored result of the call; `None` if there is none.
     pub result: Option<ToolResult>,
-    /// What went wrong, in words for people rather than for the model.
+    /// A description of the failure for people, not for the model.
     pub error: Option<String>,
-    /// When the tool was started.
+    /// When the tool started.
     pub started_at: Option<SystemTime>,
-    /// When it had finished.
+    /// When the tool finished.
     pub finished_at: Option<SystemTime>,
-    /// Until when a run that is at work on the call holds it, if the call was approved and has no result.
+    /// When the lease on the call ends, if the call was approved and a run executes it now.
     pub held_until: Option<SystemTime>,
 }
 
-/// How a tool call went.
+/// The status of a tool call.
 ///
 /// ```
 /// use tower_chat_core::ToolStatus;
@@ -52,27 +52,28 @@ pub struct ToolInvocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ToolStatus {
-    /// The tool answered.
+    /// The tool returned a result.
     Ok,
-    /// The tool failed, and its result says so.
+    /// The tool failed. The result describes the failure.
     Error,
-    /// Somebody refused to let it run.
+    /// The call was rejected instead of approved.
     RejectedByApproval,
-    /// Its arguments were not what it takes, and it was not run.
+    /// The arguments are not valid for the tool, and the call was not run.
     RejectedArguments,
     /// No tool has this name.
     UnknownTool,
-    /// The run had used up its budget of tool calls.
+    /// The run had used up its limit of tool calls.
     SkippedBudget,
-    /// The run was stopped before it began.
+    /// The run was stopped before the call began.
     Stopped,
-    /// Nothing is known of it yet: it was asked for, and not answered.
+    /// The call has no result, and nothing else is known of it.
     Pending,
-    /// It waits for approval.
+    /// The call waits for approval.
     PendingApproval,
-    /// It may or may not have run.
+    /// The call may or may not have run.
     Interrupted,
-    /// The run ended with it: it was returned to the caller, who has not answered it.
+    /// The run ended with the call: the call was returned to the caller, and the caller has not
+    /// answered it.
     Returned,
 }
 
@@ -92,7 +93,8 @@ impl ToolStatus {
         Self::Returned,
     ];
 
-    /// The name by which it is stored and queried, such as `rejected_by_approval`.
+    /// Returns the name under which the status is stored and queried, such as
+    /// `rejected_by_approval`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -109,7 +111,7 @@ impl ToolStatus {
         }
     }
 
-    /// Whether a result may still come.
+    /// Returns whether the call may still get a result.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::PendingApproval | Self::Interrupted | Self::Returned)
     }
@@ -121,7 +123,7 @@ impl fmt::Display for ToolStatus {
     }
 }
 
-/// The text is the name of no [`ToolStatus`].
+/// The error of a text that names no [`ToolStatus`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no tool status is called {text:?}")]
 pub struct ParseToolStatusError {

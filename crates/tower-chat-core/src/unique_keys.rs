@@ -8,11 +8,10 @@ use serde::de::{
 
 /// Checks that a text is JSON and that no object in it, at any level, has the same key twice.
 ///
-/// Two parsers disagree on which of two equal keys counts. If one of them checks a text and the other acts
-/// on it, an attacker shows the first a harmless value and gives the second another one. Text from
-/// outside that something acts on, such as a request body or the arguments of a tool call, is therefore
-/// checked before it is parsed. Keys are compared after their escapes are decoded: `"to"` and
-/// `"t\u006f"` are equal.
+/// Parsers disagree on which of two equal keys they use. If one parser checks a text and another
+/// acts on it, an attacker can make the two read different values. Therefore, check text from
+/// outside, such as a request body or the arguments of a tool call, before you parse it. Keys are
+/// compared after their escapes are decoded: `"to"` and `"t\u006f"` are equal.
 ///
 /// The time is linear in the length of the text.
 ///
@@ -25,13 +24,13 @@ use serde::de::{
 ///
 /// # Errors
 ///
-/// If an object has a key twice, and for every text that [`serde_json::Value`] cannot be parsed from. The
-/// error names the key or the fault, and its line and column.
+/// If an object has a key twice, or [`serde_json::Value`] cannot be parsed from the text. The error
+/// contains the key or the fault, and its line and column.
 pub fn check_unique_keys(json: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<Checked>(json).map(|Checked| ())
 }
 
-/// A JSON value that was checked, and of which nothing is kept.
+/// A JSON value that was checked and then dropped.
 struct Checked;
 
 impl<'de> Deserialize<'de> for Checked {
@@ -87,7 +86,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// A key that is none of those before it in the same object.
+/// A key that differs from all earlier keys of the same object.
 struct NewKey<'k> {
     keys: &'k mut HashSet<String>,
 }

@@ -1,20 +1,21 @@
-//! Texts from outside, as they are shown to a person.
+//! Escapes for text from outside, before a person reads it.
 
 use std::fmt::Write as _;
 
-/// Returns a text in which every character that a reader does not see is an escape, such as `\u{200b}`.
+/// Returns a text in which every invisible character is an escape, such as `\u{200b}`.
 ///
-/// Ids, names of tools, arguments and errors are chosen by users, models and files. This function is for
-/// everything of them that a page or a terminal shows to be read. It escapes
+/// Ids, tool names, arguments and errors come from users, models and files. Use this function for
+/// every such text on a page or a terminal. It escapes
 ///
-/// - control characters, which a terminal obeys; of those, the line breaks and tabs in `kept` stay;
-/// - line and paragraph separators, and marks of the writing direction, which change how the text around
-///   them is read;
-/// - characters without a shape of their own: zero-width spaces and joiners, soft hyphens, fillers,
-///   variation selectors, tags, interlinear annotations, and code points that are no characters.
+/// - control characters, which a terminal executes, except for the line breaks and tabs in `kept`;
+/// - line and paragraph separators, and marks of the writing direction, which change how a reader
+///   sees the text around them;
+/// - characters without a glyph: zero-width spaces and joiners, soft hyphens, fillers, variation
+///   selectors, tags, interlinear annotations, and code points that are not characters.
 ///
-/// A joiner or a variation selector stays where it only shapes its neighbours: between letters of the
-/// scripts that need joiners (Arabic to Myanmar, Khmer and Mongolian), and in an emoji.
+/// A joiner or a variation selector is not escaped where it only changes the shape of its
+/// neighbours: between letters of the scripts that need joiners (Arabic to Myanmar, Khmer and
+/// Mongolian), and in an emoji.
 ///
 /// ```
 /// use tower_chat_core::visible_text;
@@ -41,8 +42,8 @@ pub fn visible_text(text: &str, kept: &[char]) -> String {
     visible
 }
 
-/// Returns a JSON text of the same value, in which every character that a reader does not see is an
-/// escape of JSON, such as `\u200b`. The rule is that of [`visible_text`], without its exceptions.
+/// Returns a JSON text of the same value in which every invisible character is a JSON escape, such
+/// as `\u200b`. The characters are those of [`visible_text`], without its exceptions.
 ///
 /// ```
 /// use tower_chat_core::visible_json;
@@ -51,7 +52,7 @@ pub fn visible_text(text: &str, kept: &[char]) -> String {
 pub fn visible_json(json: &str) -> String {
     let mut visible = String::with_capacity(json.len());
     for character in json.chars() {
-        // Outside of its strings, JSON has no characters that this rule concerns but white space.
+        // Outside of strings, the only such characters of JSON are white space.
         if matches!(character, '\n' | '\r' | '\t') || !is_unseen(character) {
             visible.push(character);
             continue;
@@ -64,7 +65,7 @@ pub fn visible_json(json: &str) -> String {
     visible
 }
 
-/// What a joiner or a variation selector stands behind.
+/// The character before a joiner or a variation selector.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// A letter of a script that needs joiners.
@@ -89,7 +90,7 @@ impl Before {
         }
     }
 
-    /// Whether a character that is not seen shapes its neighbours.
+    /// Returns whether an invisible character changes the shape of its neighbours.
     fn takes(self, character: char, next: Option<char>) -> bool {
         const ENCLOSING_KEYCAP: char = '\u{20e3}';
         match (character, self) {
@@ -103,7 +104,7 @@ impl Before {
         }
     }
 
-    /// What stands before the next character, behind this one.
+    /// Returns the class of a character, for the character after it.
     fn then(self, character: char) -> Self {
         match (character, self) {
             ('\u{fe0e}' | '\u{fe0f}', Self::Emoji) => Self::ShapedEmoji,
@@ -121,8 +122,9 @@ fn is_emoji(character: char) -> bool {
     )
 }
 
-/// Whether a character has no shape of its own: it is a control character, a code point of the property
-/// `Default_Ignorable_Code_Point` of Unicode, a mark of direction or annotation, or no character.
+/// Returns whether a character has no glyph: it is a control character, a code point with the
+/// Unicode property `Default_Ignorable_Code_Point`, a mark of direction or annotation, or not a
+/// character.
 fn is_unseen(character: char) -> bool {
     let is_ignorable = matches!(
         character,

@@ -1,4 +1,4 @@
-//! How much of a history stands as every provider wants it.
+//! The well-formed prefix of a history: its beginning that every provider accepts.
 
 use std::sync::Arc;
 
@@ -7,42 +7,43 @@ use crate::{
     pairing::{InOrder, asked_call, have_distinct_ids},
 };
 
-/// Finds out, message by message, how long the beginning of a history is that needs no repair:
-/// every call has an id of its own and is answered once, in order, right after its message.
+/// Counts the messages at the beginning of a history that replay leaves unchanged: every call has a
+/// unique id and is answered once, in order, directly after its message. It follows the history
+/// message by message.
 ///
-/// It errs on the safe side: a beginning that it does not count may be well-formed too.
+/// The count may be too small, but is never too large.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WellFormedPrefix {
     messages: usize,
-    /// The message with the open round's calls, and how far they are answered.
+    /// The message with the calls of the open round, and how far they are answered.
     asking: Option<(Arc<Message>, InOrder)>,
-    /// How many messages the open round has so far.
+    /// The number of messages in the open round so far.
     open: usize,
     has_ended: bool,
 }
 
 impl WellFormedPrefix {
-    /// Of messages whose beginning nobody has looked at: none counts.
+    /// Creates the prefix of messages that were not examined: it is empty and does not grow.
     pub(crate) fn unknown() -> Self {
         Self { has_ended: true, ..Self::default() }
     }
 
-    /// How many messages are well-formed.
+    /// Returns the number of well-formed messages.
     pub(crate) fn messages(&self) -> usize {
         self.messages
     }
 
-    /// Whether no more messages will be.
+    /// Returns whether the prefix can no longer grow.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Takes the next message.
+    /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Arc<Message>) {
         if self.has_ended {
             return;
         }
-        // Replay takes note of the marks of a message.
+        // Replay reads the marks of a message and changes what they mark.
         let has_marks = RefusalMark::is_stored_in(message);
         let is_well_formed = !has_marks
             && match message.role {
@@ -93,7 +94,7 @@ impl WellFormedPrefix {
     }
 }
 
-/// Whether a part is shown as it is wherever it stands.
+/// Returns whether replay leaves a part unchanged wherever it is.
 fn is_plain(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::Error(_) | Part::Native(_) => {

@@ -23,14 +23,15 @@ use crate::{
     telemetry::StoreTelemetry,
 };
 
-/// What the store is, in spans and metrics.
+/// The kind of store in spans and metrics.
 const SYSTEM: &str = "memory";
 
-/// A store that lives and dies with the process: for tests, and where nothing need survive.
+/// A store in the memory of the process, for tests and for conversations that need not survive the
+/// process.
 ///
 /// Clones share the same conversations. Its handle is
-/// [exclusive](crate::store::StoreHandle::exclusive): journaled runs in it take no lease. Loading, appending and cloning a loaded history cost the
-/// same at any length.
+/// [exclusive](crate::store::StoreHandle::exclusive): journaled runs in it take no lease. The cost
+/// of loading, appending and cloning a loaded history does not depend on its length.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -63,7 +64,7 @@ impl Default for Shared {
 }
 
 impl MemoryStore {
-    /// A store with no conversation.
+    /// Creates a store without conversations.
     pub fn new() -> Self {
         Self::default()
     }
@@ -72,7 +73,7 @@ impl MemoryStore {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, if the store is open.
+    /// Locks the state, if the store is open.
     fn open_state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let state = self.state();
         if state.is_closed { Err(StoreError::Closed) } else { Ok(state) }
@@ -314,18 +315,18 @@ impl HistoryStore for MemoryStore {
     }
 }
 
-/// The first scope after another.
+/// Returns the first scope after another, in byte order.
 fn scope_after<'a>(
     conversations: &'a BTreeMap<ConversationKey, Stored>,
     after: Option<&str>,
 ) -> Option<&'a str> {
-    // No scope lies between one and the same with a zero byte after it.
+    // No text is between `after` and `after` with a zero byte appended.
     let least = after.map_or_else(String::new, |after| format!("{after}\0"));
     let (key, _) = conversations.range(ConversationKey::new(least, "")..).next()?;
     Some(key.scope())
 }
 
-/// The conversations of a scope whose ids come after one.
+/// Iterates over the conversations of a scope whose ids are greater than an id.
 fn of_scope<'a>(
     conversations: &'a BTreeMap<ConversationKey, Stored>,
     scope: &'a str,

@@ -1,4 +1,4 @@
-//! One conversation in memory, and how its record is searched.
+//! One conversation in memory, and the search of its record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-/// The messages of a conversation, and what is known of its tool calls.
+/// The messages of a conversation, and the record of its tool calls.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// What readers see; its head has the revision with everything that is staged.
+    /// The visible messages. The revision of the head includes the staged messages.
     pub(super) history: History,
     tools: BTreeMap<SequencePosition, ToolRecord>,
     /// The calls among `tools` that wait for approval.
@@ -32,7 +32,7 @@ pub(super) struct Stored {
     pub(super) directory: DirectoryEntry,
 }
 
-/// What is staged of an open run.
+/// The staged part of an open run.
 #[derive(Debug)]
 struct Open {
     run: OpenRun,
@@ -51,7 +51,7 @@ impl Stored {
         }
     }
 
-    /// The head, with the calls that wait for approval.
+    /// Returns the head, with the calls that wait for approval.
     pub(super) fn head(&self) -> Head {
         self.history.head.clone().with_pending_approvals(self.pending_approvals())
     }
@@ -60,7 +60,7 @@ impl Stored {
         self.directory.summary(key.clone(), &self.head())
     }
 
-    /// What readers see of this conversation, in an incarnation of its own.
+    /// Returns a copy of the visible part of this conversation, with its own incarnation.
     pub(super) fn fork(&self) -> Self {
         let mut fork = Self::new(self.directory.fork(SystemTime::now()));
         fork.history.extend(self.history.messages.iter().cloned());
@@ -74,7 +74,7 @@ impl Stored {
         fork
     }
 
-    /// Takes the oldest runs away.
+    /// Deletes the oldest runs.
     pub(super) fn prune(
         &mut self,
         key: &ConversationKey,
@@ -95,7 +95,7 @@ impl Stored {
             return Ok(cut.pruned);
         }
         let gone = usize::try_from(cut.pruned.messages).unwrap_or(usize::MAX);
-        // What was found out about the messages counted those that go.
+        // The well-formed prefix counts deleted messages and is computed again.
         let mut left = History::empty();
         left.extend(self.history.messages.iter_from(gone).cloned());
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
@@ -107,7 +107,7 @@ impl Stored {
         Ok(cut.pruned)
     }
 
-    /// What readers see, row by row.
+    /// Returns the visible part, row by row.
     pub(super) fn rows(&self) -> ConversationRows {
         let messages = self.history.numbered().map(|(number, it)| (number, Ok(it.clone())));
         let tools = self.tools.values().map(|row| (row.call, Ok(row.clone())));
@@ -127,7 +127,7 @@ impl Stored {
             other.id = message.id;
             *message = Arc::new(other);
         }
-        // What was found out about the messages counted those that change.
+        // The well-formed prefix counts changed messages and is computed again.
         let mut rewritten = History::empty();
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };
@@ -140,12 +140,12 @@ impl Stored {
         Ok(revision)
     }
 
-    /// The number of the last message that readers see.
+    /// Returns the sequence number of the last visible message.
     fn last_visible(&self) -> u64 {
         self.history.head.pruned.saturating_add(self.history.messages.len() as u64)
     }
 
-    /// The numbers of the messages up to one.
+    /// Returns the sequence numbers of the remaining messages up to `last`.
     fn numbers_to(&self, last: u64) -> RangeInclusive<u64> {
         self.history.head.pruned.saturating_add(1)..=last
     }
@@ -188,8 +188,8 @@ impl Stored {
             .into()
     }
 
-    /// Whether the messages of a write stand in the conversation already, at the position it expects.
-    /// A write without messages is stored if nothing came after it.
+    /// Returns whether the messages of a write are already stored at the position that the write
+    /// expects. A write without messages counts as stored until the next write.
     fn holds(&self, write: &Write) -> bool {
         let revision = self.history.head.revision;
         if write.messages().is_empty() {
@@ -201,7 +201,7 @@ impl Stored {
                 .is_some_and(|message| message.id == Some(write.id()))
     }
 
-    /// Whether the end of the conversation is the writer's.
+    /// Returns whether the open run, if there is one, admits the write.
     fn lets_write(&self, write: &Write) -> bool {
         match (&self.open, write.as_staged()) {
             (None, None) => true,
@@ -274,7 +274,7 @@ impl Stored {
         }
     }
 
-    /// Whether readers see anything of the conversation.
+    /// Returns whether the conversation is visible to readers.
     pub(super) fn is_visible(&self) -> bool {
         !self.history.messages.is_empty() || self.history.head.service_id.is_some()
     }
@@ -293,7 +293,7 @@ impl Stored {
         ))
     }
 
-    /// The requests of the calls that wait for approval, those of one answer together.
+    /// Returns the requests of the calls that wait for approval, grouped by answer.
     fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let mut batches = PendingBatches::default();
         for position in &self.pending_approvals {
@@ -305,7 +305,7 @@ impl Stored {
         batches.finish()
     }
 
-    /// A message by its number, staged ones included.
+    /// Returns a message by its sequence number, including staged messages.
     pub(super) fn message(&self, sequence: u64) -> Option<Arc<Message>> {
         match sequence.checked_sub(self.last_visible().saturating_add(1)) {
             None => self.history.message(sequence).cloned(),
@@ -316,7 +316,7 @@ impl Stored {
     }
 }
 
-/// The rows that fit a query, in order, with their conversations.
+/// Iterates over the rows that match a query, in order, with their conversations.
 pub(super) fn asked_for<'a>(
     conversations: &'a BTreeMap<ConversationKey, Stored>,
     query: &'a InvocationQuery,

@@ -1,23 +1,23 @@
-//! Which messages of the model are one answer.
+//! The messages of the model that belong to one answer.
 
 use serde_json::Value;
 
 use crate::{ApprovalRequest, Message, Role, RunId};
 
-/// The key of the metadata of stored messages with which a run has ended on purpose, although
-/// they ask for something or say nothing.
+/// The metadata key of stored messages with which a run has ended although they contain calls
+/// without results or have no content.
 pub const RUN_ENDED: &str = "run_ended";
 
-/// Whether a message says that its run ended with it.
+/// Returns whether a message is marked as the last of its run.
 pub fn is_marked_ended(message: &Message) -> bool {
     message.metadata.get(RUN_ENDED) == Some(&Value::Bool(true))
 }
 
-/// What consecutive messages of the model have in common if they are one answer: the same run has
-/// added them, and ended with all of them or with none.
+/// A key that is equal for consecutive messages of the model if they belong to one answer: the same
+/// run has added them, and all or none of them are marked as the last of the run.
 ///
-/// The last answer of a run that was interrupted and sent again is another one than the answer
-/// before it, whose calls have no results.
+/// If a run was interrupted and sent again, its next answer is not the same as the answer before
+/// it, whose calls have no results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswerKey {
     run: Option<RunId>,
@@ -25,29 +25,30 @@ pub struct AnswerKey {
 }
 
 impl AnswerKey {
-    /// Of a message of the model; `None` for any other.
+    /// Returns the key of a message of the model; `None` for any other message.
     pub fn of(message: &Message) -> Option<Self> {
         let run = message.id.map(|id| id.run);
         let ends_run = is_marked_ended(message);
         (message.role == Role::Assistant).then_some(Self { run, ends_run })
     }
 
-    /// Of a stretch of a message of the model, which holds results of its own. Only the first has
-    /// the message's id.
+    /// Returns the key of a piece of a model message that contains results of its own. Only the
+    /// first piece has the id of the message.
     pub(super) fn of_stretch(message: &Message, is_first: bool) -> Self {
         Self { run: message.id.filter(|_| is_first).map(|id| id.run), ends_run: false }
     }
 
-    /// Whether a message of the model may belong to the same answer as another one right before it.
+    /// Returns whether a message of the model may belong to the same answer as the message directly
+    /// before it.
     pub fn is_shared(before: &Message, message: &Message) -> bool {
         let key = Self::of(message);
         key.is_some() && key == Self::of(before)
     }
 }
 
-/// Groups the approval requests that wait in stored messages: those of one answer together, in order. An
-/// answer may be several messages. For stores, which make
-/// [`Head::pending_approvals`](crate::store::Head::pending_approvals) of it.
+/// Groups the approval requests that wait in stored messages by answer, in order. An answer may
+/// consist of several messages. Stores compute
+/// [`Head::pending_approvals`](crate::store::Head::pending_approvals) with it.
 ///
 /// ```
 /// use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall};
@@ -72,8 +73,8 @@ pub struct PendingBatches {
 
 impl PendingBatches {
     /// Adds the next request, in the order of messages and calls, with its message. A run ends when
-    /// approvals wait, so equal keys mean one answer, also where messages without a request stand
-    /// between two.
+    /// approvals wait. Equal keys therefore belong to one answer, even if there are messages
+    /// without a request between them.
     pub fn push(&mut self, message: &Message, request: ApprovalRequest) {
         let answer = AnswerKey::of(message);
         match self.batches.last_mut() {
@@ -83,7 +84,7 @@ impl PendingBatches {
         self.answer = answer;
     }
 
-    /// The batches, in order.
+    /// Returns the batches, in order.
     pub fn finish(self) -> Vec<Vec<ApprovalRequest>> {
         self.batches
     }

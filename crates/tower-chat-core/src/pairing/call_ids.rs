@@ -1,34 +1,34 @@
-//! Ids for calls that came without one, or with that of a sibling.
+//! Ids for calls without an id, or with the id of another call of the same answer.
 
 use std::{borrow::Cow, collections::HashSet};
 
 use super::{AnswerKey, asked_call, given_id};
 use crate::{CallPosition, Message, MessageId, RunId, ToolCall};
 
-/// The ids by which the tool calls of a message are answered that is an answer by itself, without
-/// copies of those that calls came with.
+/// Returns the ids by which results name the tool calls of a message that is an answer by itself.
+/// Ids of the calls are borrowed.
 pub fn ids_of_calls(message: &Message) -> Vec<Cow<'_, str>> {
     let calls = message.parts.iter().filter_map(asked_call);
     call_ids(calls, IdBase::of(message, 0), 0, &HashSet::new())
 }
 
-/// Where a message stands: by its id, or by its position where it has none yet.
+/// The position of a message for generated ids: its id, or its index if it has no id yet.
 #[derive(Debug, Clone, Copy)]
 pub enum IdBase {
-    /// Under this id.
+    /// The id of the message.
     Id(MessageId),
-    /// At this position.
+    /// The index of the message.
     Position(usize),
 }
 
 impl IdBase {
-    /// Of a message at a position.
+    /// Returns the position of a message with this index.
     pub fn of(message: &Message, position: usize) -> Self {
         message.id.map_or(Self::Position(position), Self::Id)
     }
 
-    /// How results name a call of the message. The run of a message without an id is one that no run
-    /// has.
+    /// Returns the position of a call of the message, by which results name it. A message without
+    /// an id gets a run id that no run has.
     pub fn call_position(self, index: usize) -> CallPosition {
         let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let message = match self {
@@ -41,13 +41,14 @@ impl IdBase {
     }
 }
 
-/// The ids by which the calls of one answer are answered, message by message: all different, also
-/// where calls of two of its messages came with the same id.
+/// Assigns the ids by which results name the calls of one answer, message by message. All of them
+/// are different, even if calls in two messages of the answer have the same id.
 ///
-/// A call keeps the id it came with. One that came with none, with an empty one, or with that of a
-/// call before it in the answer, which providers refuse, gets an id made of the message's position,
-/// so that every replay shows the same id on the call and its result. Generated ids use `[a-z0-9_]`
-/// and have at most 40 characters, the longest id that OpenAI's Chat Completions API takes.
+/// A call keeps its own id. A call gets a generated id if it has none, an empty one, or that of an
+/// earlier call in the answer, which providers refuse. The generated id is computed from the
+/// position of the message, so that every replay uses the same id for the call and its result. It
+/// consists of `[a-z0-9_]` and has at most 40 characters, the maximum of OpenAI's Chat Completions
+/// API.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, pairing::AnswerIds};
@@ -58,27 +59,28 @@ impl IdBase {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct AnswerIds {
-    /// The answer, once a message was taken; `None` if that was not the model's.
+    /// The key of the current answer, after the first message; `None` if that was not a message of
+    /// the model.
     answer: Option<AnswerKey>,
-    /// The ids of the calls of the messages before.
+    /// The ids of the calls in the earlier messages.
     taken: HashSet<String>,
 }
 
 impl AnswerIds {
-    /// Whether a message belongs to the same answer as the ones taken so far.
+    /// Returns whether a message with this key belongs to the current answer.
     pub fn is_continued_by(&self, key: Option<AnswerKey>) -> bool {
         key.is_some() && self.answer == key
     }
 
-    /// The ids of the calls of the next message of a conversation. One that does not belong to the
-    /// answer so far begins another.
+    /// Returns the ids of the calls in the next message of a conversation. A message that does not
+    /// belong to the current answer begins another.
     pub fn next<'m>(&mut self, message: &'m Message) -> Vec<Cow<'m, str>> {
         let calls = message.parts.iter().filter_map(asked_call);
         self.next_calls(AnswerKey::of(message), calls, IdBase::of(message, 0), 0)
     }
 
-    /// The ids of the calls of the next message, or of a piece of one, before which `first` calls
-    /// of the message stand.
+    /// Returns the ids of the calls in the next message, or in a piece of a message whose earlier
+    /// pieces contain `first` calls.
     pub fn next_calls<'m>(
         &mut self,
         key: Option<AnswerKey>,
@@ -96,8 +98,8 @@ impl AnswerIds {
     }
 }
 
-/// The ids by which calls of one message are answered, all different, and none of those that are
-/// taken; `first` calls of the message stand before them.
+/// Returns the ids by which results name the calls of one message: all different, and none of
+/// `taken`. Earlier pieces of the message contain `first` calls.
 fn call_ids<'a>(
     calls: impl Iterator<Item = &'a ToolCall> + Clone,
     base: IdBase,
@@ -129,9 +131,9 @@ fn call_ids<'a>(
     (first..).zip(calls).map(id).map(Cow::Owned).collect()
 }
 
-/// Whether each of the calls has an id, and none that of another.
+/// Returns whether every call has an id, and all ids are different.
 pub fn have_distinct_ids<'a>(calls: impl Iterator<Item = &'a ToolCall> + Clone) -> bool {
-    /// More calls than a message has as a rule.
+    /// Up to this many calls are compared without a hash set. Few messages have more.
     const MANY: usize = 16;
     let mut rest = calls.clone();
     let first = rest.next();

@@ -1,4 +1,4 @@
-//! The calls of messages that follow each other, and what answers them.
+//! The log of calls: the calls of consecutive messages, and their results.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::{Message, Part, Role};
 
-/// The calls of messages that follow each other, and what answers them.
+/// The calls of consecutive messages, and their results.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult, pairing::CallLog};
 /// let mut log = CallLog::default();
-/// // One answer of two messages, whose calls have the same id.
+/// | // One answer of two messages, whose calls have the same id.
 /// log.push(1, &Message::tool_calls([ToolCall::new("c", "look", "{}")]));
 /// log.push(2, &Message::tool_calls([ToolCall::new("c", "listen", "{}")]));
 /// log.push(3, &Message::tool_results([ToolResult::new("c", "blue"), ToolResult::new("c", "a bird")]));
@@ -23,19 +23,19 @@ use crate::{Message, Part, Role};
 #[derive(Debug, Clone, Default)]
 pub struct CallLog {
     calls: Vec<LoggedCall>,
-    /// The calls before the open round that have no result.
+    /// The calls of earlier rounds that have no result.
     unanswered: UnansweredCalls,
-    /// The calls by the requests for approval that they wait for, or waited for.
+    /// The calls by the id of their approval request.
     by_request: HashMap<String, Vec<usize>>,
     open: Option<OpenRound>,
-    /// The requests for approval that were answered since the model spoke last.
+    /// The approval requests that were answered since the last message of the model.
     decided: Vec<String>,
 }
 
 /// A call of the model.
 #[derive(Debug, Clone)]
 pub struct LoggedCall {
-    /// Its position, its tool and the ids by which it is answered.
+    /// Its position, its tool and the ids by which results name it.
     pub call: Candidate<String>,
     /// The number of its message.
     pub message: u64,
@@ -43,9 +43,9 @@ pub struct LoggedCall {
     pub index: u32,
     /// The index of the first call of its round among all calls.
     pub round: usize,
-    /// It waits, or waited, for approval.
+    /// Whether it waits, or waited, for approval.
     pub needs_approval: bool,
-    /// Whether it was approved, once that was decided.
+    /// Whether it was approved; `None` before the decision.
     pub is_approved: Option<bool>,
     /// Its result.
     pub result: Option<LoggedResult>,
@@ -54,13 +54,13 @@ pub struct LoggedCall {
 /// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoggedResult {
-    /// Where it stands.
+    /// The position of the result.
     pub position: ResultPosition,
-    /// It says that the tool failed.
+    /// Whether the result reports that the tool failed.
     pub is_error: bool,
 }
 
-/// Where a result stands.
+/// The position of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResultPosition {
     /// The number of its message.
@@ -70,19 +70,19 @@ pub struct ResultPosition {
 }
 
 impl CallLog {
-    /// The calls of these messages, which are numbered from 0.
+    /// Creates the log of these messages, which are numbered from 0.
     pub fn of<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Self {
         let mut log = Self::default();
         (0..).zip(messages).for_each(|(number, message)| log.push(number, message));
         log
     }
 
-    /// Takes the next message, which has this number: a higher one than those before.
+    /// Adds the next message. Its number must be greater than those before.
     pub fn push(&mut self, number: u64, message: &Message) {
         let pieces = pieces(message);
         let is_whole = pieces.len() == 1;
         if message.parts.is_empty() && message.role == Role::Assistant {
-            // All it held was not to be stored, or it only says that its run has ended.
+            // The content was not to be stored, or the message only marks the end of its run.
             return;
         }
         for Piece { role, parts } in pieces {
@@ -105,13 +105,13 @@ impl CallLog {
         }
     }
 
-    /// All calls so far, in their order.
+    /// Returns all calls so far, in order.
     pub fn calls(&self) -> &[LoggedCall] {
         &self.calls
     }
 
-    /// A message of the model, or an input. Either ends the open round, unless it belongs to the
-    /// answer that opened it.
+    /// Adds a message of the model, or an input. Either ends the open round, unless it belongs to
+    /// the answer of the round.
     fn push_asking(
         &mut self,
         (number, message): (u64, &Message),
@@ -160,7 +160,7 @@ impl CallLog {
         }
     }
 
-    /// Answers to approval requests; the round they belong to stays open.
+    /// Adds responses to approval requests. The round of the requests stays open.
     fn push_approvals(&mut self, parts: &[Part]) {
         if let Some(open) = &mut self.open {
             open.is_answered = true;
@@ -201,7 +201,7 @@ impl CallLog {
         };
         let before = open.results.len();
         if !open.extend(&results) {
-            // With more results others turned out to be the answers of other calls.
+            // With these results, earlier results match other calls than before.
             let calls = open.first..self.calls.len();
             let mut answered = vec![None; calls.len()];
             for (answers, result) in open.matched() {
@@ -223,7 +223,8 @@ impl CallLog {
         self.open = Some(open);
     }
 
-    /// The calls that were approved or rejected since the model spoke last, and that have no result.
+    /// Returns the calls without a result that were approved or rejected since the last message of
+    /// the model.
     fn decided_calls(&self) -> Option<Matcher<String>> {
         if self.decided.is_empty() {
             return None;
@@ -235,9 +236,9 @@ impl CallLog {
         Some(Matcher::new(decided.collect(), Ids::MayBeMissing))
     }
 
-    /// What a result says of its call, with the position of the call where the open round would take
-    /// it for another: that of a call which was approved or rejected right before it, or of an earlier
-    /// call that its id names.
+    /// Returns a target with the position of its call, if the rules of the open round would match a
+    /// different call: the result answers a call that was approved or rejected directly before it,
+    /// or an earlier call with its id.
     fn named<'t>(
         &self,
         mut target: Target<'t>,
@@ -267,7 +268,8 @@ impl CallLog {
         target
     }
 
-    /// A result that answers no call of the open round, but may answer one before it.
+    /// Adds a result that answers no call of the open round, but may answer a call of an earlier
+    /// round.
     fn push_late(&mut self, target: Target<'_>, result: LoggedResult) {
         let Some((round, earlier)) = self.unanswered.find(target) else { return };
         if let Some(call) = self.calls.get(earlier) {
@@ -276,7 +278,8 @@ impl CallLog {
         self.set_result(earlier, Some(result));
     }
 
-    /// Those calls of an ended round, which begin at `first`, that have no result.
+    /// Adds the calls of an ended round, which begins at `first`, that have no result to the
+    /// unanswered calls.
     fn leave_out(&mut self, first: usize) {
         for (index, call) in self.calls.iter().enumerate().skip(first) {
             if call.result.is_none() {
@@ -292,7 +295,7 @@ impl CallLog {
     }
 }
 
-/// No message has so many parts that their number does not fit.
+/// Converts an index. No message has more parts than `u32::MAX`.
 fn small(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

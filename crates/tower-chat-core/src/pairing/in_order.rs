@@ -1,18 +1,18 @@
-//! Whether results answer the calls of one message in their order.
+//! The check whether results answer the calls of one message in order.
 
 use super::{asked_call, have_distinct_ids};
 use crate::{Message, Part, ToolCall};
 
-/// How far results answer the calls of one message in their order, each by the call's id.
+/// Tracks how far results answer the calls of one message in order, each by the call's id.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InOrder {
-    /// The first part of the message that is not known to be a call with its result, or no call.
+    /// The index of the first part of the message that may be a call without a result.
     part: usize,
     is_broken: bool,
 }
 
 impl InOrder {
-    /// Takes the next message of results.
+    /// Adds the next message of results.
     pub fn follow(&mut self, asking: &Message, results: &Message) {
         for part in &results.parts {
             let result = part.as_tool_result().filter(|result| result.call.is_none());
@@ -27,23 +27,24 @@ impl InOrder {
         self.next_call(asking);
     }
 
-    /// A result has answered another call than the next, or none, or a call waits for approval.
+    /// Returns whether the order is broken: a result answered no call or another call than the
+    /// next, or a call waits for approval.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Something else than results has followed.
+    /// Marks the order as broken, because a message other than results followed.
     pub fn set_broken(&mut self) {
         self.is_broken = true;
     }
 
-    /// Whether all calls have their results.
+    /// Returns whether all calls have their results.
     pub fn is_complete(&self, asking: &Message) -> bool {
         !self.is_broken && self.part >= asking.parts.len()
     }
 
-    /// Whether these messages of results answer all calls of a message in order, and each of the
-    /// calls has an id of its own.
+    /// Returns whether these messages of results answer all calls of a message in order, and the
+    /// ids of the calls are different.
     pub fn answers_all<'m>(
         asking: &Message,
         results: impl IntoIterator<Item = &'m Message>,
@@ -55,7 +56,7 @@ impl InOrder {
             && have_distinct_ids(asking.parts.iter().filter_map(asked_call))
     }
 
-    /// The next call that a result has to answer. A request for approval is none.
+    /// Returns the next call without a result. A request for approval is no call.
     fn next_call<'m>(&mut self, asking: &'m Message) -> Option<&'m ToolCall> {
         while let Some(part) = asking.parts.get(self.part) {
             match part {

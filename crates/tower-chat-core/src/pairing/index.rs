@@ -1,4 +1,4 @@
-//! The calls of a matcher by everything that a result may say of its call.
+//! An index of the calls of a matcher, for results in another order than the calls.
 
 use std::{
     borrow::Borrow,
@@ -9,32 +9,33 @@ use std::{
 use super::{Answers, Candidate, Ids, Target};
 use crate::CallPosition;
 
-/// The calls of a [`Matcher`](super::Matcher) by everything that a result may say of its call.
+/// The calls of a [`Matcher`](super::Matcher) by position, id and order, for the search of a
+/// result's call.
 #[derive(Debug, Clone)]
 pub(super) struct Index<K> {
     /// The first call at each position.
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
-    /// The same calls by their order, made for the first result whose id no call has.
+    /// The calls by order. It is built for the first result whose id no call has.
     in_order: Option<InOrder<K>>,
 }
 
 /// The calls of one id.
 #[derive(Debug, Clone, Default)]
 struct OfId {
-    /// How many there are, answered or not.
+    /// The number of calls, with or without a result.
     calls: usize,
     unanswered: BTreeSet<usize>,
 }
 
-/// The calls without an answer, for results that name none of them.
+/// The calls without a result, for results whose id no call has.
 #[derive(Debug, Clone)]
 struct InOrder<K> {
     all: OfTools<K>,
     without_id: OfTools<K>,
 }
 
-/// Calls in their order, and the same by the name of their tool.
+/// Calls in order, and the same calls by the name of their tool.
 #[derive(Debug, Clone)]
 struct OfTools<K> {
     all: BTreeSet<usize>,
@@ -145,8 +146,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> InOrder<K> {
         }
     }
 
-    /// The first call that a result whose id no call has may be the answer of, by its order: one of
-    /// the two came without an id, and the names do not speak against it.
+    /// Returns the first call in order that a result whose id no call has may answer: the call or
+    /// the result has no id, and the names of their tools do not differ.
     fn first(&self, target: Target<'_>, ids: Ids) -> Option<usize> {
         let may_have_id = target.id.is_none() && ids == Ids::MayBeMissing;
         let calls = if may_have_id { &self.all } else { &self.without_id };

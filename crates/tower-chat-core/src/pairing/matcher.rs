@@ -1,49 +1,49 @@
-//! Calls that results answer one after the other.
+//! The matcher of results with a list of calls.
 
 use std::{borrow::Borrow, hash::Hash};
 
 use super::{Answers, Target, given_id, index::Index};
 use crate::{CallPosition, ToolCall};
 
-/// A call that a result may answer. `K` is a string: borrowed from the call where it outlives the
-/// matcher, owned where it does not.
+/// A call that a result may answer. `K` is a string type: borrowed if the call outlives the
+/// matcher, otherwise owned.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<K> {
-    /// Where it is stored; `None` where no result can name it so.
+    /// The stored position of the call; `None` if no result can contain it.
     pub position: Option<CallPosition>,
-    /// The id by which it is answered; see [`AnswerIds`](super::AnswerIds).
+    /// The id by which results name the call; see [`AnswerIds`](super::AnswerIds).
     pub id: K,
-    /// The id that it came with, if that is not empty.
+    /// The call's own id, if it is not empty.
     pub given_id: Option<K>,
-    /// The name of its tool.
+    /// The name of the tool.
     pub tool: K,
-    /// It has its result.
+    /// Whether the call has its result.
     pub is_answered: bool,
-    /// It is not a candidate for now, as if it were not among the calls.
+    /// Whether the matcher currently ignores the call.
     pub(super) is_hidden: bool,
 }
 
 impl<'a> Candidate<&'a str> {
-    /// A call without a result, which is answered by this id.
+    /// Creates a call without a result. Results name it by `id`.
     pub fn new(call: &'a ToolCall, position: Option<CallPosition>, id: &'a str) -> Self {
         let (given_id, tool) = (given_id(call), call.name.as_str());
         Self { position, id, given_id, tool, is_answered: false, is_hidden: false }
     }
 
-    /// The same call, with its result or without.
+    /// Sets whether the call has its result.
     #[must_use]
     pub fn answered(self, is_answered: bool) -> Self {
         Self { is_answered, ..self }
     }
 
-    /// A call of which nothing but its id is known, which may be missing or empty.
+    /// Creates a call of which only its id is known, which may be missing or empty.
     pub fn of_id(id: Option<&'a str>) -> Self {
         let given_id = id.filter(|id| !id.is_empty());
         let id = given_id.unwrap_or_default();
         Self { position: None, id, given_id, tool: "", is_answered: false, is_hidden: false }
     }
 
-    /// The same with strings of its own.
+    /// Converts to owned strings.
     pub fn into_owned(self) -> Candidate<String> {
         Candidate {
             position: self.position,
@@ -57,8 +57,8 @@ impl<'a> Candidate<&'a str> {
 }
 
 impl<K: Borrow<str>> Candidate<K> {
-    /// The ids by which results may name it: the one by which it is answered, and, as the calls of
-    /// one answer may have come with the same id, the one that it came with.
+    /// Iterates over the ids by which results may name the call: its assigned id and its own id.
+    /// They differ if several calls of the answer have the same id of their own.
     pub fn ids(&self) -> impl Iterator<Item = &K> {
         let other = self.given_id.as_ref().filter(|given| (*given).borrow() != self.id.borrow());
         std::iter::once(&self.id).chain(other)
@@ -69,20 +69,20 @@ impl<K: Borrow<str>> Candidate<K> {
     }
 }
 
-/// Whether a result may answer a call by its order, where one of the two has no id.
+/// Whether a result may be matched with a call by order if one of the two has no id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ids {
-    /// Yes: histories have lost ids.
+    /// The result is matched by order, because histories may have lost ids.
     #[default]
     MayBeMissing,
-    /// No, as providers have it: a result without an id answers a call without one.
+    /// A result without an id is matched only with a call without an id, as providers do.
     Required,
 }
 
-/// Calls that results answer one after the other.
+/// Matches results with calls, one result after the other.
 ///
-/// Results in the order of their calls cost nothing but a comparison. For others there is an index, so
-/// that a result costs the logarithm of the number of calls, whatever ids calls and results have.
+/// If the results are in the order of their calls, each costs one comparison. Otherwise an index is
+/// built, so that a result costs O(log n) in the number of calls, whatever their ids are.
 ///
 /// ```
 /// use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
@@ -95,9 +95,10 @@ pub enum Ids {
 pub struct Matcher<K> {
     calls: Vec<Candidate<K>>,
     ids: Ids,
-    /// Every call before this one is answered or hidden.
+    /// The index of the first call that may be neither answered nor hidden.
     first_open: usize,
-    /// Made for the first result that does not answer the first open call by its id.
+    /// The index of calls. It is built for the first result that does not answer the first open
+    /// call by its id.
     index: Option<Box<Index<K>>>,
 }
 
@@ -108,7 +109,7 @@ impl<K> Default for Matcher<K> {
 }
 
 impl<K: Borrow<str> + Clone + Eq + Hash> Matcher<K> {
-    /// These calls.
+    /// Creates a matcher of these calls.
     pub fn new(calls: Vec<Candidate<K>>, ids: Ids) -> Self {
         Self { calls, ids, ..Self::default() }
     }
@@ -121,7 +122,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Matcher<K> {
         self.calls.push(call);
     }
 
-    /// What a result is to the calls. The call that it answers is answered from now on.
+    /// Matches a result, and marks the call as answered.
     pub fn answer<'t>(&mut self, target: impl Into<Target<'t>>) -> Answers {
         let found = self.find(target);
         if let Answers::Call(call) = found {
@@ -130,7 +131,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Matcher<K> {
         found
     }
 
-    /// What a result is to the calls. Nothing is answered by it yet.
+    /// Matches a result, without marking the call as answered.
     pub fn find<'t>(&mut self, target: impl Into<Target<'t>>) -> Answers {
         let target = target.into();
         while self.calls.get(self.first_open).is_some_and(|it| it.is_answered || it.is_hidden) {
@@ -144,7 +145,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Matcher<K> {
         index.find(&self.calls, target, self.ids)
     }
 
-    /// Whether one of the calls has this id.
+    /// Returns whether one of the calls has this id.
     pub fn has_id(&mut self, id: Option<&str>) -> bool {
         let Some(id) = id.filter(|id| !id.is_empty() && !self.calls.is_empty()) else {
             return false;
@@ -153,18 +154,18 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Matcher<K> {
         index.has_id(id)
     }
 
-    /// The call at a position.
+    /// Returns the index of the call at a position.
     pub fn call_at(&mut self, position: CallPosition) -> Option<usize> {
         let index = self.index.get_or_insert_with(|| Box::new(Index::of(&self.calls)));
         index.call_at(position)
     }
 
-    /// Notes that a call has its result, or that it has none.
+    /// Sets whether a call has its result.
     pub fn set_answered(&mut self, call: usize, is_answered: bool) {
         self.change(call, |candidate| candidate.is_answered = is_answered);
     }
 
-    /// Hides a call from the results that come next, as if it were not among the calls.
+    /// Sets whether the matcher ignores a call for the next results.
     pub fn set_hidden(&mut self, call: usize, is_hidden: bool) {
         self.change(call, |candidate| candidate.is_hidden = is_hidden);
     }
@@ -181,12 +182,12 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Matcher<K> {
         self.first_open = self.first_open.min(call);
     }
 
-    /// The calls.
+    /// Returns the calls.
     pub fn calls(&self) -> &[Candidate<K>] {
         &self.calls
     }
 
-    /// Whether a call has its result.
+    /// Returns whether a call has its result.
     pub fn is_answered(&self, call: usize) -> bool {
         self.calls.get(call).is_some_and(|candidate| candidate.is_answered)
     }

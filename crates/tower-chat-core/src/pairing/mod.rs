@@ -1,24 +1,26 @@
-//! Which call a tool result answers: the one matcher of calls and results.
+//! Pairing: matches each tool result with the call that it answers.
 //!
-//! Real traffic has calls without ids, with empty ids, with ids that come back later, and answers
-//! whose calls stand in several messages. Everything that pairs calls with results does so by these
-//! rules:
+//! Recorded traffic contains calls without ids, with empty ids and with ids that are used again,
+//! and answers whose calls are in several messages. All code that pairs calls with results applies
+//! these rules:
 //!
-//! 1. A **round** is everything that one answer of the model asks for, in however many messages
-//!    ([`AnswerKey`]), and the results behind it. Only the model calls tools.
-//! 2. Each call of an answer has an id of its own ([`AnswerIds`]). A call that came without one, or with
-//!    that of another call of the answer, gets one that is made of its position.
-//! 3. A result that names its call by position ([`ToolResult::call`]) answers that call.
-//! 4. Another result answers the first call of the round that has its id and no result; if no call
-//!    has its id, the first call without a result where one of the two came without an id, and the
-//!    names of their tools agree ([`Matcher`]).
-//! 5. Results that fit the calls of the answer's last message answer those: a run that was interrupted
-//!    between an answer and its tools stores two answers side by side ([`RoundMatcher`]).
-//! 6. A result that answers no call of its round answers an earlier call without a result that it
-//!    names: of the last round with such a call, the first ([`UnansweredCalls`]).
+//! 1. A **round** consists of all calls of one answer of the model, in any number of messages
+//!    ([`AnswerKey`]), and of the results behind it. Only the model calls tools.
+//! 2. Each call of an answer has a unique id ([`AnswerIds`]). A call without an id, or with that of
+//!    another call of the answer, gets a generated id.
+//! 3. A result with the position of its call ([`ToolResult::call`]) answers that call.
+//! 4. Any other result answers the first call of the round that has its id and no result. If no
+//!    call has its id, it answers the first call without a result for which the call or the result
+//!    has no id and the names of their tools agree ([`Matcher`]).
+//! 5. Results that match the calls of the answer's last message answer those calls: a run that was
+//!    interrupted between an answer and its tools stores two consecutive answers
+//!    ([`RoundMatcher`]).
+//! 6. A result that answers no call of its round answers an earlier call without a result that has
+//!    its id or position: the first such call of the last round that contains one
+//!    ([`UnansweredCalls`]).
 //!
-//! [`CallLog`] applies them to messages one after the other. Replays, which change what they read,
-//! use the parts.
+//! [`CallLog`] applies the rules to a sequence of messages. Replay, which changes the messages that
+//! it reads, uses the other types.
 
 mod answer;
 mod call_ids;
@@ -44,30 +46,30 @@ pub use self::{
     unanswered::{CallNumber, UnansweredCalls},
 };
 
-/// What a result is to the calls of its round.
+/// The match of a result with the calls of its round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// The answer of the call at this index.
+    /// The result answers the call at this index.
     Call(usize),
-    /// One more answer of a call that has one; it says nothing new.
+    /// The result answers a call that already has a result, and is ignored.
     Again,
-    /// The answer of none of them.
+    /// The result answers none of the calls.
     Nothing,
 }
 
-/// What a result says of the call that it answers.
+/// The information in a result that identifies its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// Where the call is stored.
+    /// The stored position of the call.
     pub position: Option<CallPosition>,
-    /// The id of the call, if that is not empty.
+    /// The id of the call, if it is not empty.
     pub id: Option<&'a str>,
     /// The name of the tool.
     pub tool: Option<&'a str>,
 }
 
 impl<'a> Target<'a> {
-    /// A result that says nothing but an id, which may be missing or empty.
+    /// Creates a target with only an id, which may be missing or empty.
     pub fn id(id: Option<&'a str>) -> Self {
         Self { position: None, id: id.filter(|id| !id.is_empty()), tool: None }
     }
@@ -80,7 +82,8 @@ impl<'a> From<&'a ToolResult> for Target<'a> {
     }
 }
 
-/// The call of a part that needs, or will need, a result: not one that the provider ran itself.
+/// Returns the call of a part that needs a result now or after its approval. A call that the
+/// provider executed itself needs none.
 pub fn asked_call(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),
@@ -89,7 +92,7 @@ pub fn asked_call(part: &Part) -> Option<&ToolCall> {
     }
 }
 
-/// The id that a call came with, if that is not empty.
+/// Returns the call's own id, if it is not empty.
 fn given_id(call: &ToolCall) -> Option<&str> {
     call.id.as_deref().filter(|id| !id.is_empty())
 }

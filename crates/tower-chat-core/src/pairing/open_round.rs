@@ -1,20 +1,20 @@
-//! The round of a call log whose results follow.
+//! The open round of a call log: the last round, whose results may follow.
 
 use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 
-/// The round of a [`CallLog`](super::CallLog) whose results follow.
+/// The last round of a [`CallLog`](super::CallLog), whose results may follow.
 #[derive(Debug, Clone)]
 pub(super) struct OpenRound {
-    /// The index of its first call among all.
+    /// The index of its first call in the log.
     pub(super) first: usize,
-    /// The index of the first call of the last message of the answer.
+    /// The index in the log of the first call of the answer's last message.
     pub(super) last: usize,
     pub(super) ids: AnswerIds,
     /// Its results so far.
     pub(super) results: Vec<LoggedResult>,
-    /// Which calls they answer; `None` before the first, when more calls may follow.
+    /// The matcher of the results; `None` before the first result, when more calls may follow.
     matcher: Option<RoundMatcher<String>>,
-    /// No more messages belong to the answer.
+    /// Whether the answer is complete, so that the next message of the model begins another one.
     pub(super) is_answered: bool,
 }
 
@@ -30,7 +30,7 @@ impl OpenRound {
         }
     }
 
-    /// No more calls belong to the round, whose calls are the last of these.
+    /// Completes the calls of the round, which are the last ones of `calls`.
     pub(super) fn begin_results(&mut self, calls: &[LoggedCall]) {
         self.is_answered = true;
         if self.matcher.is_none() {
@@ -40,14 +40,14 @@ impl OpenRound {
         }
     }
 
-    /// Takes the next results. `false` if with them results before are the answers of other calls.
+    /// Adds the next results. Returns false if earlier results now match other calls.
     pub(super) fn extend(&mut self, results: &[(Target<'_>, LoggedResult)]) -> bool {
         self.results.extend(results.iter().map(|(_, result)| *result));
         let targets = results.iter().map(|(target, _)| *target);
         self.matcher.as_mut().is_none_or(|matcher| matcher.extend(targets))
     }
 
-    /// Its results, each with what it is to the calls of the round.
+    /// Iterates over its results, each with its match.
     pub(super) fn matched(&self) -> impl Iterator<Item = (Answers, LoggedResult)> {
         let answers = self.matcher.iter().flat_map(|matcher| matcher.answers().iter().copied());
         answers.zip(self.results.iter().copied())

@@ -1,4 +1,4 @@
-//! Messages that hold calls and results at once, as the messages that they stand for.
+//! Splits a message that contains both calls and results into the messages of a regular history.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -7,17 +7,17 @@ use std::{
 
 use crate::{Message, Part, Role};
 
-/// A stretch of a message's parts that is a message by itself.
+/// A range of a message's parts that is a message by itself in a regular history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The role of that message: the message's own, or that of a tool.
+    /// The role of that message: the message's own role, or [`Role::Tool`].
     pub role: Role,
-    /// Its parts in the message.
+    /// The range of its parts in the message.
     pub parts: Range<usize>,
 }
 
-/// The message's pieces, in the order in which they stand in a conversation; one, if it is in
-/// order already.
+/// Returns the pieces of a message, in the order of a regular history. A message that is regular
+/// already is one piece.
 pub fn pieces(message: &Message) -> Vec<Piece> {
     let role = message.role;
     if !has_foreign_results(message) {
@@ -25,7 +25,7 @@ pub fn pieces(message: &Message) -> Vec<Piece> {
     }
     let mut pieces = pieces_by(role, message.parts.len(), &leaving_results(message));
     if role == Role::User {
-        // Results answer what stands before the message, so they come before its own words.
+        // The results answer calls of earlier messages, so they come before the user's content.
         pieces.sort_by_key(|piece| piece.role != Role::Tool);
     }
     pieces
@@ -47,8 +47,8 @@ fn has_foreign_results(message: &Message) -> bool {
     message.role != Role::Tool && !foreign_results(message).is_empty()
 }
 
-/// The positions of the results that belong in a tool message: all, but for those of tools the
-/// provider ran itself, which stand inside the assistant's own message.
+/// Returns the indices of the results that belong in a tool message. Results of tools that the
+/// provider executed itself belong in the assistant message instead.
 pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
     let is_result = |part: &&Part| matches!(part, Part::ToolResult(_));
     if !message.parts.iter().any(|part| is_result(&part)) {
@@ -64,11 +64,11 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
     foreign.map(|(index, _)| index).collect()
 }
 
-/// The positions of the results that leave a message: the foreign ones, and those that they part
-/// from the provider's own call, which are no better.
+/// Returns the indices of the results that leave a message: the foreign ones, and those that
+/// foreign results separate from the provider's own call.
 ///
-/// A result that leaves may part others from their calls. It splits a piece in two, and only what
-/// stands in the shorter one, or has its call there, is looked at again.
+/// A result that leaves may separate others from their calls. It splits a piece in two. Only the
+/// results in the shorter piece, and those whose call is there, are checked again.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {
@@ -99,12 +99,12 @@ fn leaving_results(message: &Message) -> BTreeSet<usize> {
     leaving
 }
 
-/// The calls of the provider in a message, by the results that answer them.
+/// The calls that the provider executed, by the results that answer them.
 #[derive(Default)]
 struct ProviderCalls {
-    /// For each result the nearest calls with its id, before it and behind it.
+    /// For each result, the nearest calls with its id, before it and behind it.
     of_result: BTreeMap<usize, [Option<usize>; 2]>,
-    /// The same by call.
+    /// The results by call.
     results: HashMap<usize, Vec<usize>>,
 }
 
@@ -134,7 +134,7 @@ impl ProviderCalls {
         }
     }
 
-    /// Whether a result that leaves stands between a result and each of its calls.
+    /// Returns whether there is a leaving result between a result and each of its calls.
     fn is_parted(&self, result: usize, leaving: &BTreeSet<usize>) -> bool {
         let is_between = |call: usize| {
             let between = call.min(result)..call.max(result);

@@ -1,35 +1,35 @@
-//! The calls of a round, in however many messages, and the results that follow them.
+//! The matcher of a round: its calls, in any number of messages, and the results behind them.
 
 use std::{borrow::Borrow, hash::Hash};
 
 use super::{Answers, Candidate, Ids, Matcher, Target};
 use crate::CallPosition;
 
-/// The calls of a round, which begin with those of the answer's first message, and what the results
-/// that follow one after the other answer.
+/// Matches the results of a round with its calls, which begin with those of the answer's first
+/// message.
 ///
-/// Results that name their call by position are taken first. If the others fit the calls of the
-/// last message, they answer those: a run that was interrupted before its tools ran, and was then
-/// sent again, leaves the calls of the message before without a result. Otherwise they answer the
-/// calls of all messages in order.
+/// Results with the position of their call are matched first. If all others match the calls of the
+/// last message, they answer those calls: a run that was interrupted before its tools ran, and was
+/// then sent again, leaves the calls of the message before without a result. Otherwise they answer
+/// the calls of all messages in order.
 #[derive(Debug, Clone)]
 pub struct RoundMatcher<K> {
     calls: Vec<Candidate<K>>,
-    /// Where the calls of the last message that asks begin.
+    /// The index of the first call of the last message with calls.
     last: usize,
     targets: Vec<OwnedTarget>,
     answers: Vec<Answers>,
-    /// Some of the results do not name their call by position.
+    /// Whether some of the results have no position.
     has_others: bool,
     all: Matcher<K>,
-    /// The calls of the last message, as long as all results so far fit them; results by id are
-    /// not marked in `all` then.
+    /// The calls of the last message, as long as all results so far match them. Until then, results
+    /// without a position are not marked in `all`.
     of_last: Option<Matcher<K>>,
-    /// Which calls are answered by results that name them by position.
+    /// Whether each call is answered by a result with its position.
     is_answered_by_position: Vec<bool>,
 }
 
-/// A [`Target`] with strings of its own.
+/// A [`Target`] with owned strings.
 #[derive(Debug, Clone)]
 struct OwnedTarget {
     position: Option<CallPosition>,
@@ -38,7 +38,8 @@ struct OwnedTarget {
 }
 
 impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
-    /// The calls of a round, of which those of the last message that asks begin at `last`.
+    /// Creates a matcher of the calls of a round. The calls of the last message with calls begin at
+    /// `last`.
     pub fn new(calls: Vec<Candidate<K>>, last: usize) -> Self {
         let mut round = Self {
             calls,
@@ -54,7 +55,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
         round
     }
 
-    /// Takes the next results. `false` if with them results before are the answers of other calls.
+    /// Adds the next results. Returns false if earlier results now match other calls.
     pub fn extend<'t>(&mut self, results: impl IntoIterator<Item = Target<'t>>) -> bool {
         let mut is_appended = true;
         for target in results {
@@ -72,17 +73,17 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
         is_appended
     }
 
-    /// What each of the results is to the calls.
+    /// Returns the match of each result.
     pub fn answers(&self) -> &[Answers] {
         &self.answers
     }
 
-    /// Whether one of the calls has this id.
+    /// Returns whether one of the calls has this id.
     pub fn has_id(&mut self, id: Option<&str>) -> bool {
         self.all.has_id(id)
     }
 
-    /// Whether a call has its result.
+    /// Returns whether a call has its result.
     pub fn is_answered(&self, call: usize) -> bool {
         let is_answered_in_last = |last: &Matcher<K>| {
             call.checked_sub(self.last).is_some_and(|call| last.is_answered(call))
@@ -90,8 +91,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
         self.all.is_answered(call) || self.of_last.as_ref().is_some_and(is_answered_in_last)
     }
 
-    /// What the next result is to the calls; `None` if with it those before may be the answers of
-    /// other calls.
+    /// Matches the next result. Returns `None` if the earlier results may now match other calls.
     fn next(&mut self, target: Target<'_>) -> Option<Answers> {
         if let Some(position) = target.position {
             let Some(call) = self.all.call_at(position) else { return Some(Answers::Nothing) };
@@ -159,8 +159,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
     }
 }
 
-/// The call of the last message that a result answers. A result whose id is that of a call before
-/// the last message answers no other by its order.
+/// Returns the call of the last message that a result answers. A result with the id of an earlier
+/// call answers no call of the last message by order.
 fn fitting<K: Borrow<str> + Clone + Eq + Hash>(
     all: &mut Matcher<K>,
     of_last: &mut Matcher<K>,

@@ -1,4 +1,4 @@
-//! The calls that their own rounds have left without a result.
+//! The calls of earlier rounds without a result.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -7,12 +7,12 @@ use imbl::OrdSet;
 use super::{Candidate, Target};
 use crate::CallPosition;
 
-/// The number of a call's round, and the number of the call; later calls have higher numbers, and are
-/// of the same round or of a later one.
+/// The number of a call's round, and the number of the call. Later calls have higher numbers, and
+/// the same round or a later one.
 pub type CallNumber = (usize, usize);
 
-/// Calls without a result, by what late results may say of them. A clone shares everything with its
-/// original.
+/// Calls without a result, by id and by position, for late results. A clone shares the data with
+/// its original.
 #[derive(Debug, Clone, Default)]
 pub struct UnansweredCalls {
     by_id: OrdSet<(Arc<str>, CallNumber)>,
@@ -26,7 +26,7 @@ impl UnansweredCalls {
         self.by_id.extend(call.ids().map(|id| (id.borrow().into(), number)));
     }
 
-    /// Removes a call that was added.
+    /// Removes a call.
     pub fn remove<K: Borrow<str>>(&mut self, number: CallNumber, call: &Candidate<K>) {
         if let Some(position) = call.position {
             self.by_position.remove(&(position, number));
@@ -36,7 +36,8 @@ impl UnansweredCalls {
         }
     }
 
-    /// The call that a result names: of the last round with such a call, the first.
+    /// Returns the call that a result names: the first such call of the last round that contains
+    /// one.
     pub fn find<'t>(&self, target: impl Into<Target<'t>>) -> Option<CallNumber> {
         let target = target.into();
         match target.position {

@@ -1,4 +1,4 @@
-//! A whole answer, and the fold that makes one from updates.
+//! A whole answer, and its assembly from the updates of a response.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -7,12 +7,12 @@ use crate::{
     pairing::{CallLog, LoggedCall},
 };
 
-/// A whole answer: every message it added, in order, and its end.
+/// A whole answer: all messages that it added, in order, and its end.
 ///
 /// ```
 /// use tower_chat_core::{Answer, Finish, Message, ToolCall, ToolResult, Usage};
 ///
-/// // What a tool loop answers: the call, its result, and what the model made of it.
+/// | // The answer of a tool loop: the call, its result, and the final text of the model.
 /// let messages = [
 ///     Message::tool_calls([ToolCall::new("call_1", "weather", "{}")]),
 ///     Message::tool_results([ToolResult::new("call_1", "Rain.")]),
@@ -28,23 +28,25 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// What was added: the model's messages, and from a tool loop the results and queued messages.
+    /// The added messages: those of the model, and from a tool loop the results and queued
+    /// messages.
     pub messages: Vec<Arc<Message>>,
-    /// Why it ended, what it cost, what was saved.
+    /// The end of the answer: its reason, its cost, and what was stored.
     pub finish: Box<Finish>,
 }
 
 impl Answer {
-    /// An answer of these messages, with its end.
+    /// Creates an answer from its messages and its end.
     ///
-    /// The last message of the model is given the [reason](Finish::reason) of the end, unless it has one.
+    /// The last message of the model gets the [reason](Finish::reason) of the end, unless it has
+    /// one.
     pub fn new(mut messages: Vec<Arc<Message>>, finish: impl Into<Box<Finish>>) -> Self {
         let finish = finish.into();
         note_end(&mut messages, &finish);
         Self { messages, finish }
     }
 
-    /// The text of the last message of the model; empty where it said nothing.
+    /// Returns the text of the last message of the model; empty if there is none.
     pub fn text(&self) -> String {
         self.messages
             .iter()
@@ -54,9 +56,9 @@ impl Answer {
             .unwrap_or_default()
     }
 
-    /// The tool calls that wait for a result of the caller, in order: those of declared tools, and all
-    /// calls where no tool loop ran. A call that the run answered itself is not among them, nor one that
-    /// waits for [approval](Self::approval_requests).
+    /// Iterates over the tool calls that the caller has to answer, in order: those of declared
+    /// tools, or all calls if no tool loop ran. Calls that the run has answered, and calls that
+    /// wait for [approval](Self::approval_requests), are not included.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         let log = CallLog::of(self.messages.iter().map(|message| &**message));
         let is_open = |call: &&LoggedCall| call.result.is_none() && !call.needs_approval;
@@ -68,7 +70,7 @@ impl Answer {
         asked.filter(move |(position, _)| open.contains(position)).map(|(_, call)| call)
     }
 
-    /// The calls that wait for approval.
+    /// Iterates over the calls that wait for approval.
     pub fn approval_requests(&self) -> impl Iterator<Item = &ApprovalRequest> {
         self.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
             Part::ApprovalRequest(request) => Some(request),
@@ -77,8 +79,9 @@ impl Answer {
     }
 }
 
-/// Notes in the last answer of the model among these messages why it ended, and which of its calls were
-/// cut off. An answer in which that is noted is not changed: the reason may be that of a whole run.
+/// Stores in the last answer of the model among these messages why it ended, and which of its calls
+/// were cut off. An answer that contains this information already is not changed, because `finish`
+/// may be the end of a whole run.
 pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     let Some(reason) = &finish.reason else { return };
     let of_answer = messages.iter().rev().take_while(|it| it.role == Role::Assistant).count();
@@ -101,13 +104,13 @@ pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     }
 }
 
-/// Whether the arguments of a call are nothing, or no complete JSON.
+/// Returns whether the arguments of a call are empty or incomplete JSON.
 fn is_incomplete(call: &ToolCall) -> bool {
     let arguments = call.arguments.trim();
     arguments == "null" || arguments.parse::<RawJson>().is_err()
 }
 
-/// Makes an [`Answer`] of the updates of a response.
+/// Assembles an [`Answer`] from the updates of a response.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     messages: Vec<Arc<Message>>,
@@ -115,7 +118,8 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    /// Takes one update; deltas are a preview and carry nothing of their own.
+    /// Adds one update. Deltas are ignored, because the message behind them contains the same
+    /// content.
     pub(super) fn push(&mut self, update: ChatUpdate) {
         match update {
             ChatUpdate::TextDelta(_)
@@ -126,7 +130,7 @@ impl Fold {
         }
     }
 
-    /// The answer, or `None` if its end never came.
+    /// Returns the answer, or `None` if the response had no end.
     pub(super) fn finish(self) -> Option<Answer> {
         Some(Answer::new(self.messages, self.finish?))
     }

@@ -1,4 +1,4 @@
-//! Gives every model client's stream the one shape that [`ChatResponse`](super::ChatResponse)
+//! Converts the stream of a model client into the shape that [`ChatResponse`](super::ChatResponse)
 //! documents.
 
 use std::{
@@ -13,16 +13,16 @@ use futures_core::{Stream, stream::BoxStream};
 use super::{ChatUpdate, ToolCallDelta, answer::note_end};
 use crate::{BoxError, Message, Part, Reasoning, Role, ToolCall};
 
-/// The answer's stream ended before its end was announced.
+/// The stream of an answer ended without a [`Finish`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was cut off after {} bytes of text: its stream ended without a finish", text.len())]
 #[non_exhaustive]
 pub struct TruncatedStream {
-    /// The text of the message that was under way.
+    /// The text of the unfinished message.
     pub text: String,
 }
 
-// The message that deltas add up to so far.
+// The message that the deltas so far add up to.
 #[derive(Debug, Default)]
 struct Accumulator {
     reasoning: String,
@@ -59,13 +59,13 @@ impl Accumulator {
     }
 }
 
-/// A model client's stream in the documented shape.
+/// The stream of a model client in the documented shape.
 pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
     accumulator: Accumulator,
     ready: VecDeque<Result<ChatUpdate, BoxError>>,
-    /// Messages of the model that may be the last of the answer: once the finish is there, why it ended
-    /// is noted in them. They are held back no longer than the next update is awaited.
+    /// Messages of the model that may be the last of the answer. They are delayed until the next
+    /// update, because the reason of a finish is stored in them.
     held: Vec<Arc<Message>>,
 }
 
@@ -107,7 +107,7 @@ impl Assembled {
         }
     }
 
-    /// Shows the messages that were held back.
+    /// Releases the delayed messages.
     fn release(&mut self) {
         self.ready.extend(self.held.drain(..).map(|message| Ok(ChatUpdate::Message(message))));
     }

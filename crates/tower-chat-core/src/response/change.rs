@@ -1,4 +1,4 @@
-//! What a request says in another form than the store has it.
+//! The differences between a request to a service and the stored messages.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::MessageId;
 
-/// A part of the conversation that a request has in another form than the store, because the service does
-/// not take the stored form. Nothing that is stored changes.
+/// A difference between a request and the stored messages, for a service that does not accept the
+/// stored form. The stored messages are not changed.
 ///
 /// ```
 /// use tower_chat_core::{Change, ChangeKind};
@@ -17,15 +17,15 @@ use crate::MessageId;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Change {
-    /// The stored message; `None` of a message without an id, and of a definition of a tool.
+    /// The id of the stored message; `None` for a message without an id, and for a tool definition.
     pub message: Option<MessageId>,
-    /// What has another form.
+    /// The kind of content that differs.
     pub kind: ChangeKind,
-    /// What was changed, in words for a developer.
+    /// A description of the change, for a developer.
     pub what: String,
 }
 
-/// What has another form in a request.
+/// The kind of content that differs in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -38,27 +38,27 @@ pub enum ChangeKind {
     Arguments,
     /// An image, a sound or a file.
     Media,
-    /// An item of another service, such as its reasoning, which is left out.
+    /// An item of another service, such as its reasoning, which is not sent.
     Native,
-    /// Reasoning that the service requires, with an empty text.
+    /// Reasoning that the service requires, sent with an empty text.
     Reasoning,
-    /// The content of a result.
+    /// The content of a tool result.
     Result,
     /// The definition of a tool.
     Definition,
-    /// A whole message, which is left out or added.
+    /// A whole message, which is not sent or added.
     Message,
-    /// Content that the service has refused, which is replaced by a sentence.
+    /// Content that the service has refused, which is replaced with a sentence.
     Refused,
 }
 
 impl Change {
-    /// A change of a message without an id, or of a definition.
+    /// Creates a change of a message without an id, or of a definition.
     pub fn new(kind: ChangeKind, what: impl Into<String>) -> Self {
         Self { message: None, kind, what: what.into() }
     }
 
-    /// The same change in a stored message.
+    /// Sets the stored message of the change.
     #[must_use]
     pub fn of_message(self, message: Option<MessageId>) -> Self {
         Self { message, ..self }

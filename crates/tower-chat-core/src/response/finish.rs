@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 use super::{Answer, Change};
 use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 
-/// The end of an answer: why it ended, what it cost, and what became of it.
+/// The end of an answer: its reason, its cost, and what was stored.
 ///
-/// What a caller reads of an answer:
+/// The example reads the end of an answer:
 ///
 /// ```
 /// use tower_chat_core::{Finish, FinishReason, Usage};
@@ -27,54 +27,55 @@ use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Finish {
-    /// Why the model stopped, as the provider said it. Not reliable: providers say `stop`, or
-    /// nothing, although there are tool calls.
+    /// The reason why the model stopped, from the provider. It is unreliable: some providers report
+    /// `stop`, or nothing, for an answer with tool calls.
     pub reason: Option<FinishReason>,
-    /// What the answer cost; summed over the service calls of a run.
+    /// The tokens of the answer, summed over the service calls of a run.
     pub usage: Usage,
-    /// Who keeps the history; `None` where neither the service nor a layer does.
+    /// The owner of the history; `None` if neither the service nor a layer stores it.
     pub history_owner: Option<HistoryOwner>,
-    /// The token by which a background answer goes on.
+    /// The continuation token of a background answer.
     pub continuation: Option<String>,
-    /// The model that answered.
+    /// The model that returned the answer.
     pub model: Option<String>,
-    /// What became of the messages in the history store; `None` where no layer keeps one.
+    /// The number of messages that were stored; `None` if no layer stores them.
     pub saved: Option<Saved>,
-    /// The copy of the conversation in which the run went on, because another run was under way.
+    /// The copy of the conversation in which the run continued, because another run was in
+    /// progress.
     pub branch: Option<ConversationKey>,
-    /// The open run that was resumed to its end before the run of this answer could begin.
+    /// The open run that was resumed and completed before the run of this answer began.
     pub recovered: Option<Box<RecoveredRun>>,
-    /// What ended the run, where that was not an answer that the model gave of its own accord.
+    /// The cause of the run's end, if it is not the model's final answer.
     pub ended_by: Option<EndedBy>,
-    /// What the service call sent in another form than it is stored, because the service does not take
-    /// that form. Of a run, the changes of its last service call.
+    /// The content of the request that differs from the stored form, because the service does not
+    /// accept that form. For a run, the changes of its last service call.
     pub changes: Vec<Change>,
-    /// Anything else the provider said about the answer as a whole.
+    /// Further data of the provider about the answer as a whole.
     pub metadata: Map<String, Value>,
-    /// The integers of the body from which a whole answer was read that `metadata` would round. A body
-    /// of the same wire is written with all their digits.
+    /// The integers that `metadata` rounds, from the body of a whole answer. A body of the same
+    /// wire is written with all their digits.
     pub exact_numbers: ExactNumbers,
 }
 
 impl Finish {
-    /// An end with a reason and nothing else.
+    /// Creates an end with only a reason.
     pub fn new(reason: FinishReason) -> Self {
         Self { reason: Some(reason), ..Self::default() }
     }
 
-    /// An ordinary end.
+    /// Creates an end with the reason [`FinishReason::Stop`].
     pub fn stop() -> Self {
         Self::new(FinishReason::Stop)
     }
 
-    /// Adds what the answer cost.
+    /// Sets the tokens of the answer.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
     }
 
-    /// Adds the id under which the service keeps the history.
+    /// Sets the id under which the service stores the history.
     #[must_use]
     pub fn with_service_id(mut self, id: impl Into<std::sync::Arc<str>>) -> Self {
         self.history_owner = Some(HistoryOwner::Service(id.into()));
@@ -82,79 +83,79 @@ impl Finish {
     }
 }
 
-/// An open run of the conversation that a later request resumed to its end before its own run
+/// An open run of the conversation that a later request resumed and completed before its own run
 /// began.
 ///
-/// The [`usage`](Finish::usage) of its answer is what the resumption cost; it is not part of the
-/// usage of the later run. Where several runs had to be resumed, this is the last of them, and its
+/// The [`usage`](Finish::usage) of its answer is the usage of the resumption, which is not part of
+/// the usage of the later run. If several runs were resumed, this is the last of them, and its
 /// [`Finish::recovered`] is the one before.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveredRun {
     /// The run.
     pub run: RunId,
-    /// Its whole answer, with what earlier attempts had added.
+    /// Its whole answer, including the messages of earlier attempts.
     pub answer: Answer,
 }
 
 impl RecoveredRun {
-    /// A run with its answer.
+    /// Creates a recovered run with its answer.
     pub fn new(run: RunId, answer: Answer) -> Self {
         Self { run, answer }
     }
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FinishReason {
-    /// It was done.
+    /// The model completed its answer.
     Stop,
-    /// It reached a token limit; a tool call may be cut off.
+    /// The answer reached a token limit. A tool call may be cut off.
     Length,
-    /// It asks for tools.
+    /// The answer contains tool calls.
     ToolCalls,
-    /// A filter stopped it.
+    /// A content filter stopped the answer.
     ContentFilter,
-    /// Anything else, in the provider's words.
+    /// Any other reason, with the provider's name of it.
     Other(String),
 }
 
-/// What ends a run of the tool loop, apart from the model's own last answer.
+/// The cause of a run's end, other than the model's final answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndedBy {
-    /// The limit of rounds: the last service call was made without tools. Its answer may be empty,
-    /// or ask for tools all the same; such calls are returned and not run.
+    /// The limit of rounds was reached: the last service call was made without tools. Its answer
+    /// may be empty, or contain tool calls nevertheless. These calls are returned and not run.
     RoundLimit,
-    /// A tool, whose results no service call has seen.
+    /// A tool ended the run. No service call has received its results.
     Tool,
-    /// [`RunHandle::stop`](crate::RunHandle::stop).
+    /// [`RunHandle::stop`](crate::RunHandle::stop) was called.
     Stop,
 }
 
-/// Tokens counted by the provider.
+/// Numbers of tokens, as counted by the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Tokens read.
+    /// The number of input tokens.
     pub input_tokens: u64,
-    /// Tokens read that came from the provider's cache; part of `input_tokens`.
+    /// The number of input tokens from the provider's cache. They are included in `input_tokens`.
     pub cached_input_tokens: u64,
-    /// Tokens written.
+    /// The number of output tokens.
     pub output_tokens: u64,
-    /// Tokens written as reasoning; part of `output_tokens`.
+    /// The number of reasoning tokens. They are included in `output_tokens`.
     pub reasoning_tokens: u64,
 }
 
 impl Usage {
-    /// Tokens read and written.
+    /// Creates a usage of input and output tokens.
     pub fn new(input_tokens: u64, output_tokens: u64) -> Self {
         Self { input_tokens, output_tokens, ..Self::default() }
     }
 
-    /// Tokens read and written together; the largest number where the sum would overflow.
+    /// Returns the sum of input and output tokens. It saturates at the largest number.
     ///
     /// ```
     /// use tower_chat_core::Usage;
@@ -166,7 +167,7 @@ impl Usage {
     }
 }
 
-/// A sum that would overflow stays at the largest number: the counts come from a provider.
+/// Sums saturate at the largest number, because the counts come from a provider.
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
@@ -177,18 +178,19 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// What became of a run's messages in the history store.
+/// How many messages of a run the history store has stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Saved {
-    /// Messages of the run that are durable.
+    /// The number of messages of the run that are durable.
     pub messages: usize,
-    /// Messages that wait in the store's outbox because a write failed and the policy is to go on.
+    /// The number of messages in the store's outbox. A write has failed, and the policy is to
+    /// continue.
     pub unsaved: usize,
 }
 
 impl Saved {
-    /// Counts of durable and waiting messages.
+    /// Creates counts of durable and unsaved messages.
     pub fn new(messages: usize, unsaved: usize) -> Self {
         Self { messages, unsaved }
     }

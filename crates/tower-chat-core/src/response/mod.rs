@@ -1,4 +1,4 @@
-//! What comes back from the model: one type for whole and streamed answers.
+//! The response of a model: one type for whole and streamed answers.
 
 mod answer;
 mod assembler;
@@ -28,12 +28,13 @@ use crate::{BoxError, Message};
 
 /// A model's answer: a stream of [`ChatUpdate`]s that ends with [`ChatUpdate::Finish`].
 ///
-/// Whole and streamed answers are one type, as a body is in HTTP. Every response keeps one shape,
-/// however it was made: deltas, then the [`Message`](ChatUpdate::Message) they add up to, for each
-/// message; then `Finish`, once; then the end. A model client's stream that stops without `Finish`
-/// yields [`TruncatedStream`] as its last item: a cut-off answer is an error, never a short answer.
+/// Whole and streamed answers have the same type, as bodies have in HTTP. Every response has the
+/// same shape: for each message its deltas, then the complete [`Message`](ChatUpdate::Message);
+/// then `Finish`, once; then the end of the stream. If a model client's stream ends without
+/// `Finish`, the last item is [`TruncatedStream`]: a cut-off answer is an error, never a short
+/// answer.
 ///
-/// Dropping a response cancels whatever has not happened yet.
+/// Dropping a response cancels the remaining work.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -52,9 +53,10 @@ enum Body {
 }
 
 impl ChatResponse {
-    /// An answer that is all there. Costs no more than the messages themselves.
+    /// Creates the response of a complete answer. It costs no more than the messages themselves.
     ///
-    /// The last message of the model is given the [reason](Finish::reason) of the end, unless it has one.
+    /// The last message of the model gets the [reason](Finish::reason) of the end, unless it has
+    /// one.
     pub fn whole<M: Into<Arc<Message>>>(
         messages: impl IntoIterator<Item = M>,
         finish: impl Into<Box<Finish>>,
@@ -64,31 +66,32 @@ impl ChatResponse {
         Self(Body::Whole { messages: messages.into(), finish: Some(finish) })
     }
 
-    /// A model client's stream of updates.
+    /// Creates a response from a model client's stream of updates.
     ///
-    /// Deltas that are not followed by their message are assembled into one; what comes after
-    /// `Finish` is dropped; a stream that ends without it yields [`TruncatedStream`]; after an
-    /// error nothing more comes.
+    /// Deltas that are not followed by their message are assembled into a message. Updates after
+    /// `Finish` are dropped. A stream that ends without `Finish` yields [`TruncatedStream`]. The
+    /// stream ends after an error.
     pub fn stream(
         updates: impl Stream<Item = Result<ChatUpdate, BoxError>> + Send + 'static,
     ) -> Self {
         Self(Body::Stream(Box::pin(Assembled::new(updates))))
     }
 
-    /// A stream that a layer made out of another response and that keeps its shape already.
+    /// Creates a response from a stream that a layer has derived from another response and that has
+    /// the documented shape already.
     ///
-    /// Unlike [`stream`](Self::stream) it adds no work per update. The shape is the one this type
-    /// documents; a stream that breaks it confuses the layers above, but cannot lose an answer.
+    /// Unlike [`stream`](Self::stream) it adds no work per update. A stream with a different shape
+    /// breaks the layers above, but cannot lose an answer.
     pub fn forward(
         updates: impl Stream<Item = Result<ChatUpdate, BoxError>> + Send + 'static,
     ) -> Self {
         Self(Body::Stream(Box::pin(updates)))
     }
 
-    /// The answer, or what was not taken of it yet, if it is all there; else the response
-    /// unchanged.
+    /// Returns the answer, or the unread rest of it, if the response is complete. Otherwise returns
+    /// the response unchanged.
     ///
-    /// Layers use it to spare whole answers the cost of a stream.
+    /// Layers use it to handle whole answers without the cost of a stream.
     ///
     /// # Errors
     ///
@@ -102,7 +105,8 @@ impl ChatResponse {
         }
     }
 
-    /// The next update; `None` after the end. A future that is dropped takes nothing out.
+    /// Returns the next update; `None` after the end. The method is cancel safe: dropping the
+    /// future loses no update.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -120,11 +124,11 @@ impl ChatResponse {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The whole answer, once it has come.
+    /// Waits for the whole answer.
     ///
     /// # Errors
     ///
-    /// Whatever the service or a layer reported inside the stream, and [`TruncatedStream`].
+    /// The error that the service or a layer reported inside the stream, or [`TruncatedStream`].
     pub async fn collect(mut self) -> Result<Answer, BoxError> {
         let mut fold = match self.try_into_answer() {
             Ok(answer) => return Ok(answer),

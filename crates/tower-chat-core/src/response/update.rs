@@ -1,14 +1,14 @@
-//! One step of an answer.
+//! One update of a streamed answer.
 
 use std::sync::Arc;
 
 use crate::{Finish, Message};
 
-/// One step of an answer.
+/// One update of a streamed answer.
 ///
-/// Deltas are a preview: what they add up to comes again, whole, as [`ChatUpdate::Message`].
+/// Deltas are a preview: the complete content follows as [`ChatUpdate::Message`].
 ///
-/// A model client's stream:
+/// The example creates a response from the stream of a model client:
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -28,48 +28,50 @@ use crate::{Finish, Message};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ChatUpdate {
-    /// More text of the message under way.
+    /// The next text of the current message.
     TextDelta(String),
-    /// More reasoning of the message under way.
+    /// The next reasoning of the current message.
     ReasoningDelta(String),
-    /// More of a tool call of the message under way.
+    /// The next part of a tool call of the current message.
     ToolCallDelta(ToolCallDelta),
-    /// A whole message: of the model, or the results of tools that a loop ran.
+    /// A complete message: of the model, or the results of tools that a loop ran.
     Message(Arc<Message>),
     /// The end of the answer.
     Finish(Box<Finish>),
 }
 
-/// More of a tool call.
+/// The next part of a tool call.
 ///
-/// The first id and the first name that are not empty count; providers repeat both.
+/// Of several ids or names for one call, the first one that is not empty applies; providers repeat
+/// both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCallDelta {
-    /// Which call of the message. Gaps do not matter: some services count other items too.
+    /// The index of the call in the message. There may be gaps, because some services count other
+    /// items too.
     pub index: usize,
     /// The call's id.
     pub id: Option<String>,
     /// The tool's name.
     pub name: Option<String>,
-    /// More text of the arguments.
+    /// The next text of the arguments.
     pub arguments: String,
 }
 
 impl ToolCallDelta {
-    /// More text of the arguments of the call at an index.
+    /// Creates the next text of the arguments of the call at an index.
     pub fn new(index: usize, arguments: impl Into<String>) -> Self {
         Self { index, arguments: arguments.into(), ..Self::default() }
     }
 
-    /// Adds the id.
+    /// Sets the id.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Adds the tool's name.
+    /// Sets the tool's name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());

@@ -1,21 +1,21 @@
-//! What a store is made of: for those who write a [`HistoryStore`](super::HistoryStore), or a wrapper
-//! around one that does more than count.
+//! The parts of a store, for the authors of a [`HistoryStore`](super::HistoryStore) or of a wrapper
+//! with logic of its own.
 //!
-//! | a store | with |
+//! | a store | uses |
 //! |---|---|
-//! | admits writers up to a bound, and tells them how their writes went | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
-//! | stores a write, once, where the conversation is as the write expects | [`Write`], [`WriteId`], [`Claim`] |
-//! | keeps the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`PendingBatches`], [`milliseconds`] |
+//! | admits a bounded number of writers, and reports the outcome of their writes | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
+//! | stores a write once, if the conversation is in the state that the write expects | [`Write`], [`WriteId`], [`Claim`] |
+//! | stores the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`PendingBatches`], [`milliseconds`] |
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`], [`replace_staged`] |
-//! | answers from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
+//! | answers queries from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
-//! | changes conversations in tasks of a runtime, those of one conversation in order | [`TaskQueue`] |
-//! | repeats requests while its server is out of reach | [`Retry`] |
-//! | refuses numbers that it cannot keep | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
-//! | holds sealed data of a wrapper that encrypts | [`Write::sealed`], [`SealMark`], [`is_sealed_message`], [`SEALED_WIRE`] |
-//! | keeps in memory what readers derived from a history | [`HistoryMemo`] |
+//! | changes conversations in tasks of a runtime, in order within each conversation | [`TaskQueue`] |
+//! | repeats requests while its server is unreachable | [`Retry`] |
+//! | refuses numbers that are out of range | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
+//! | stores sealed data of an encrypting wrapper | [`Write::sealed`], [`SealMark`], [`is_sealed_message`], [`SEALED_WIRE`] |
+//! | caches values that readers derive from a history | [`HistoryMemo`] |
 //!
-//! `store_contract!` of `tower-chat-testkit` tests a store against everything that it promises.
+//! `store_contract!` of `tower-chat-testkit` tests everything that the trait requires of a store.
 
 pub mod milliseconds;
 

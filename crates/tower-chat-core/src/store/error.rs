@@ -1,11 +1,12 @@
-//! What can go wrong in a store.
+//! The errors of stores.
 
 use super::{DescriptionTooLarge, Revision, SequencePosition};
 use crate::{BoxError, ConversationKey, RunId, SharedError, format::FormatError};
 
-/// A store could not do what it was asked.
+/// An operation of a store failed.
 ///
-/// Clones share what the backend reported: one failure may be told to all who waited for the same.
+/// Clones share the error of the backend, because one failure may be reported to several callers
+/// that waited for the same operation.
 ///
 /// ```
 /// use tower_chat_core::store::StoreError;
@@ -27,7 +28,7 @@ pub enum StoreError {
     /// The conversation is not at the revision that a write expects.
     #[error(transparent)]
     Conflict(#[from] Box<Conflict>),
-    /// A tool call that a write claims was begun by somebody else, or waits for nobody any more.
+    /// A tool call that a write claims was begun by another run, or no longer waits for approval.
     #[error(
         "call {} of message {} in conversation {key} was claimed by another run",
         call.index, call.sequence
@@ -38,13 +39,13 @@ pub enum StoreError {
         /// The call.
         call: SequencePosition,
     },
-    /// A conversation cannot be copied to a key under which there is one.
+    /// A conversation cannot be copied, because a conversation with the target key exists.
     #[error("there is a conversation {key} already")]
     Exists {
         /// The key.
         key: ConversationKey,
     },
-    /// A conversation on which a run is under way cannot be pruned.
+    /// A conversation cannot be pruned, because a run on it is in progress or open.
     #[error(
         "run {run} is under way on conversation {key}, or was left open there: wait for its end, \
          or recover it"
@@ -55,13 +56,13 @@ pub enum StoreError {
         /// The run.
         run: RunId,
     },
-    /// There is no such conversation to describe.
+    /// The conversation whose description should change does not exist.
     #[error("there is no conversation {key}")]
     NoConversation {
         /// The key.
         key: ConversationKey,
     },
-    /// The description of a conversation has another version than its writer expected.
+    /// The description of a conversation does not have the version that its writer expected.
     #[error(
         "the description of conversation {key} was changed meanwhile: expected version {expected}, \
          found {found}"
@@ -74,32 +75,33 @@ pub enum StoreError {
         /// The version that it has.
         found: u64,
     },
-    /// A description would be larger than one may be.
+    /// A description would exceed its maximum size.
     #[error(transparent)]
     DescriptionTooLarge(#[from] DescriptionTooLarge),
-    /// The store cannot do this.
+    /// The store does not implement this operation.
     #[error("the history store does not support the operation {operation}")]
     Unsupported {
         /// The method.
         operation: &'static str,
     },
-    /// The store holds sealed data, and the change does not come from the wrapper that seals them.
+    /// The store contains sealed data, and the change does not come from the wrapper that seals the
+    /// data.
     #[error(
         "the history store holds sealed data, and only the wrapper that seals them may change it: \
          open the store with its keys"
     )]
     Sealed,
-    /// The store was closed and takes no more writes.
+    /// The store was closed and accepts no more writes.
     #[error("the history store is closed and takes no more writes")]
     Closed,
     /// The store can be read but not written, such as a file on a read-only disk.
     #[error("the history store is read-only")]
     ReadOnly,
-    /// There is no room where the store keeps its data, such as on a full disk. Nothing of what was
-    /// being done is stored; it can be done when there is room again.
+    /// The storage of the store has no free space, such as a full disk. Nothing of the operation is
+    /// stored. The operation can be repeated when there is free space again.
     #[error("the history store has no room to {action}: make room where it keeps its data")]
     StorageFull {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// The backend's error.
         source: SharedError,
@@ -109,32 +111,32 @@ pub enum StoreError {
     Undecodable {
         /// The conversation.
         key: ConversationKey,
-        /// The message's number in it, from 1.
+        /// The message's sequence number, from 1.
         sequence: u64,
-        /// What is wrong with it.
+        /// The reason why it cannot be decoded.
         source: FormatError,
     },
-    /// A conversation cannot be read, although its store can be: it was changed, or the key with which it
-    /// was encrypted is gone. It can be deleted.
+    /// A conversation cannot be read although the store can: it was tampered with, or the key that
+    /// encrypts it was deleted. The conversation can be deleted.
     #[error("conversation {key} cannot be read")]
     Unreadable {
         /// The conversation.
         key: ConversationKey,
-        /// Why it cannot be read.
+        /// The reason why it cannot be read.
         source: SharedError,
     },
-    /// The store's data are damaged.
+    /// The data of the store are damaged.
     #[error("the history store is damaged: {reason}")]
     Corrupt {
-        /// What was found.
+        /// A description of the damage.
         reason: String,
     },
-    /// Anything the backend reports.
+    /// The backend reported an error.
     #[error("the history store failed to {action}")]
     Backend {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
-        /// The same may succeed when it is tried again.
+        /// Whether the operation may succeed if it is repeated.
         retryable: bool,
         /// The backend's error.
         source: SharedError,
@@ -142,12 +144,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// An error of the backend.
+    /// Creates an error of the backend.
     pub fn backend(action: &'static str, retryable: bool, source: impl Into<BoxError>) -> Self {
         Self::Backend { action, retryable, source: SharedError::new(source) }
     }
 
-    /// Whether the same operation may succeed when it is tried again unchanged.
+    /// Returns whether the same operation may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Backend { retryable, .. } => *retryable,
@@ -169,38 +171,38 @@ impl StoreError {
         }
     }
 
-    /// Whether something that is stored cannot be read. What goes through many conversations reports it
-    /// for one of them, and goes on with the others.
+    /// Returns whether stored data cannot be read. Code that iterates over many conversations
+    /// reports this error for the one conversation and continues with the others.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Undecodable { .. } | Self::Unreadable { .. } | Self::Corrupt { .. })
     }
 }
 
-/// Somebody else has written to the conversation since it was loaded.
+/// Another writer has written to the conversation since it was loaded.
 ///
-/// Nothing of the refused write is stored. Load the conversation again before going on.
+/// Nothing of the refused write is stored. Load the conversation again before you continue it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.describe())]
 #[non_exhaustive]
 pub struct Conflict {
     /// The conversation.
     pub key: ConversationKey,
-    /// The revision the write expected.
+    /// The revision that the write expected.
     pub expected: Revision,
-    /// The revision the conversation has.
+    /// The revision of the conversation.
     pub found: Revision,
-    /// The open run that owns the end of the conversation, if there is one. It may be the writer's
-    /// own, taken up by somebody else since.
+    /// The open run of the conversation, if there is one: no other run can write while it is open.
+    /// It may be the writer's own run, if another process has resumed it.
     pub open_run: Option<RunId>,
 }
 
 impl Conflict {
-    /// A conflict between two revisions.
+    /// Creates a conflict between two revisions.
     pub fn new(key: ConversationKey, expected: Revision, found: Revision) -> Self {
         Self { key, expected, found, open_run: None }
     }
 
-    /// Adds the open run that is in the way.
+    /// Adds the open run because of which the write was refused.
     #[must_use]
     pub fn with_open_run(mut self, run: Option<RunId>) -> Self {
         self.open_run = run;
@@ -220,13 +222,13 @@ impl Conflict {
     }
 }
 
-/// A submission stopped at a write that failed.
+/// The error of a submission: one of its writes failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("write {} of the submission failed", completed + 1)]
 pub struct AppendError {
-    /// How many writes of the submission are durable; the next one failed, and those after it
-    /// were not tried.
+    /// The number of writes of the submission that are durable. The next write failed, and the
+    /// later ones were not tried.
     pub completed: usize,
-    /// Why it failed.
+    /// The error of the write that failed.
     pub source: StoreError,
 }

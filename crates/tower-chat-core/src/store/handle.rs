@@ -1,4 +1,4 @@
-//! A store's identity, its outbox, and the runs under way.
+//! The handle of a store: its identity, its outbox, and its runs in progress.
 
 use std::{
     collections::HashMap,
@@ -18,14 +18,16 @@ use crate::{
     },
 };
 
-/// How many messages an outbox holds unless it is told otherwise.
+/// The default number of messages that an outbox can contain.
 const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
 
-/// What identifies a store among its clones, with the outbox of writes that it could not take.
+/// Identifies a store among its clones, and contains its outbox: the writes that the store could
+/// not store.
 ///
-/// A write that fails under a policy of going on is kept here, in memory, until the next write to
-/// its conversation submits both, in order. Loads through the layers see what is in it. It is
-/// bounded by a number of messages, in which a write without any counts as one.
+/// If a write fails and the policy is to continue, the write is put into the outbox, in memory. The
+/// next write to its conversation submits both, in order. Loads through the layers include the
+/// messages in the outbox. The outbox is bounded by a number of messages. A write without messages
+/// counts as one message.
 ///
 /// ```
 /// use tower_chat_core::store::StoreHandle;
@@ -61,32 +63,32 @@ struct Unsaved {
     gauges: Vec<GaugeGuard>,
 }
 
-/// The outbox of unsaved writes has no room for more.
+/// The outbox of unsaved writes is full.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{limit} messages wait to be stored already, as many as the outbox may hold")]
 #[non_exhaustive]
 pub struct OutboxFull {
-    /// How many messages it may hold.
+    /// The maximum number of messages in the outbox.
     pub limit: usize,
 }
 
 impl StoreHandle {
-    /// A new identity whose outbox holds up to 10,000 messages.
+    /// Creates a new identity. Its outbox can contain up to 10,000 messages.
     pub fn new() -> Self {
         Self::with_outbox_limit(DEFAULT_OUTBOX_LIMIT)
     }
 
-    /// A new identity whose outbox holds up to `limit` messages.
+    /// Creates a new identity. Its outbox can contain up to `limit` messages.
     pub fn with_outbox_limit(limit: usize) -> Self {
         Self::of(limit, false)
     }
 
-    /// A new identity of a store that one process at a time opens.
+    /// Creates a new identity of a store that one process at a time opens.
     ///
-    /// No other process can be at work on an open run then, so a journaled run takes no lease, and
-    /// a run that a process left open when it died is taken over without waiting. If several
-    /// processes do open the store, what a run that was taken over still writes is refused all the
-    /// same, but a run may be taken over while its process is at work on it.
+    /// No other process can then write an open run. Therefore a journaled run uses no lease, and a
+    /// run that a process left open when it died is resumed without waiting. If several processes
+    /// do open the store, the store still refuses the writes of a run that another process has
+    /// resumed. However, a run may then be resumed while its process is still executing it.
     ///
     /// ```
     /// use tower_chat_core::store::StoreHandle;
@@ -108,8 +110,8 @@ impl StoreHandle {
         Self { shared, system: None }
     }
 
-    /// Says what the store is, in spans and metrics: `sqlite`, `postgresql`, `redis`, `memory`, or the
-    /// name of another. Handles that were cloned before do not know it.
+    /// Sets the kind of store for spans and metrics: `sqlite`, `postgresql`, `redis`, `memory`, or
+    /// the name of another. Handles that were cloned before are not changed.
     ///
     /// ```
     /// use tower_chat_core::store::StoreHandle;
@@ -121,30 +123,31 @@ impl StoreHandle {
         self
     }
 
-    /// What the store is.
+    /// Returns the kind of store.
     pub fn system(&self) -> Option<&'static str> {
         self.system
     }
 
-    /// Whether one process at a time opens the store, so that leases are neither taken nor waited
-    /// for.
+    /// Returns whether one process at a time opens the store. If so, runs neither take nor wait for
+    /// leases.
     pub fn is_exclusive(&self) -> bool {
         self.shared.is_exclusive
     }
 
-    /// The random number by which the [`Lease`](super::Lease)s taken through this store are known.
+    /// Returns the random number that identifies this store in its [`Lease`](super::Lease)s.
     pub fn holder(&self) -> u64 {
         self.shared.holder
     }
 
-    /// Begins a run on a conversation, as the only one in this process. Where another is under way
-    /// it waits for its turn, in the order in which runs came, unless `most` wait already.
+    /// Begins a run on a conversation. At most one run per conversation is in progress in this
+    /// process. If there is one, the future waits until it is this run's turn, in the order of the
+    /// calls. At most `most` runs may wait.
     ///
     /// Dropping the future removes the run from the queue.
     ///
     /// # Errors
     ///
-    /// [`ConversationBusy`], at once, if `most` wait already.
+    /// [`ConversationBusy`], at once, if `most` runs are waiting already.
     pub async fn begin_run(
         &self,
         key: &ConversationKey,
@@ -154,17 +157,17 @@ impl StoreHandle {
         self.shared.runs.begin(key, run, most).await
     }
 
-    /// The run under way on a conversation in this process.
+    /// Returns the run in progress on a conversation in this process.
     pub fn run_under_way(&self, key: &ConversationKey) -> Option<RunId> {
         self.shared.runs.find(key)
     }
 
-    /// Makes sure that no run is under way on a conversation in this process, and that nothing of
-    /// it waits to be stored.
+    /// Checks that no run on a conversation is in progress in this process, and that the outbox
+    /// contains no write of it.
     ///
     /// # Errors
     ///
-    /// [`StoreError::UnderWay`].
+    /// [`StoreError::UnderWay`], if there is such a run or write.
     pub fn at_rest(&self, key: &ConversationKey) -> Result<(), StoreError> {
         let unsaved = || self.outbox().unsaved.get(key)?.writes.first().map(Write::run);
         match self.run_under_way(key).or_else(unsaved) {
@@ -173,16 +176,17 @@ impl StoreHandle {
         }
     }
 
-    /// Whether both belong to the same store.
+    /// Returns whether both handles belong to the same store.
     pub fn is_same_store(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Keeps writes that could not be stored, after those kept already for their conversation.
+    /// Adds writes that could not be stored to the outbox, behind the earlier writes of their
+    /// conversation.
     ///
     /// # Errors
     ///
-    /// [`OutboxFull`], with nothing kept.
+    /// [`OutboxFull`]. None of the writes is then added.
     pub fn keep_unsaved(&self, writes: &[Write]) -> Result<(), OutboxFull> {
         let mut outbox = self.outbox();
         let messages: usize = writes.iter().map(room).sum();
@@ -202,13 +206,14 @@ impl StoreHandle {
         Ok(())
     }
 
-    /// The unsaved writes of a conversation, oldest first; they stay in the outbox.
+    /// Returns the unsaved writes of a conversation, oldest first, and leaves them in the outbox.
     pub fn unsaved(&self, key: &ConversationKey) -> Vec<Write> {
         let outbox = self.outbox();
         outbox.unsaved.get(key).map(|unsaved| unsaved.writes.clone()).unwrap_or_default()
     }
 
-    /// Takes the unsaved writes of a conversation out, to submit them again.
+    /// Removes the unsaved writes of a conversation from the outbox and returns them, to submit
+    /// them again.
     pub fn take_unsaved(&self, key: &ConversationKey) -> Vec<Write> {
         let mut outbox = self.outbox();
         if outbox.unsaved.is_empty() {
@@ -220,7 +225,7 @@ impl StoreHandle {
         writes
     }
 
-    /// The conversations that have unsaved writes.
+    /// Returns the conversations that have unsaved writes.
     pub fn unsaved_conversations(&self) -> Vec<ConversationKey> {
         self.outbox().unsaved.keys().cloned().collect()
     }
@@ -230,7 +235,7 @@ impl StoreHandle {
     }
 }
 
-/// How much of the limit a write takes up.
+/// Returns the number of messages by which a write counts towards the limit.
 fn room(write: &Write) -> usize {
     write.messages().len().max(1)
 }

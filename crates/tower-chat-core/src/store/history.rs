@@ -1,4 +1,4 @@
-//! What comes out of a store.
+//! The types that a store returns for a conversation: its head and its history.
 
 use std::{
     any::Any,
@@ -15,21 +15,22 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Head {
-    /// What a write must expect. It counts the messages of an open run too.
+    /// The revision that the next write must expect. It counts the messages of an open run too.
     pub revision: Revision,
-    /// How many messages were pruned: the first that is left has the number after that.
+    /// The number of pruned messages. The first remaining message has the next sequence number.
     pub pruned: u64,
-    /// The id under which the service keeps the history, if it does.
+    /// The id under which the service stores the history, if it does.
     pub service_id: Option<Arc<str>>,
-    /// The run that was staged and neither committed nor discarded.
+    /// The open run: staged, and neither committed nor discarded.
     pub open_run: Option<OpenRun>,
-    /// The tool calls of the history that wait for approval, as its record says; those
-    /// of one answer together, in order. An answer may be several messages.
+    /// The tool calls of the history that wait for approval, from the record. Each inner list
+    /// contains the calls of one answer, in order. An answer may consist of several messages.
     pub pending_approvals: Vec<Vec<ApprovalRequest>>,
 }
 
 impl Head {
-    /// The head of a conversation at a revision, kept here alone.
+    /// Creates the head of a conversation at a revision, without a service id, open run or pending
+    /// approvals.
     pub fn new(revision: Revision) -> Self {
         Self {
             revision,
@@ -40,28 +41,28 @@ impl Head {
         }
     }
 
-    /// Says how many messages were pruned.
+    /// Sets the number of pruned messages.
     #[must_use]
     pub fn with_pruned(mut self, pruned: u64) -> Self {
         self.pruned = pruned;
         self
     }
 
-    /// Adds the service's id.
+    /// Sets the service id.
     #[must_use]
     pub fn with_service_id(mut self, id: Option<Arc<str>>) -> Self {
         self.service_id = id;
         self
     }
 
-    /// Adds the open run.
+    /// Sets the open run.
     #[must_use]
     pub fn with_open_run(mut self, open: Option<OpenRun>) -> Self {
         self.open_run = open;
         self
     }
 
-    /// Adds the tool calls that wait for approval.
+    /// Sets the tool calls that wait for approval.
     #[must_use]
     pub fn with_pending_approvals(mut self, pending: Vec<Vec<ApprovalRequest>>) -> Self {
         self.pending_approvals = pending;
@@ -69,13 +70,13 @@ impl Head {
     }
 }
 
-/// A conversation with all its messages that readers see, oldest first.
+/// A conversation with all messages that are visible to readers, oldest first.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct History {
-    /// Revision and service id.
+    /// The revision, the service id and the open run.
     pub head: Head,
-    /// Every message, with its [`id`](crate::Message::id) set.
+    /// All messages. The [`id`](crate::Message::id) of each is set.
     pub messages: Messages,
     memo: HistoryMemo,
     prefix: WellFormedPrefix,
@@ -83,12 +84,12 @@ pub struct History {
 }
 
 impl History {
-    /// The history of a conversation that was never written.
+    /// Creates the history of a conversation that was never written.
     pub fn empty() -> Self {
         Self::new(Head::new(Revision::ABSENT), Messages::new())
     }
 
-    /// A history with nothing known about it.
+    /// Creates a history of messages that were not examined.
     pub fn new(head: Head, messages: Messages) -> Self {
         let is_beginning = messages.is_empty();
         let (prefix, run_order) = match is_beginning {
@@ -98,7 +99,7 @@ impl History {
         Self { head, messages, memo: HistoryMemo::default(), prefix, run_order }
     }
 
-    /// The history of messages as a store reads them, one after the other.
+    /// Collects the messages that a store reads into a history.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -112,7 +113,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// That of the first message which could not be read.
+    /// The error of the first message that could not be read.
     pub fn collect<E>(
         head: Head,
         messages: impl IntoIterator<Item = Result<Arc<Message>, E>>,
@@ -128,21 +129,22 @@ impl History {
         Ok(Self { head, messages, memo: HistoryMemo::default(), prefix, run_order })
     }
 
-    /// How many of the first messages are known to stand as every provider wants them: each call
-    /// has an id of its own and is answered once, in order, right after its message. A reader need
-    /// not look at them again to know.
+    /// Returns the number of messages at the beginning that are known to be valid for every
+    /// provider: each call has a unique id and is answered once, in order, directly after its
+    /// message. A reader need not check these messages again.
     ///
-    /// It is found out as a store [reads](Self::collect) the messages and as writes are
-    /// [applied](Self::apply), at no cost to its readers; a history [made](Self::new) of messages
-    /// knows nothing.
+    /// The number is determined while a store [reads](Self::collect) the messages and while writes
+    /// are [applied](Self::apply), and costs a reader nothing. A history that was
+    /// [created](Self::new) from existing messages returns 0.
     pub fn well_formed_messages(&self) -> usize {
         self.prefix.messages()
     }
 
-    /// How many messages stand up to the last one of a run; `None` if the history has none of it.
+    /// Returns the number of messages up to and including the last message of a run; `None` if the
+    /// history contains no message of the run.
     ///
-    /// The run is found whatever the clocks said that made the ids: by binary search while the runs
-    /// stand in the order of their ids, else by looking at every message.
+    /// The run is found even if the clocks that made the ids disagree. If the run ids of the
+    /// history ascend, it is found by binary search, otherwise by a scan of the messages.
     ///
     /// ```
     /// use tower_chat_core::{Message, MessageId, RunId, store::{Head, History, Revision}};
@@ -158,27 +160,27 @@ impl History {
         self.run_order.end_of(run, &self.messages)
     }
 
-    /// Adds the memo that belongs to the messages.
+    /// Sets the memo that belongs to the messages.
     #[must_use]
     pub fn with_memo(mut self, memo: HistoryMemo) -> Self {
         self.memo = memo;
         self
     }
 
-    /// What readers derived from the messages, kept for the next reader.
+    /// Returns the memo: a value that a reader derived from the messages, for the next reader.
     pub fn memo(&self) -> &HistoryMemo {
         &self.memo
     }
 
-    /// The messages with their numbers in the conversation, which begin after those that were
-    /// pruned.
+    /// Iterates over the messages with their sequence numbers, which begin after those of the
+    /// pruned messages.
     pub fn numbered(&self) -> impl Iterator<Item = (u64, &Arc<Message>)> {
         let first = self.head.pruned.saturating_add(1);
         let messages = self.messages.iter().enumerate();
         messages.map(move |(position, message)| (first.saturating_add(position as u64), message))
     }
 
-    /// The message with a number; `None` if it was pruned, or is not there yet.
+    /// Returns the message with a sequence number; `None` if it was pruned or does not exist yet.
     ///
     /// ```
     /// use tower_chat_core::{Message, store::{Head, History, Revision}};
@@ -192,8 +194,8 @@ impl History {
         self.messages.get(usize::try_from(position).ok()?)
     }
 
-    /// The history as it will be once a write is stored. It must be visible: what a staged write
-    /// adds is no part of the history.
+    /// Changes the history as the write will change it. The write must not be staged: staged
+    /// messages are not part of the history.
     pub fn apply(&mut self, write: &Write) {
         self.extend(write.messages().iter().cloned());
         self.head.revision = write.result();
@@ -204,8 +206,8 @@ impl History {
         }
     }
 
-    /// Adds messages that readers see from now on, such as those of a run that was committed. The
-    /// head stays as it is.
+    /// Adds messages that become visible to readers, such as those of a committed run. The head is
+    /// not changed.
     pub fn extend(&mut self, messages: impl IntoIterator<Item = Arc<Message>>) {
         let (prefix, run_order) = (&mut self.prefix, &mut self.run_order);
         self.messages.extend(messages.into_iter().inspect(|message| {
@@ -215,17 +217,17 @@ impl History {
     }
 }
 
-/// Something derived from a history, kept beside it so that the next reader need not derive it
-/// again.
+/// A value derived from a history, stored with the history so that the next reader need not derive
+/// it again.
 ///
-/// A store that keeps histories in memory keeps one memo per incarnation of a conversation and
-/// returns it with every load; others return a fresh one. Appending leaves a memo in place: what
-/// is in it says itself which messages it covers.
+/// A store that caches histories in memory has one memo per incarnation of a conversation, and
+/// returns it with every load. Other stores return a new memo. Appending does not clear the memo:
+/// the value itself records which messages it covers.
 #[derive(Clone, Default)]
 pub struct HistoryMemo(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
 
 impl HistoryMemo {
-    /// What was kept, if it has this type.
+    /// Returns the value, if it has this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         kept?.downcast().ok()
@@ -236,7 +238,8 @@ impl HistoryMemo {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(value));
     }
 
-    /// Whether somebody else has the memo too, such as a store that keeps the history in memory.
+    /// Returns whether the memo has other clones, such as in a store that caches the history in
+    /// memory.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

@@ -1,4 +1,4 @@
-//! Questions to the record of tool calls.
+//! Queries of the record of tool calls.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 use super::{UtcDay, author::ToolRecord};
 use crate::{ConversationKey, ToolInvocation, ToolStatus};
 
-/// Which tool calls are asked for: those of one scope that fit everything that is set.
+/// A query of tool calls: those of one scope that match every criterion that is set.
 ///
 /// ```
 /// use tower_chat_core::{ToolStatus, store::InvocationQuery};
@@ -20,23 +20,23 @@ use crate::{ConversationKey, ToolInvocation, ToolStatus};
 pub struct InvocationQuery {
     /// The scope.
     pub scope: String,
-    /// Only calls of this conversation.
+    /// Selects calls of this conversation.
     pub conversation: Option<String>,
-    /// Only calls in these messages of the conversation, by their numbers from 1. An empty list
-    /// asks for nothing, and is answered without looking.
+    /// Selects calls in the messages with these sequence numbers, from 1. An empty list selects
+    /// nothing, and the store returns without reading.
     pub sequences: Option<Vec<u64>>,
-    /// Only calls of this tool.
+    /// Selects calls of this tool.
     pub tool: Option<String>,
-    /// Only calls that went so.
+    /// Selects calls with this status.
     pub status: Option<ToolStatus>,
-    /// Only calls started in this range of time; calls that were never started do not fit.
+    /// Selects calls that started in this range of time; calls that never started do not match.
     pub started: Option<Range<SystemTime>>,
-    /// At most so many, the first in order.
+    /// The maximum number of calls, the first in order.
     pub limit: Option<usize>,
 }
 
 impl InvocationQuery {
-    /// All calls of a scope.
+    /// Selects all calls of a scope.
     pub fn in_scope(scope: impl Into<String>) -> Self {
         Self {
             scope: scope.into(),
@@ -49,47 +49,48 @@ impl InvocationQuery {
         }
     }
 
-    /// All calls of a conversation.
+    /// Selects all calls of a conversation.
     pub fn of(key: &ConversationKey) -> Self {
         Self { conversation: Some(key.id().to_owned()), ..Self::in_scope(key.scope()) }
     }
 
-    /// Only those in these messages, by their numbers from 1.
+    /// Selects calls in the messages with these sequence numbers, from 1.
     #[must_use]
     pub fn in_messages(mut self, sequences: impl IntoIterator<Item = u64>) -> Self {
         self.sequences = Some(sequences.into_iter().collect());
         self
     }
 
-    /// Only those of a tool.
+    /// Selects calls of this tool.
     #[must_use]
     pub fn of_tool(mut self, name: impl Into<String>) -> Self {
         self.tool = Some(name.into());
         self
     }
 
-    /// Only those that went so.
+    /// Selects calls with this status.
     #[must_use]
     pub fn with_status(mut self, status: ToolStatus) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// Only those started in a range of time.
+    /// Selects calls that started in this range of time.
     #[must_use]
     pub fn started_in(mut self, range: Range<SystemTime>) -> Self {
         self.started = Some(range);
         self
     }
 
-    /// At most so many.
+    /// Sets the maximum number of calls.
     #[must_use]
     pub fn with_limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Whether what is known of a call fits, apart from its conversation and the limit.
+    /// Returns whether the record of a call matches the query, apart from its conversation and the
+    /// limit.
     pub fn fits(&self, record: &ToolRecord) -> bool {
         let is_in = |range: &Range<SystemTime>| {
             record.started_at.is_some_and(|started| range.contains(&started))
@@ -100,19 +101,19 @@ impl InvocationQuery {
             && self.started.as_ref().is_none_or(is_in)
     }
 
-    /// Whether nothing can fit, so that a store need not look.
+    /// Returns whether no call can match. The store then need not read.
     pub fn asks_for_nothing(&self) -> bool {
         self.limit == Some(0) || self.sequences.as_ref().is_some_and(Vec::is_empty)
     }
 }
 
-/// The tool calls that were asked for, in the order of conversation, message and position.
+/// The result of an [`InvocationQuery`], in the order of conversation, message and index.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Invocations {
-    /// Those that could be read, with their conversations.
+    /// The calls that could be read, with their conversations.
     pub found: Vec<(ConversationKey, ToolInvocation)>,
-    /// Those that could not; the others are there all the same.
+    /// The rows that could not be read. They do not hide the others.
     pub unreadable: Vec<UnreadableInvocation>,
 }
 
@@ -125,22 +126,22 @@ pub struct Invocations {
 pub struct UnreadableInvocation {
     /// The conversation.
     pub key: ConversationKey,
-    /// The number of the message, from 1.
+    /// The sequence number of the message, from 1.
     pub sequence: u64,
-    /// The call's position in it, from 0.
+    /// The index of the call in the message, from 0.
     pub index: u32,
-    /// What is wrong with it.
+    /// The reason why it cannot be read.
     pub reason: String,
 }
 
 impl UnreadableInvocation {
-    /// A row that cannot be read, and why.
+    /// Creates an error for a row, with the reason.
     pub fn new(key: ConversationKey, sequence: u64, index: u32, reason: impl Into<String>) -> Self {
         Self { key, sequence, index, reason: reason.into() }
     }
 }
 
-/// What was counted of one tool.
+/// The counts and times of the calls of one tool.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -161,31 +162,31 @@ impl UnreadableInvocation {
 pub struct ToolTotals {
     /// The tool.
     pub name: String,
-    /// Its calls, however they went.
+    /// The number of calls, with any status.
     pub calls: u64,
-    /// Those whose tool failed.
+    /// The number of calls whose tool failed.
     pub errors: u64,
-    /// Those that were not answered yet.
+    /// The number of calls without a result.
     pub open: u64,
-    /// The time the tool took, over all calls whose beginning and end are known.
+    /// The total time of all calls whose start and end are known.
     pub duration: Duration,
-    /// How many of the calls took how long, if their beginning and end are known.
+    /// The distribution of the times of all calls whose start and end are known.
     pub times: CallTimes,
-    /// How many of the calls were started on which day.
+    /// The counts by the day on which the calls started.
     pub days: BTreeMap<UtcDay, DayTotals>,
 }
 
-/// What was counted of one tool on one day.
+/// The counts of one tool on one day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DayTotals {
-    /// The calls that were started on the day, however they went.
+    /// The number of calls that started on the day, with any status.
     pub calls: u64,
-    /// Those whose tool failed.
+    /// The number of calls whose tool failed.
     pub errors: u64,
 }
 
 impl ToolTotals {
-    /// Nothing counted yet.
+    /// Creates totals without calls.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -198,7 +199,7 @@ impl ToolTotals {
         }
     }
 
-    /// Counts one call more.
+    /// Counts one more call.
     pub fn count(
         &mut self,
         status: ToolStatus,
@@ -219,7 +220,7 @@ impl ToolTotals {
         }
     }
 
-    /// Counts calls that were started on a day in [`days`](Self::days), and nowhere else.
+    /// Adds to the counts of a day in [`days`](Self::days) only.
     pub fn count_on(&mut self, day: UtcDay, of_day: DayTotals) {
         let totals = self.days.entry(day).or_default();
         totals.calls = totals.calls.saturating_add(of_day.calls);
@@ -227,8 +228,8 @@ impl ToolTotals {
     }
 }
 
-/// How many calls took how long. A time is rounded down to two significant digits of its milliseconds,
-/// so that the number of different times has a bound however many calls are counted.
+/// The distribution of the times of calls. A time is rounded down to two significant digits of its
+/// milliseconds, so that the number of different times is bounded.
 ///
 /// ```
 /// use std::time::Duration;
@@ -243,7 +244,7 @@ impl ToolTotals {
 pub struct CallTimes(BTreeMap<u64, u64>);
 
 impl CallTimes {
-    /// Adds calls that took a time.
+    /// Adds a number of calls that took this time.
     pub fn add(&mut self, time: Duration, calls: u64) {
         let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut step = 1;
@@ -254,12 +255,13 @@ impl CallTimes {
         *of_time = of_time.saturating_add(calls);
     }
 
-    /// The number of calls.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.0.values().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
-    /// The least time that so many calls of a hundred do not exceed; `None` if there are no calls.
+    /// Returns the smallest time that this percentage of the calls does not exceed; `None` if there
+    /// are no calls.
     pub fn percentile(&self, percent: u64) -> Option<Duration> {
         let wanted = (u128::from(self.calls()) * u128::from(percent)).div_ceil(100);
         let mut counted = 0_u128;

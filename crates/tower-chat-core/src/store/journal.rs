@@ -1,63 +1,65 @@
-//! Runs that are durable and not yet part of the history.
+//! Open runs: durable, but not yet part of the history.
 
 use std::{sync::Arc, time::SystemTime};
 
 use super::{Head, SequencePosition, ServiceIdChange, author::ToolRecord};
 use crate::{Message, RunId};
 
-/// The right to write an open run, and until when it is held.
+/// The right to write an open run, and its expiry time.
 ///
-/// Each process that takes a run up writes under a number one higher than the last: what an
-/// earlier one still sends is refused, whatever the clocks say.
+/// Each attempt at a run writes under an attempt number one higher than the last. The store refuses
+/// the writes of an earlier attempt, whatever the clocks show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// How often the run was taken up, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// The [`StoreHandle`](super::StoreHandle) through which it is written.
+    /// The [`StoreHandle::holder`](super::StoreHandle::holder) of the store through which the run
+    /// is written.
     pub holder: u64,
-    /// When it was taken or renewed, by the writer's clock, to the millisecond.
+    /// When the lease was taken or renewed, by the writer's clock, to the millisecond.
     pub renewed_at: SystemTime,
-    /// Until when others should leave the run alone, by the writer's clock, to the millisecond;
-    /// `None` once the attempt has ended, [`Lease::ABANDONED`] once the run's caller has
-    /// disconnected.
+    /// When the lease expires, by the writer's clock, to the millisecond. Until then other
+    /// processes should not resume the run. It is `None` after the end of the attempt, and
+    /// [`Lease::ABANDONED`] after the run's caller has disconnected.
     pub until: Option<SystemTime>,
 }
 
 impl Lease {
-    /// The value of [`until`](Self::until) of a run whose caller disconnected before its end: it
-    /// dropped the response, its task was aborted, or a timeout above the run fired. It is a time
-    /// that has passed, so that a reader that does not know the value takes the lease for one that
-    /// has ended.
+    /// The value of [`until`](Self::until) of a run whose caller disconnected before its end: the
+    /// response was dropped, its task was aborted, or a timeout above the run fired. The value is a
+    /// time in the past. A reader that does not know the value therefore treats the lease as
+    /// expired.
     pub const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// Whether the caller of the run disconnected before its end. The mark is written by the process
-    /// that had the run, so a run whose process died does not have it.
+    /// Returns whether the caller of the run disconnected before its end. The process that executes
+    /// the run writes the mark. A run whose process died is therefore not marked.
     pub fn is_abandoned(&self) -> bool {
         self.until == Some(Self::ABANDONED)
     }
 }
 
-/// A run at the end of a conversation that was neither committed nor discarded. It owns the
-/// end: nobody else can write there.
+/// A run at the end of a conversation that was neither committed nor discarded. While it is open,
+/// no other run can write to the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenRun {
     /// The run.
     pub run: RunId,
-    /// Who writes it.
+    /// The lease of the process that writes the run.
     pub lease: Lease,
-    /// When its first write was made, by the writer's clock, to the millisecond.
+    /// When the first write of the run was made, by the writer's clock, to the millisecond.
     pub opened_at: SystemTime,
-    /// How many messages of the conversation readers see; those of the run come after them.
+    /// The number of messages of the conversation that are visible to readers. The messages of the
+    /// run follow them.
     pub visible: u64,
-    /// What becomes of the service id when the run is committed.
+    /// The change of the service id that takes effect when the run is committed.
     pub service_id: Option<ServiceIdChange>,
-    /// The text of an answer that was cut off, if it was kept.
+    /// The text of an unfinished answer, if it was stored.
     pub partial_text: Option<Arc<str>>,
 }
 
 impl OpenRun {
-    /// A run whose first write comes after this many messages that readers see.
+    /// Creates a run whose first write follows `visible` messages that readers see.
     pub fn new(run: RunId, lease: Lease, visible: u64) -> Self {
         Self {
             run,
@@ -69,7 +71,7 @@ impl OpenRun {
         }
     }
 
-    /// The run after another of its writes.
+    /// Updates the run after one of its writes was stored.
     pub fn apply(&mut self, staged: &Staged) {
         self.lease = staged.lease;
         if let Some(change) = &staged.service_id {
@@ -80,9 +82,10 @@ impl OpenRun {
         }
     }
 
-    /// Whether a write of the open run may be stored: it is of the same run, under its present lease
-    /// or one of a later attempt, and discards from the position where the run began. Of two that take
-    /// a run over under the same number, only the first holds it.
+    /// Returns whether a write of the open run may be stored. It must be a write of the same run,
+    /// under the current lease or a later attempt. If it discards the run, it must discard from the
+    /// position where the run began. If two processes resume a run with the same attempt number,
+    /// only the first of them gets the lease.
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
         let lease = &self.lease;
         let is_holder = staged.lease.attempt > lease.attempt
@@ -94,15 +97,16 @@ impl OpenRun {
         self.run == run && is_holder && is_in_place
     }
 
-    /// Whether somebody may still be at work on the run at this time.
+    /// Returns whether the lease is still valid at this time, so that a process may be executing
+    /// the run.
     pub fn is_held_at(&self, now: SystemTime) -> bool {
         self.lease.until.is_some_and(|until| now < until)
     }
 }
 
-/// What makes a write one of an open run.
+/// The properties of a write of an open run.
 ///
-/// A run of two writes: the first opens it, the second commits it.
+/// The example writes a run in two writes: the first opens the run, the second commits it.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -124,7 +128,7 @@ impl OpenRun {
 ///     .beginning_attempt();
 /// let expected = first.result();
 /// store.append(store.reserve().await?, vec![first]).await?;
-/// assert!(store.load(&key).await?.messages.is_empty()); // durable, and not seen
+/// | assert!(store.load(&key).await?.messages.is_empty()); // durable, and not visible
 ///
 /// let answer = [Message::assistant("Seat 7 is yours.").into()];
 /// let last = Write::new(key.clone(), MessageId { run, index: 1 }, expected, answer)
@@ -136,30 +140,32 @@ impl OpenRun {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staged {
-    /// The right to write the run.
+    /// The lease under which the run is written.
     pub lease: Lease,
-    /// What becomes of the run.
+    /// How the run ends, if this is its last write.
     pub close: Option<Close>,
-    /// What becomes of the service id at the commit, where that changes.
+    /// The change of the service id at the commit, if any.
     pub service_id: Option<ServiceIdChange>,
-    /// The text of an answer that was cut off; an empty one forgets what was kept.
+    /// The text of an unfinished answer. An empty text deletes the stored one.
     pub partial_text: Option<Arc<str>>,
 }
 
 /// How an open run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// All of it becomes part of the history. Where the run was taken over, the conversation is in
-    /// another incarnation afterwards, so that nothing an earlier attempt still sends can match.
+    /// All messages of the run become part of the history. If the run was resumed by another
+    /// attempt, the conversation gets a new incarnation, so that no late write of an earlier
+    /// attempt matches.
     Commit,
-    /// None of it is left; the conversation ends after its last message that readers see.
+    /// All messages of the run are deleted. The conversation then ends with its last visible
+    /// message.
     Discard {
-        /// How many these are: [`OpenRun::visible`].
+        /// The number of visible messages: [`OpenRun::visible`].
         visible: u64,
     },
 }
 
-/// An open run with everything that was staged of it, as it is at one moment.
+/// An open run with everything that was staged of it, at one moment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpenRunContent {
@@ -167,14 +173,14 @@ pub struct OpenRunContent {
     pub head: Head,
     /// The run.
     pub open: OpenRun,
-    /// Its messages, with their ids; they are numbered on from [`OpenRun::visible`].
+    /// Its messages, with their ids. Their sequence numbers follow [`OpenRun::visible`].
     pub messages: Vec<Arc<Message>>,
-    /// What is known of the tool calls in these messages, in their order.
+    /// The rows of the record for the tool calls in these messages, in order.
     pub tools: Vec<ToolRecord>,
 }
 
 impl OpenRunContent {
-    /// The content of an open run.
+    /// Creates the content of an open run.
     pub fn new(
         head: Head,
         open: OpenRun,
@@ -185,18 +191,19 @@ impl OpenRunContent {
     }
 }
 
-/// The intention to run a tool call that was waiting for approval: it holds only if nobody else
-/// has begun the call since its record was read.
+/// The intention to run a tool call that waits for approval. The claim is valid only if no other
+/// attempt has begun the call since its record was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// The call.
     pub call: SequencePosition,
-    /// When it was begun before, as its record says; `None` if it never was.
+    /// When the call was begun before, from its record; `None` if it never was.
     pub started_at: Option<SystemTime>,
 }
 
-/// Replaces a message that a run has staged; the new one keeps its id. `staged` are the run's
-/// messages, that follow `visible` others. Nothing changes where the run has no such message.
+/// Replaces a message that a run has staged. The new message gets the id of the old one. `staged`
+/// are the messages of the run, which follow `visible` other messages. If the run has no such
+/// message, nothing changes.
 pub fn replace_staged(
     staged: &mut [Arc<Message>],
     visible: u64,

@@ -1,5 +1,5 @@
-//! A queue of writes for stores that run them in tasks: writes of one conversation run one after the
-//! other, those of different conversations concurrently.
+//! A queue of writes for stores that execute them in tasks: the writes of one conversation are
+//! executed one after the other, those of different conversations concurrently.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -30,8 +30,9 @@ struct State {
     last: HashMap<ConversationKey, End>,
 }
 
-/// An entry in a [`KeyedQueue`]: the right to change some conversations once the guards before it
-/// are dropped. Dropping it releases the guards after it, once those before it are dropped too.
+/// An entry in a [`KeyedQueue`]: the right to change its conversations once all earlier guards on
+/// them are dropped. Dropping it releases the later guards, once all earlier guards are dropped
+/// too.
 #[derive(Debug)]
 pub(super) struct QueueGuard {
     queue: KeyedQueue,
@@ -41,7 +42,8 @@ pub(super) struct QueueGuard {
     unfinished: watch::Sender<Vec<End>>,
 }
 
-/// The end of a guard: its sender is dropped, after it was sent what the guard had not waited for.
+/// The end of a guard. Its sender is dropped when the guard is. Before that, it sends the earlier
+/// guards that the dropped guard had not waited for.
 #[derive(Debug, Clone)]
 struct End(watch::Receiver<Vec<End>>);
 
@@ -63,7 +65,7 @@ impl KeyedQueue {
         Some(QueueGuard { queue: self.clone(), keys, before, finished, unfinished })
     }
 
-    /// Waits until everything submitted so far is finished, or everything for one conversation.
+    /// Waits until all tasks submitted so far have ended, or all of one conversation.
     pub(super) async fn settle(&self, key: Option<&ConversationKey>) {
         let unfinished: Vec<_> = {
             let state = self.state();
@@ -100,7 +102,8 @@ impl QueueGuard {
 impl Drop for QueueGuard {
     fn drop(&mut self) {
         if !self.before.is_empty() {
-            // Its task was cancelled: who comes after it, or asks later, waits for those before it.
+            // The task was cancelled. The later guards and `settle` wait for the earlier guards
+            // instead.
             self.unfinished.send_replace(mem::take(&mut self.before));
             return;
         }
@@ -121,7 +124,7 @@ impl End {
     async fn wait(self) {
         let mut ends = vec![self];
         while let Some(mut end) = ends.pop() {
-            // An error says that the sender is dropped.
+            // `changed` returns an error when the sender is dropped.
             while end.0.changed().await.is_ok() {}
             ends.extend(end.0.borrow().iter().cloned());
         }

@@ -1,6 +1,6 @@
-//! The store of histories: one small, object-safe trait, and what a caller asks it for.
+//! The trait of stores, [`HistoryStore`], and the types of its queries and results.
 //!
-//! What goes into a store, and the parts of which stores are made, is in [`author`].
+//! [`author`] has the types of which stores are built.
 
 pub mod author;
 mod directory;
@@ -52,55 +52,61 @@ pub use self::{
 };
 use crate::{ConversationKey, RunId};
 
-/// Keeps the messages of conversations, in order, for ever.
+/// Stores the messages of conversations, in order.
 ///
-/// What every store promises (`store_contract!` in `tower-chat-testkit` tests it all):
+/// Every store keeps these rules, and `store_contract!` in `tower-chat-testkit` tests all of them:
 ///
-/// - a [`Write`] is atomic: all of it is stored, or nothing; what was acknowledged is durable, as
-///   far as the store's documentation says;
-/// - a write is stored only if the conversation's [`Revision`] is the one it expects, compared
-///   inside the transaction; otherwise it is a [`Conflict`];
-/// - a write whose [`WriteId`](author::WriteId) is stored already at its position is acknowledged again and stores
-///   nothing, so it can be repeated after a failure that left the outcome open;
-/// - a write may have no messages: it can set the service id of a conversation, and makes one that
-///   did not exist. Having no id in the store, its repeat is acknowledged while nothing came after;
+/// - A [`Write`] is atomic: all of it is stored, or nothing. An acknowledged write is durable, to
+///   the extent that the store's documentation states.
+/// - A write is stored only if the conversation's [`Revision`] is the one that the write expects.
+///   The store compares them inside the transaction. If they differ, the write fails with a
+///   [`Conflict`].
+/// - If a write's [`WriteId`](author::WriteId) is already stored at its position, the write is
+///   acknowledged and nothing is stored. A write can therefore be repeated after a failure with an
+///   unknown outcome.
+/// - A write may have no messages: it can set the service id of a conversation, and creates the
+///   conversation if it does not exist. Such a write stores no id, so that its repetition is
+///   acknowledged only until the next write.
 /// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes,
-///   whether or not anyone awaits the ticket. It may be called where nothing can be awaited, such
-///   as in `Drop` on a thread outside of the runtime;
-/// - a load that begins after a submission to the same conversation sees it;
-/// - messages come back in the order in which they were appended, whatever the clock said;
-/// - what is stored in a conversation and cannot be, such as a number out of its range, is
-///   [`StoreError::Corrupt`] or [`StoreError::Undecodable`]: nothing is deleted because of it, other
-///   conversations are not affected, and [`delete`](Self::delete) still deletes the conversation. A
-///   store checks what it reads with [`Head::check_range`], and what it writes with
-///   [`Write::check_range`];
-/// - what a write says of tool calls is stored with it, and goes with the conversation. There is
-///   one row of a call, the last that was written; a write that is acknowledged again changes none.
-///   Times are kept at least to the millisecond;
-/// - a [staged](Write::staged) write is as durable as any, and nobody sees it before its run is
-///   committed: no load, no list, no question to the record. It opens its run, and from then on
-///   only writes of that run, under its present [`Lease`] or a later attempt, are stored; all others
-///   are a [`Conflict`] that names it. Committing shows the whole run at one moment; discarding
-///   leaves nothing of it, but for rows of calls in messages that were visible before;
-/// - messages keep their numbers, whatever is [pruned](Self::prune) before them, and no number is
-///   used again;
-/// - a write that [claims](Write::with_claims) tool calls is stored only if all claims hold;
-/// - what a write tells of [its run](Write::activity) is in the directory once it is stored, of
-///   staged writes too: the directory has a conversation of which all is staged, with no messages. A
-///   run is counted with a write whose run is not that of the write before it. A discard takes the
-///   run off the count, and leaves its usage, which was paid for; so does a prune, which leaves the
-///   count as well. A copy has the description, the counts and the mode of the original, no usage, and
-///   the time of its own making. Deleting a conversation deletes all of this;
-/// - what cannot be read hides nothing else: [`rows`](Self::rows) tells of each row apart, and a
-///   [`rewrite`](Self::rewrite) repairs rows at the revision that it expects, at one moment;
-/// - a store that outlives its process remembers that it holds sealed data: once a write that is marked as
-///   [sealed](Write::sealed) is stored, it refuses every change without that mark, except for a
-///   [deletion](Self::delete), with [`StoreError::Sealed`];
-/// - nothing crosses a scope.
+///   whether or not the ticket is awaited. It may be called where nothing can be awaited, such as
+///   in `Drop` on a thread outside of the runtime.
+/// - A load that begins after a submission to the same conversation includes that submission.
+/// - Messages are returned in the order in which they were appended, whatever the clocks showed.
+/// - Stored data that are invalid, such as a number out of its range, cause [`StoreError::Corrupt`]
+///   or [`StoreError::Undecodable`]. The store deletes nothing because of them, other conversations
+///   are not affected, and [`delete`](Self::delete) still deletes the conversation. A store checks
+///   the heads that it reads with [`Head::check_range`], and its writes with
+///   [`Write::check_range`].
+/// - The rows of the record in a write are stored with the write and deleted with the conversation.
+///   Each call has one row, the last that was written. A write that is acknowledged again changes
+///   no row. Times are stored with a precision of at least a millisecond.
+/// - A [staged](Write::staged) write is as durable as any other, and invisible until its run is
+///   committed: to loads, lists and queries of the record. It opens its run. From then on only
+///   writes of that run, under its current [`Lease`] or a later attempt, are stored; all others
+///   fail with a [`Conflict`] that names the run. Committing makes the whole run visible at one
+///   moment. Discarding deletes all of it, except for rows of calls in messages that were visible
+///   before.
+/// - Messages keep their sequence numbers when earlier messages are [pruned](Self::prune), and no
+///   number is used again.
+/// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
+/// - The [activity](Write::activity) of a write is in the directory once the write is stored, also
+///   of a staged write. The directory therefore includes a conversation whose messages are all
+///   staged, with a message count of 0. A write increments the number of runs if its run differs
+///   from that of the write before. A discard decrements the number and leaves the usage, because
+///   the calls were paid for. A prune leaves both. A copy has the description, the number of runs
+///   and the mode of the original, no usage, and its own creation time. Deleting a conversation
+///   deletes all of its directory data.
+/// - Unreadable data hide no other data: [`rows`](Self::rows) reports each row separately, and a
+///   [`rewrite`](Self::rewrite) repairs rows atomically, at the revision that it expects.
+/// - A store that outlives its process remembers that it contains sealed data: once a write that is
+///   marked as [sealed](Write::sealed) is stored, the store refuses every change without that mark
+///   with [`StoreError::Sealed`], except for a [deletion](Self::delete).
+/// - No operation crosses a scope.
 ///
-/// Clones of a store's handle are the same store: see [`handle`](Self::handle).
+/// Clones of a store are the same store: see [`handle`](Self::handle).
 ///
-/// Every async method may be dropped at any await; it changes nothing then.
+/// The future of every async method may be dropped at any await. Unless the method says otherwise,
+/// the method then changes nothing.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -116,13 +122,13 @@ use crate::{ConversationKey, RunId};
 ///     Write::new(key.clone(), first, expected, [Message::user(text).into()])
 /// };
 ///
-/// // A write says at which revision it expects the conversation.
+/// | // A write contains the revision at which it expects the conversation.
 /// let head = store.head(&key).await?;
 /// assert_eq!(head.revision, Revision::ABSENT);
 /// let first = write("Hello.", head.revision);
 /// store.append(store.reserve().await?, vec![first.clone()]).await?;
 ///
-/// // Repeated, it is acknowledged and stores nothing. Another one that expects the same is refused.
+/// | // Repeated, the write is acknowledged and stores nothing. Another write that expects it is refused.
 /// store.append(store.reserve().await?, vec![first]).await?;
 /// let late = store.append(store.reserve().await?, vec![write("Hi.", head.revision)]).await;
 /// assert!(matches!(late.unwrap_err().source, StoreError::Conflict(_)));
@@ -132,11 +138,11 @@ use crate::{ConversationKey, RunId};
 /// ```
 #[async_trait]
 pub trait HistoryStore: Send + Sync + 'static {
-    /// What identifies this store, and holds the writes it could not take yet. A store makes one
-    /// when it is opened and shares it among its clones.
+    /// Returns the handle, which identifies this store and contains its outbox. A store creates the
+    /// handle when it is opened and shares it among its clones.
     fn handle(&self) -> &StoreHandle;
 
-    /// The conversation's revision, service id, open run and pending approvals, without its
+    /// Returns the conversation's revision, service id, open run and pending approvals, without its
     /// messages. A conversation that was never written has [`Revision::ABSENT`].
     ///
     /// # Errors
@@ -144,25 +150,27 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be read.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError>;
 
-    /// The whole conversation, without what is staged. A conversation that was never written is no error:
-    /// its history has no messages, and its head is at [`Revision::ABSENT`]. The head that comes with a
-    /// history need not have the pending approvals.
+    /// Returns the conversation with its messages, without staged ones. For a conversation that was
+    /// never written, the history has no messages and its head is at [`Revision::ABSENT`]. The head
+    /// in the history need not contain the pending approvals.
     ///
     /// # Errors
     ///
-    /// If the store cannot be read, or holds a message it cannot decode.
+    /// If the store cannot be read, or a message cannot be decoded.
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError>;
 
-    /// The conversation's open run with everything that is staged of it; `None` if there is none.
+    /// Returns the conversation's open run with everything that is staged of it; `None` if there is
+    /// none.
     ///
     /// # Errors
     ///
-    /// If the store cannot be read, or holds something of the run that it cannot decode.
+    /// If the store cannot be read, or a part of the run cannot be decoded.
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError>;
 
-    /// Up to `limit` conversations of a scope that have an open run, in the byte order of their ids,
-    /// from the first id greater than `after` on. The runs themselves are not read, so that a damaged
-    /// one hides no other: [`head`](Self::head) and [`open_run`](Self::open_run) return one.
+    /// Returns up to `limit` conversations of a scope that have an open run, in the byte order of
+    /// their ids, beginning with the first id greater than `after`. The runs themselves are not
+    /// read, so that a damaged run hides no other. To read one, use [`head`](Self::head) or
+    /// [`open_run`](Self::open_run).
     ///
     /// # Errors
     ///
@@ -174,34 +182,37 @@ pub trait HistoryStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError>;
 
-    /// Waits for a slot in the store's bounded queue. Done before the model is called, so that a
-    /// slow store holds callers back instead of letting unsaved answers pile up.
+    /// Waits for a slot in the store's bounded queue. The layers call it before they call the
+    /// model, so that a slow store delays callers instead of accumulating unsaved answers.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Closed`], if the store takes no more writes.
+    /// [`StoreError::Closed`], if the store accepts no more writes.
     async fn reserve(&self) -> Result<Slot, StoreError>;
 
-    /// A slot in the store's queue, if one is free: it spares a service call
-    /// the future of [`reserve`](Self::reserve), which is asked after a `None`. A store need not
-    /// implement it.
+    /// Returns a slot in the store's queue if one is free, which saves a service call the future of
+    /// [`reserve`](Self::reserve). After `None`, the caller calls `reserve`. A store need not
+    /// implement this method.
     fn try_reserve(&self) -> Option<Slot> {
         None
     }
 
-    /// Submits writes, in order; the store stops at the first that fails.
+    /// Submits writes, in order. The store stops at the first write that fails.
     ///
     /// The returned [`Ticket`] resolves when they are durable. Dropping it cancels nothing.
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket;
 
-    /// Copies a conversation as readers see it, with its record of tool calls, to a key under which
-    /// there is none, and in an incarnation of its own. Returns the copy's revision;
-    /// [`Revision::ABSENT`], with nothing done, if there is nothing to copy. A service id is not
-    /// copied: the service knows nothing of the copy. A call that waits for approval waits in the
-    /// original alone: in the copy it was not approved
-    /// ([`ToolRecord::in_copy`](author::ToolRecord::in_copy)). The copy of a conversation that was pruned is
-    /// numbered as that is, or from 1. It has what readers saw at one moment of the call, and is seen
-    /// from a later one on: a store need not do both at once, and the original may change between them.
+    /// Copies the visible part of a conversation, with its record of tool calls, to a key that has
+    /// no conversation, and returns the revision of the copy. The copy has its own incarnation. If
+    /// there is nothing to copy, returns [`Revision::ABSENT`] and changes nothing.
+    ///
+    /// - The service id is not copied, because the service does not know the copy.
+    /// - A call that waits for approval waits in the original only. In the copy it was not approved
+    ///   ([`ToolRecord::in_copy`](author::ToolRecord::in_copy)).
+    /// - The copy of a pruned conversation has the sequence numbers of the original, or begins with
+    ///   1.
+    /// - The copy has the visible messages of one moment, and becomes visible at a later moment.
+    ///   The original may change in between.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::HistoryStore};
@@ -224,23 +235,24 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Exists`], if there is a conversation at the other key; otherwise, if the store
-    /// cannot be written.
+    /// [`StoreError::Exists`], if the other key has a conversation; otherwise, if the store cannot
+    /// be written.
     async fn fork(
         &self,
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError>;
 
-    /// Takes the oldest runs of a conversation away, with what is recorded of their calls, and
-    /// says how much went. It is done at one moment, and nothing of it is left anywhere that a
-    /// deletion would leave nothing.
+    /// Deletes the oldest runs of a conversation, with the rows of their calls, and returns how
+    /// much it deleted. The deletion is atomic, and erases the data as thoroughly as
+    /// [`delete`](Self::delete) does.
     ///
-    /// Runs go whole, and the last one stays; so does a run with a call that waits for approval or
-    /// for its result, with everything after it. [`Pruning`](author::Pruning) tells a store which go. The others keep
-    /// their numbers, and the conversation is in another incarnation if any went: who had a run
-    /// under way on it elsewhere gets a [`Conflict`]. A repetition takes nothing away. A run that
-    /// is gone and is sent again is a new one.
+    /// A run is deleted as a whole, and the last run is always kept. A run with a call that waits
+    /// for approval or for its result is kept, together with every later run.
+    /// [`Pruning`](author::Pruning) decides for a store which runs are deleted. The other messages
+    /// keep their numbers. If any run was deleted, the conversation gets a new incarnation: a run
+    /// in progress in another process gets a [`Conflict`]. Repeating the call deletes nothing more.
+    /// A deleted run that is sent again is a new run.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep}};
@@ -258,20 +270,20 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// assert_eq!((pruned.runs, pruned.messages), (2, 2));
     /// let history = store.load(&alice).await?;
     /// let left: Vec<_> = history.numbered().map(|(number, message)| (number, message.text())).collect();
-    /// assert_eq!(left, [(3, "three".to_owned())]); // the numbers stay
+    /// | assert_eq!(left, [(3, "three".to_owned())]); // the numbers do not change
     /// # Ok::<(), tower_chat_core::BoxError>(())
     /// # }).unwrap().unwrap();
     /// ```
     ///
     /// # Errors
     ///
-    /// [`StoreError::UnderWay`], with nothing done, if the conversation has an open run, or is not
-    /// [at rest](StoreHandle::at_rest) in this process; [`StoreError::Corrupt`], with nothing done, if
-    /// a message is missing or a number is out of its range; otherwise, if the store cannot be
-    /// written.
+    /// [`StoreError::UnderWay`], with nothing deleted, if the conversation has an open run, or is
+    /// not [at rest](StoreHandle::at_rest) in this process; [`StoreError::Corrupt`], with nothing
+    /// deleted, if a message is missing or a number is out of its range; otherwise, if the store
+    /// cannot be written.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
-    /// Deletes the conversation with everything that belongs to it; says whether there was one.
+    /// Deletes the conversation with everything that belongs to it. Returns whether it existed.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::HistoryStore};
@@ -286,7 +298,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// #     store.append(store.reserve().await?, vec![write]).await?;
     /// # }
     /// assert!(store.delete(&alice).await?);
-    /// assert!(!store.delete(&alice).await?); // it is gone already
+    /// | assert!(!store.delete(&alice).await?); // it no longer exists
     /// assert!(store.load(&alice).await?.messages.is_empty());
     /// # Ok::<(), tower_chat_core::BoxError>(())
     /// # }).unwrap().unwrap();
@@ -297,10 +309,11 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be written.
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
-    /// Up to `limit` conversations of a scope, in the byte order of their ids, from the first id
-    /// greater than `after` on. One of which all is staged is not among them.
+    /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning
+    /// with the first id greater than `after`. Conversations whose messages are all staged are not
+    /// included.
     ///
-    /// All of a scope, page by page:
+    /// The example lists all conversations of a scope, page by page:
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::HistoryStore};
@@ -336,9 +349,9 @@ pub trait HistoryStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError>;
 
-    /// The tool calls that fit a query, in the order of conversation, message and position. A row
-    /// that cannot be read is reported beside those that can. However many messages a query
-    /// names, it is one question to the backend; one that asks for nothing is none.
+    /// Returns the tool calls that match a query, in the order of conversation, message and index.
+    /// Unreadable rows are reported beside the readable ones. The store sends one request to its
+    /// backend, however many messages a query names, and none for a query that cannot match.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -370,20 +383,21 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be read.
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError>;
 
-    /// Counts the tool calls that fit a query, per tool, in the byte order of their names. A
-    /// query's limit does not count here. The store counts: it reads no arguments and no results.
+    /// Counts the tool calls that match a query, per tool, in the byte order of their names. The
+    /// limit of the query is ignored. The backend counts; arguments and results are not read.
     ///
     /// # Errors
     ///
     /// If the store cannot be read.
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError>;
 
-    /// What the directory says of a conversation; `None` if it was never written.
+    /// Returns the directory's summary of a conversation; `None` if the conversation was never
+    /// written.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read,
-    /// or what the directory has of the conversation cannot.
+    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store or the
+    /// directory data of the conversation cannot be read.
     async fn summary(
         &self,
         key: &ConversationKey,
@@ -392,11 +406,13 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "summary" })
     }
 
-    /// A page of the conversations that fit a query: the one that was active last comes first, and
-    /// of two that were active in the same millisecond the one with the lesser key. Those of which
-    /// all is staged are among them. A page has as many as were asked for if there are so many.
+    /// Returns a page of the conversations that match a query. The most recently active one is
+    /// first. Of two that were active in the same millisecond, the one with the lesser key is
+    /// first. Conversations whose messages are all staged are included. A page has the requested
+    /// number of conversations if there are enough.
     ///
-    /// A conversation that is active between two pages moves to the front, and may be missed.
+    /// A conversation that is active between two requests moves to the front, and the next page may
+    /// not include it.
     ///
     /// # Errors
     ///
@@ -409,8 +425,8 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "conversations" })
     }
 
-    /// What runs have used, added up as a query asks, in the order of the groups. A group of which
-    /// nothing was used is left out.
+    /// Returns the usage of runs, summed up by the grouping of the query, in the order of the
+    /// groups. Groups without usage are not included.
     ///
     /// # Errors
     ///
@@ -420,9 +436,9 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "usage" })
     }
 
-    /// Up to `limit` runs that a conversation has had since it was made, discarded and pruned ones
-    /// too, in the descending byte order of their ids, which is newest first where the clocks agree,
-    /// from the first id less than `after` on.
+    /// Returns up to `limit` runs of a conversation, including discarded and pruned ones, in the
+    /// descending byte order of their ids, beginning with the first id less than `after`. This is
+    /// newest first if the clocks agree.
     ///
     /// # Errors
     ///
@@ -437,14 +453,15 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "runs" })
     }
 
-    /// Up to `limit` messages that readers see, the last ones before the message with the number
-    /// `before`, or the last ones of all: a page of the conversation, from its end backwards.
-    /// [`MessagePage::earlier`] is what to ask for next.
+    /// Returns a page of the conversation, backwards from its end: the last `limit` visible
+    /// messages before the sequence number `before`, or the last ones of all. For the next page,
+    /// pass [`MessagePage::earlier`] as `before`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read,
-    /// or a message of the page cannot be decoded. Other messages are not read.
+    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot
+    /// be read, or a message of the page cannot be decoded. The store reads only messages of the
+    /// page.
     async fn messages_before(
         &self,
         key: &ConversationKey,
@@ -455,10 +472,10 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "messages_before" })
     }
 
-    /// Sets the description of a conversation, if it has the
-    /// [version](ConversationSummary::description_version) that is expected; 0 if it was never set.
-    /// Returns the new version, which is one higher. Neither the revision of the conversation
-    /// changes, nor when it was last active.
+    /// Sets the description of a conversation, if its
+    /// [version](ConversationSummary::description_version) is `expected`, which is 0 for a
+    /// description that was never set. Returns the new version, which is one higher. The revision
+    /// and the last activity of the conversation do not change.
     ///
     /// # Errors
     ///
@@ -475,8 +492,9 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "set_description" })
     }
 
-    /// Applies a patch to the present description of a conversation, and returns the result. If another
-    /// writer changes the description at the same time, the patch is applied again, to the new one.
+    /// Applies a patch to the current description of a conversation, and returns the result. If
+    /// another writer changes the description at the same time, the patch is applied again, to the
+    /// new description.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -496,8 +514,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As [`set_description`](Self::set_description); [`StoreError::DescriptionTooLarge`], if it would
-    /// be larger than one may be.
+    /// As [`set_description`](Self::set_description); [`StoreError::DescriptionTooLarge`], if the
+    /// result would exceed the maximum size.
     async fn change_description(
         &self,
         key: &ConversationKey,
@@ -518,10 +536,10 @@ pub trait HistoryStore: Send + Sync + 'static {
         }
     }
 
-    /// Up to `limit` scopes that have a conversation, in byte order, from the first greater than `after`
-    /// on. One whose conversations are all staged is among them.
+    /// Returns up to `limit` scopes that have a conversation, in byte order, beginning with the
+    /// first one greater than `after`. A scope whose conversations are all staged is included.
     ///
-    /// All of a store, scope by scope:
+    /// The example lists all scopes of a store, page by page:
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::HistoryStore};
@@ -547,50 +565,54 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unsupported`], if the store cannot tell; otherwise, if the store cannot be read.
+    /// [`StoreError::Unsupported`], if the store does not implement it; otherwise, if the store
+    /// cannot be read.
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         let _ = (after, limit);
         Err(StoreError::Unsupported { operation: "scopes" })
     }
 
-    /// A conversation row by row: unlike [`load`](Self::load), it does not stop at one that cannot be
-    /// read. `None`, if there is no such conversation. It is for checks: one that is long takes long.
+    /// Returns a conversation row by row, for checks. Unlike [`load`](Self::load), it continues
+    /// after unreadable rows. Returns `None` if there is no such conversation. The duration is
+    /// proportional to the length of the conversation.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unsupported`], if the store cannot tell; otherwise, if the store cannot be read, or
-    /// the head of the conversation cannot.
+    /// [`StoreError::Unsupported`], if the store does not implement it; otherwise, if the store or
+    /// the head of the conversation cannot be read.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         let _ = key;
         Err(StoreError::Unsupported { operation: "rows" })
     }
 
-    /// Changes rows of a conversation in place, all of them or none, and puts it in another incarnation: a
-    /// run that is under way, in whatever process, gets a [`Conflict`] instead of writing on. Returns the
-    /// new revision.
+    /// Changes rows of a conversation in place, all of them or none, and returns the new revision.
+    /// The conversation gets a new incarnation: a run in progress, in any process, gets a
+    /// [`Conflict`] at its next write.
     ///
-    /// It is for repairs; whatever else happens to a conversation is an append. If the future is dropped, it
-    /// is done or not done.
+    /// It is meant for repairs only; every other change of a conversation is an append. If the
+    /// future is dropped, the change may or may not take effect.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an open run,
-    /// which must be committed or discarded before; [`StoreError::Corrupt`], with nothing done, if a message
-    /// that is to change is missing; [`StoreError::Unsupported`], if the store cannot do it;
-    /// [`StoreError::Closed`]; otherwise, if the store cannot be written.
+    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an
+    /// open run, which must be committed or discarded before; [`StoreError::Corrupt`], with nothing
+    /// changed, if a message that should change is missing; [`StoreError::Unsupported`], if the
+    /// store does not implement it; [`StoreError::Closed`]; otherwise, if the store cannot be
+    /// written.
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let _ = rewrite;
         Err(StoreError::Unsupported { operation: "rewrite" })
     }
 
-    /// Waits until everything submitted so far is durable or has failed, and its tickets say so.
+    /// Waits until everything submitted so far is durable or has failed, and the tickets are
+    /// resolved.
     ///
     /// # Errors
     ///
-    /// If the store's writer is gone.
+    /// If the store's writer has ended.
     async fn flush(&self) -> Result<(), StoreError>;
 
-    /// Finishes everything submitted so far, then refuses new writes. Reading goes on.
+    /// Finishes everything submitted so far, then refuses new writes. Reads are still possible.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -606,6 +628,6 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store's writer is gone, or what it has acknowledged cannot be made durable.
+    /// If the store's writer has ended, or acknowledged writes cannot be made durable.
     async fn close(&self) -> Result<(), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Taking the oldest runs of a conversation away.
+//! Pruning: deleting the oldest runs of a conversation.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{ConversationKey, RunId, ToolStatus};
 
-/// What a [`prune`](super::HistoryStore::prune) leaves of a conversation.
+/// The amount of a conversation that a [`prune`](super::HistoryStore::prune) keeps.
 ///
-/// It is the least that is left: a run is never divided, and the last one stays.
+/// It is a minimum: a run is never divided, and the last run is always kept.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -23,22 +23,22 @@ use crate::{ConversationKey, RunId, ToolStatus};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// The newest messages, so many of them, and the others of the oldest run among these.
+    /// Keeps this many of the newest messages, and the other messages of the oldest run among them.
     Messages(u64),
-    /// Every run from the first on that was made at this time or later, as its id says. A run
-    /// whose id tells no time counts as made now; an import gives its runs the times of their turns
-    /// with [`RunId::at`](crate::RunId::at).
+    /// Keeps every run from the first one that was made at this time or later, by its id. A run
+    /// whose id contains no time counts as made now. An import creates the ids of its runs with the
+    /// times of their turns, by [`RunId::at`](crate::RunId::at).
     Since(SystemTime),
-    /// The same as [`Messages`](Self::Messages), for a wrapper that seals what it stores
+    /// Like [`Messages`](Self::Messages), for a wrapper that seals the data it stores
     /// ([`Write::sealed`](super::author::Write::sealed)).
     SealedMessages(u64),
-    /// The same as [`Since`](Self::Since), for a wrapper that seals what it stores.
+    /// Like [`Since`](Self::Since), for a wrapper that seals the data it stores.
     SealedSince(SystemTime),
 }
 
 impl Keep {
-    /// Marks it as of a wrapper that seals what it stores, as of a
-    /// [`Write`](super::author::Write::sealed).
+    /// Marks the request as one of a wrapper that seals the data it stores, as
+    /// [`Write::sealed`](super::author::Write::sealed) does.
     #[must_use]
     pub fn sealed(self) -> Self {
         match self {
@@ -47,33 +47,34 @@ impl Keep {
         }
     }
 
-    /// Whether it is marked as [sealed](Self::sealed).
+    /// Returns whether it is marked as [sealed](Self::sealed).
     pub fn is_sealed(self) -> bool {
         matches!(self, Self::SealedMessages(_) | Self::SealedSince(_))
     }
 }
 
-/// What a [`prune`](super::HistoryStore::prune) took away.
+/// The amount that a [`prune`](super::HistoryStore::prune) deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// How many runs went.
+    /// The number of deleted runs.
     pub runs: u64,
-    /// How many messages these had.
+    /// The number of messages of these runs.
     pub messages: u64,
-    /// The first call that waits for somebody, where more would have gone without it. Its run and
-    /// all that come after stay until it is answered, or the record says that it has ended.
+    /// The first call that waits for a decision or a result, if it prevented the deletion of more
+    /// runs. Its run and every later run are kept until the call is answered or the record shows
+    /// that it has ended.
     pub held_back_by: Option<SequencePosition>,
 }
 
-/// Finds out which runs of a conversation go, for stores: they tell it what readers see of the
-/// conversation, and take away what it says.
+/// Decides which runs of a conversation a store deletes. The store passes it the visible messages
+/// and the record, and deletes the messages before the cut.
 ///
-/// A cut goes between two messages so that no run has messages on both sides of it, and no call
-/// before it that has its result behind it, or waits for one.
+/// The cut is between two messages. No run has messages on both sides of it. No call before it has
+/// its result behind it, or waits for a result.
 ///
-/// Nothing is cut where a message is missing, or a number is out of range: what is damaged may be what
-/// says that the rest is to be kept.
+/// If a message is missing or a number is out of range, there is no cut: the damaged part may
+/// belong to data that must be kept.
 ///
 /// ```
 /// use tower_chat_core::{ConversationKey, RunId, store::{Head, Keep, Revision, author::Pruning}};
@@ -85,7 +86,7 @@ pub struct Pruned {
 ///     pruning.see_message(sequence, run);
 /// }
 /// let cut = pruning.cut()?;
-/// assert_eq!(cut.last_sequence, 2); // the second run stays whole
+/// | assert_eq!(cut.last_sequence, 2); // the second run is kept as a whole
 /// assert_eq!((cut.pruned.runs, cut.pruned.messages), (1, 2));
 /// # Ok::<(), tower_chat_core::store::StoreError>(())
 /// ```
@@ -93,32 +94,32 @@ pub struct Pruned {
 pub struct Pruning {
     key: ConversationKey,
     keep: Keep,
-    /// The number of the last message that an earlier cut took away.
+    /// The sequence number of the last message that an earlier cut deleted.
     pruned: u64,
-    /// The number of the last message that was seen.
+    /// The sequence number of the last message that the store has passed.
     seen: u64,
-    /// The number of the conversation's last message.
+    /// The sequence number of the conversation's last message.
     last: u64,
-    /// What was found first that cannot be.
+    /// The first damage that was found.
     damage: Option<StoreError>,
     runs: Vec<Extent>,
     positions: HashMap<RunId, usize>,
-    /// Calls and their results, by the numbers of their messages.
+    /// Calls and their results, by the sequence numbers of their messages.
     answered: Vec<(u64, u64)>,
     waiting: Option<SequencePosition>,
 }
 
-/// Where a conversation is cut.
+/// The position of a cut in a conversation, and the amount before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cut {
-    /// The number of the last message that goes; 0 if all of them stay.
+    /// The sequence number of the last message to delete; 0 if all messages are kept.
     pub last_sequence: u64,
-    /// What goes.
+    /// The amount to delete.
     pub pruned: Pruned,
 }
 
-/// From which message to which a run reaches.
+/// The first and the last message of a run.
 #[derive(Debug)]
 struct Extent {
     run: RunId,
@@ -127,7 +128,7 @@ struct Extent {
 }
 
 impl Pruning {
-    /// Of a conversation with this head, of which no message was seen yet.
+    /// Creates the decision for a conversation with this head.
     pub fn new(key: &ConversationKey, head: &Head, keep: Keep) -> Self {
         Self {
             key: key.clone(),
@@ -143,7 +144,7 @@ impl Pruning {
         }
     }
 
-    /// Takes the next message: each once, in their order.
+    /// Adds the next message. The store passes each message once, in order.
     pub fn see_message(&mut self, sequence: u64, run: RunId) {
         let expected = self.seen.saturating_add(1);
         if sequence != expected || sequence > self.last {
@@ -162,7 +163,7 @@ impl Pruning {
         }
     }
 
-    /// Takes a row of the record, in any order.
+    /// Adds a row of the record, in any order.
     pub fn see_record(&mut self, record: &ToolRecord) {
         let result = match record.result {
             RecordedResult::InMessage(position) => Some(position.sequence),
@@ -171,8 +172,8 @@ impl Pruning {
         self.see_call(record.call, record.status, result);
     }
 
-    /// Takes what a row of the record says of a call: how it went, and the number of the message
-    /// that has its result.
+    /// Adds a call from a row of the record, with its status and the sequence number of the message
+    /// that contains its result.
     pub fn see_call(&mut self, call: SequencePosition, status: ToolStatus, result: Option<u64>) {
         if call.sequence <= self.pruned || call.sequence > self.last {
             let SequencePosition { sequence, index } = call;
@@ -200,12 +201,12 @@ impl Pruning {
         });
     }
 
-    /// Where the conversation is to be cut.
+    /// Returns the cut.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Corrupt`], if a message is missing or a number is out of range: then nothing may
-    /// be taken away.
+    /// [`StoreError::Corrupt`], if a message is missing or a number is out of range. The store must
+    /// then delete nothing.
     pub fn cut(mut self) -> Result<Cut, StoreError> {
         if self.damage.is_none() && self.seen != self.last {
             self.damaged(format!("message {} is missing", self.seen.saturating_add(1)));
@@ -216,7 +217,8 @@ impl Pruning {
         }
     }
 
-    /// Where a conversation is cut of which every message was seen: all numbers are at least 1.
+    /// Computes the cut of a conversation whose messages were all passed. All sequence numbers are
+    /// at least 1.
     fn cut_of_whole(mut self) -> Cut {
         let last = self.runs.iter().max_by_key(|run| run.last);
         let Some((end, last_run)) = last.map(|run| (run.last, run.first)) else {
@@ -251,8 +253,8 @@ impl Pruning {
     }
 }
 
-/// The last position up to `wanted` at which none of these stretches is divided; the one that reaches
-/// furthest is the first of them.
+/// Returns the last position up to `wanted` that divides none of these ranges. The ranges are in
+/// the descending order of their ends.
 fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
     let mut cut = wanted;
     for (first, last) in whole {
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
     use crate::store::Revision;
 
-    /// Cuts a conversation of runs with these numbers, each message's in its place.
+    /// Cuts a conversation. `runs` has the number of the run of each message.
     fn cut(keep: Keep, runs: &[usize], calls: &[(u64, ToolStatus, Option<u64>)]) -> Cut {
         cut_from(1, keep, runs, calls)
     }
@@ -301,7 +303,7 @@ mod tests {
         Pruning::new(&ConversationKey::new("tests", "c"), &head, keep)
     }
 
-    /// The run of a second since 1970.
+    /// Creates the id of a run that was made at this second since 1970.
     fn run_made_at(second: u64) -> RunId {
         let mut bytes = RunId::new().to_bytes();
         bytes[..6].copy_from_slice(&(second * 1000).to_be_bytes()[2..]);
@@ -384,7 +386,8 @@ mod tests {
     #[test]
     fn a_prune_refuses_numbers_out_of_range_and_missing_messages() {
         let runs: Vec<RunId> = (0..4).map(run_made_at).collect();
-        // How many are pruned, the last message, and the messages that are there.
+        // The number of pruned messages, the last sequence number, and the sequence numbers of the
+        // messages.
         let damaged: [(u64, u64, &[u64]); 10] = [
             (0, 3, &[0, 1, 2]),
             (0, 3, &[0, 1, 2, 3]),

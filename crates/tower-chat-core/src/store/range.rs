@@ -1,14 +1,14 @@
-//! Which numbers a store may hold. What is read outside of them is damage, and what would be written
-//! outside of them is refused, so that arithmetic over stored numbers cannot overflow.
+//! The ranges of stored numbers. A number outside its range is damage when it is read, and is
+//! refused when it is written, so that arithmetic over stored numbers cannot overflow.
 
 use super::{Head, StoreError, author::Write};
 use crate::{ConversationKey, MessageId, RunId};
 
-/// The largest number that a message can have in any store: up to here the numbers are exact in
-/// databases that count in floating point, as Redis does in its scripts.
+/// The largest sequence number of a message in any store. Databases that compute in floating point,
+/// such as Redis in its scripts, represent all integers up to this number exactly.
 pub const LAST_SEQUENCE: u64 = (1 << 53) - 1;
 
-/// There are no numbers left for the messages of a write.
+/// There are no sequence numbers or indices left for the messages of a write.
 ///
 /// It is the source of a [`StoreError::Backend`] that is not retryable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,9 +31,9 @@ pub enum NumbersUsedUp {
 }
 
 impl Head {
-    /// Checks what a store has read of a conversation: no more messages are pruned than readers see,
-    /// readers see no more than there are, and the last has at most this number (at most
-    /// [`LAST_SEQUENCE`]).
+    /// Checks the numbers in a head that a store has read: the number of pruned messages is at most
+    /// that of visible messages, the number of visible messages is at most the last sequence
+    /// number, and the last sequence number is at most `last`, which is at most [`LAST_SEQUENCE`].
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{Head, Revision, author::LAST_SEQUENCE}};
@@ -46,7 +46,7 @@ impl Head {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Corrupt`], which names the number that is out of range.
+    /// [`StoreError::Corrupt`] with the number that is out of range.
     pub fn check_range(&self, key: &ConversationKey, last: u64) -> Result<(), StoreError> {
         let sequence = self.revision.sequence;
         let visible = self.open_run.as_ref().map_or(sequence, |open| open.visible);
@@ -69,9 +69,9 @@ impl Head {
 }
 
 impl Write {
-    /// Checks that the messages of the write have numbers: in their conversation up to this one (at
-    /// most [`LAST_SEQUENCE`]), and in their run up to [`MessageId::LAST_INDEX`]. Every store calls
-    /// it before it stores a write.
+    /// Checks that there are numbers for the messages of the write: sequence numbers up to `last`,
+    /// which is at most [`LAST_SEQUENCE`], and indices in their run up to
+    /// [`MessageId::LAST_INDEX`]. Every store calls this method before it stores a write.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Requests to a server that may be out of reach for a while.
+//! Retries of requests to a server that may be unreachable for a while.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::telemetry::StoreTelemetry;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Repeats a request that failed, with growing pauses, until a store's patience is over.
+/// Repeats a failed request, with growing pauses, until a time limit has passed.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -33,21 +33,21 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Repeats requests for this long. The time begins with the first failure, so a request that went
-    /// unanswered for longer is repeated too.
+    /// Creates a retry with this time limit, which begins with the first failure. A request that
+    /// got no answer for longer than the limit is therefore repeated too.
     pub fn new(patience: Duration) -> Self {
         Self { patience, telemetry: None }
     }
 
-    /// Records every repetition.
+    /// Records every retry.
     #[must_use]
     pub fn with_telemetry(mut self, telemetry: StoreTelemetry) -> Self {
         self.telemetry = Some(telemetry);
         self
     }
 
-    /// Makes attempts until one succeeds, one fails in a way that `may_repeat` refuses to repeat, or
-    /// the patience is over.
+    /// Makes attempts until one succeeds, `may_repeat` returns false for a failure, or the time
+    /// limit has passed.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! What a conversation's history looked like at one moment.
+//! The revision of a conversation: its state at one moment.
 
 use crate::RunId;
 
-/// A conversation's version: compared for equality before every write.
+/// The version of a conversation, which is compared for equality before every write.
 ///
-/// `incarnation` tells a conversation from another of the same key that was deleted before it;
-/// `sequence` is the number of its last message. Neither is a clock.
+/// `incarnation` distinguishes a conversation from a deleted one with the same key. `sequence` is
+/// the sequence number of its last message. Neither is a clock.
 ///
 /// ```
 /// use tower_chat_core::{RunId, store::Revision};
@@ -14,15 +14,16 @@ use crate::RunId;
 /// let first = Revision::ABSENT.after(run, 2);
 /// assert_eq!((first.sequence, first.after(run, 2).sequence), (2, 4));
 /// assert_eq!(first.incarnation, first.after(run, 2).incarnation);
-/// // Another conversation under the same key is another incarnation.
+/// | // Another conversation with the same key has another incarnation.
 /// assert_ne!(first, Revision::ABSENT.after(RunId::new(), 2));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// Random, chosen when the conversation is first written, and again when something was taken out
-    /// of it, and when somebody begins to write a journaled run; 0 while there is none.
+    /// A random number. It is chosen when the conversation is first written, when messages are
+    /// deleted from it or rewritten, and when an attempt at a journaled run begins. It is 0 if
+    /// there is no conversation.
     pub incarnation: u64,
-    /// The number of the last message; they are numbered from 1.
+    /// The sequence number of the last message, from 1.
     pub sequence: u64,
 }
 
@@ -30,9 +31,9 @@ impl Revision {
     /// The revision of a conversation that does not exist.
     pub const ABSENT: Self = Self { incarnation: 0, sequence: 0 };
 
-    /// The revision after `messages` more were appended by a run. The run that creates a
-    /// conversation names its incarnation. A sequence stops at the largest number, which no store
-    /// takes.
+    /// Returns the revision after a run has appended `messages` more messages. The id of the run
+    /// that creates a conversation determines its incarnation. The sequence saturates at the
+    /// largest number, which every store refuses.
     #[must_use]
     pub fn after(self, run: RunId, messages: usize) -> Self {
         let incarnation = match self.incarnation {
@@ -42,30 +43,31 @@ impl Revision {
         Self { incarnation, sequence: self.sequence.saturating_add(messages as u64) }
     }
 
-    /// The revision once a run has ended that leaves `visible` messages. The
-    /// incarnation is another one, so that what still expects messages that were discarded, or the
-    /// revision before them, is refused.
+    /// Returns the revision after a run was committed or discarded, with `visible` messages
+    /// remaining. The incarnation changes, so that the store refuses writes which expect discarded
+    /// messages or the revision before them.
     #[must_use]
     pub fn back_to(self, visible: u64, run: RunId) -> Self {
         Self { incarnation: self.other_incarnation(run.random_half()), sequence: visible }
     }
 
-    /// The revision once a holder has begun an attempt at a journaled run. The incarnation is
-    /// another one for every holder, so that what an earlier attempt still sends, or somebody who
-    /// begins at the same time, expects a revision that never was.
+    /// Returns the revision after a holder has begun an attempt at a journaled run. The incarnation
+    /// is different for every holder. A late write of an earlier attempt, or of another holder that
+    /// begins at the same time, therefore expects a revision that never existed.
     #[must_use]
     pub fn taken_by(self, holder: u64) -> Self {
         Self { incarnation: self.other_incarnation(holder), ..self }
     }
 
-    /// The revision once messages were taken from the beginning: a new incarnation with the same
-    /// last message.
+    /// Returns the revision after messages were pruned: a new incarnation with the same last
+    /// message.
     #[must_use]
     pub fn pruned(self) -> Self {
         Self { incarnation: self.other_incarnation(RunId::new().random_half()), ..self }
     }
 
-    /// The revision once messages were rewritten in place: likewise.
+    /// Returns the revision after messages were rewritten in place: a new incarnation with the same
+    /// last message.
     #[must_use]
     pub fn rewritten(self) -> Self {
         self.pruned()
@@ -85,7 +87,7 @@ mod tests {
     #[test]
     fn every_holder_has_an_incarnation_of_its_own() {
         let revision = Revision { incarnation: 0b0110, sequence: 3 };
-        // Of each bit of the holder another incarnation comes, whatever the one before it was.
+        // Each bit of the holder yields a different incarnation, whatever the one before it was.
         let mut incarnations: Vec<_> = (0..64)
             .map(|bit| revision.taken_by(1 << bit))
             .inspect(|taken| assert_eq!(taken.sequence, 3))

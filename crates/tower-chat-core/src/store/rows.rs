@@ -5,24 +5,26 @@ use std::sync::Arc;
 use super::{Conflict, Head, Revision, SequencePosition, StoreError, author::ToolRecord};
 use crate::{ConversationKey, Message, format::FormatError};
 
-/// A conversation as its rows stand, those that cannot be read too.
+/// The rows of a conversation, including unreadable ones.
 ///
-/// What an open run has staged is not among the rows: it is checked when it is read, and goes if the
-/// run is discarded.
+/// Staged rows of an open run are not included: they are checked when the run is read, and deleted
+/// if the run is discarded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConversationRows {
-    /// The head, whose revision a [`Rewrite`] must expect. It need not have the pending approvals.
+    /// The head, whose revision a [`Rewrite`] must expect. It need not contain the pending
+    /// approvals.
     pub head: Head,
-    /// The messages that readers see, in order, with their numbers. A number that is left out, after
-    /// those that were [pruned](Head::pruned), is a message that is missing.
+    /// The visible messages, in order, with their sequence numbers. A gap in the numbers after the
+    /// [pruned](Head::pruned) ones is a missing message.
     pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
-    /// The record of tool calls, in the order of the calls; an error says what is wrong with the row.
+    /// The record of tool calls, in the order of the calls. An error describes why the row cannot
+    /// be read.
     pub tools: Vec<(SequencePosition, Result<ToolRecord, String>)>,
 }
 
 impl ConversationRows {
-    /// The rows of a conversation.
+    /// Creates the rows of a conversation.
     pub fn new(
         head: Head,
         messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
@@ -32,9 +34,10 @@ impl ConversationRows {
     }
 }
 
-/// A change of rows of one conversation. No message is added, and none changes its number or its id.
+/// A change of rows of one conversation. It adds no message, and changes no sequence number and no
+/// message id.
 ///
-/// A word that must not stay in a stored message:
+/// The example removes a word from the stored messages:
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -51,7 +54,7 @@ impl ConversationRows {
 /// let rows = store.rows(&key).await?.ok_or("there is no such conversation")?;
 /// let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
 /// for (number, message) in &rows.messages {
-///     let Ok(message) = message else { continue }; // damaged: left as it is
+/// |     let Ok(message) = message else { continue }; // damaged: not changed
 ///     if message.text().contains("secret") {
 ///         let mut other = Message::clone(message);
 ///         other.parts = vec![Part::text("[removed]")];
@@ -68,38 +71,40 @@ impl ConversationRows {
 pub struct Rewrite {
     /// The conversation.
     pub key: ConversationKey,
-    /// The revision it must have.
+    /// The revision that the conversation must have.
     pub expected: Revision,
-    /// Other contents of messages, by their numbers. The ids stay, whatever ids are named here.
+    /// The new contents of messages, by sequence number. The messages keep their stored ids; the
+    /// ids here are ignored.
     pub messages: Vec<(u64, Message)>,
-    /// Rows of the record of tool calls, each replacing the row of its call. Those of messages that are
-    /// not there are left out.
+    /// The new rows of the record of tool calls, each for the row of its call. Rows for messages
+    /// that do not exist are ignored.
     pub tools: Vec<ToolRecord>,
-    /// Rows of the record of tool calls that go.
+    /// The rows of the record of tool calls to delete.
     pub removed_tools: Vec<SequencePosition>,
-    /// Whether a wrapper that seals what it stores has made it, as of a
-    /// [`Write`](super::author::Write::sealed).
+    /// Whether a wrapper that seals the data it stores has made the rewrite, as for
+    /// [`Write::sealed`](super::author::Write::sealed).
     pub is_sealed: bool,
 }
 
 impl Rewrite {
-    /// A rewrite that changes nothing yet.
+    /// Creates a rewrite without changes.
     pub fn new(key: ConversationKey, expected: Revision) -> Self {
         let (messages, tools, removed_tools) = (Vec::new(), Vec::new(), Vec::new());
         Self { key, expected, messages, tools, removed_tools, is_sealed: false }
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.tools.is_empty() && self.removed_tools.is_empty()
     }
 
-    /// For a store, which knows the head: the revision that the conversation has once it is rewritten.
+    /// Returns the revision of the conversation after the rewrite. A store calls it with the
+    /// current head.
     ///
     /// # Errors
     ///
-    /// A conflict, if the conversation is not at the expected revision, was never written, or has an open
-    /// run.
+    /// A conflict, if the conversation is not at the expected revision, does not exist, or has an
+    /// open run.
     pub fn check(&self, found: &Head) -> Result<Revision, StoreError> {
         let is_there = found.revision != Revision::ABSENT;
         if is_there && found.revision == self.expected && found.open_run.is_none() {
@@ -109,20 +114,22 @@ impl Rewrite {
         Err(self.conflict(found.revision, open))
     }
 
-    /// For a store: the conversation is at another revision, or this run is open.
+    /// Creates the error for a conversation that is at another revision, or has this open run.
+    /// Stores call it.
     pub fn conflict(&self, found: Revision, open_run: Option<crate::RunId>) -> StoreError {
         let conflict = Conflict::new(self.key.clone(), self.expected, found);
         Box::new(conflict.with_open_run(open_run)).into()
     }
 
-    /// For a store, which knows the head: the rows of the record of messages that are there.
+    /// Iterates over the new rows of the record for messages that exist. A store calls it with the
+    /// current head.
     pub fn tools_of<'a>(&'a self, head: &Head) -> impl Iterator<Item = &'a ToolRecord> {
         let first = head.pruned.saturating_add(1);
         let held = first..=head.revision.sequence;
         self.tools.iter().filter(move |row| held.contains(&row.call.sequence))
     }
 
-    /// For a store: there is no message of this number.
+    /// Creates the error for a message that does not exist. Stores call it.
     pub fn missing(&self, sequence: u64) -> StoreError {
         let reason = format!("message {sequence} of conversation {} is missing", self.key);
         StoreError::Corrupt { reason }

@@ -1,4 +1,4 @@
-//! Whether a store holds sealed data, and which changes it takes then.
+//! The mark of a store that contains sealed data, and the check of changes against it.
 
 use std::{
     sync::{
@@ -14,73 +14,74 @@ use crate::{Message, Part};
 /// The wire of sealed items in messages. No model client knows it.
 pub const SEALED_WIRE: &str = "tower-chat-encrypted";
 
-/// What a sealed head, which the store has instead of a service id, begins with in every version.
+/// The prefix of a sealed head in every version. A sealed head is stored in place of a service id.
 const SEALED_HEAD: &str = "tower-chat-";
 
-/// How long a process goes on without looking at the mark of its store again.
+/// How long a process does not read the mark of its store again.
 const UNCHECKED: Duration = Duration::from_secs(1);
 
-/// Whether a message is one that an encrypting wrapper has sealed.
+/// Returns whether an encrypting wrapper has sealed a message.
 pub fn is_sealed_message(message: &Message) -> bool {
     matches!(message.parts.first(), Some(Part::Native(native)) if &*native.wire == SEALED_WIRE)
 }
 
-/// Whether a head is that of a conversation which an encrypting wrapper has sealed.
+/// Returns whether a head belongs to a conversation that an encrypting wrapper has sealed.
 fn is_sealed_head(head: &Head) -> bool {
     head.service_id.as_deref().is_some_and(|id| id.starts_with(SEALED_HEAD))
 }
 
-/// What this process knows of the mark by which a store on a server says that it holds sealed data.
+/// Caches the mark of a store on a server: whether the store contains sealed data.
 ///
-/// The mark is one value of the whole store, which the transaction of a write does not read: it would cost
-/// each write. A store asks [`admit`](Self::admit) before each change. A process looks at the mark before a
-/// change that makes or rewrites a conversation, and otherwise once in a second. It also learns from the
-/// [head](Self::see) of each sealed conversation that it reads.
+/// The mark is one value for the whole store. The transaction of a write does not read it, because
+/// that would make each write slower. Instead, a store calls [`admit`](Self::admit) before each
+/// change. A process reads the mark before a change that creates or rewrites a conversation, and
+/// otherwise once a second. It also learns the mark from the [head](Self::see) of each sealed
+/// conversation that it reads.
 #[derive(Debug, Default)]
 pub struct SealMark {
-    /// The store holds sealed data.
+    /// Whether the store contains sealed data.
     holds_sealed: AtomicBool,
-    /// The mark is stored.
+    /// Whether the mark is stored.
     is_stored: AtomicBool,
     checked_at: Mutex<Option<Instant>>,
 }
 
-/// A change, as far as [`SealMark::admit`] must know it.
+/// The properties of a change that [`SealMark::admit`] needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedChange {
-    /// Whether a wrapper that seals what it stores has made it.
+    /// Whether a wrapper that seals the data it stores has made the change.
     is_sealed: bool,
-    /// Whether the mark is looked at in any case.
+    /// Whether the mark is always read before this change.
     is_checked: bool,
 }
 
 impl SealedChange {
-    /// A write.
+    /// Creates the properties of a write.
     pub fn of_write(write: &Write) -> Self {
         Self { is_sealed: write.is_sealed(), is_checked: write.expected().incarnation == 0 }
     }
 
-    /// Any other change.
+    /// Creates the properties of any other change.
     pub fn other(is_sealed: bool) -> Self {
         Self { is_sealed, is_checked: true }
     }
 }
 
 impl SealMark {
-    /// Notes that this head was read.
+    /// Updates the cache from a head that was read.
     pub fn see(&self, head: &Head) {
         if is_sealed_head(head) {
             self.holds_sealed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Lets a change through, or refuses it. `read` reads the mark, and `set` stores it; each is awaited
-    /// only if that is necessary.
+    /// Admits a change or refuses it. `read` reads the mark, and `set` stores it. Each is awaited
+    /// only if necessary.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Sealed`], if the store holds sealed data and the change does not come from the wrapper
-    /// that seals them; otherwise, if the mark cannot be read or stored.
+    /// [`StoreError::Sealed`], if the store contains sealed data and the change does not come from
+    /// the wrapper that seals them; otherwise, if the mark cannot be read or stored.
     pub async fn admit(
         &self,
         change: SealedChange,
@@ -127,7 +128,8 @@ mod tests {
     const APPEND: SealedChange = SealedChange { is_sealed: false, is_checked: false };
     const SEALED: SealedChange = SealedChange { is_sealed: true, is_checked: false };
 
-    /// What comes of a change where the stored mark is this, and whether the mark was read or stored.
+    /// Returns whether a change is admitted with this stored mark, and whether the mark was read
+    /// and stored.
     fn admitted(mark: &SealMark, change: SealedChange, stored: bool) -> (bool, bool, bool) {
         let (was_read, was_set) = (AtomicBool::new(false), AtomicBool::new(false));
         let read = async {

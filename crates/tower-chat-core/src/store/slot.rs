@@ -4,33 +4,33 @@ use std::fmt;
 
 /// A slot in a store's bounded queue, from [`HistoryStore::reserve`](super::HistoryStore::reserve).
 ///
-/// Dropping it releases the slot. It travels with the writes it was reserved for, so the slot
-/// is taken until they are durable.
+/// Dropping it releases the slot. The writes for which it was reserved own it until they are
+/// durable.
 pub struct Slot {
     permit: Option<Box<dyn Send>>,
     may_block: bool,
 }
 
 impl Slot {
-    /// A slot in a store without a bound.
+    /// Creates a slot in a store without a bound.
     pub fn unbounded() -> Self {
         Self { permit: None, may_block: true }
     }
 
-    /// A slot that is released when `guard` is dropped, such as a semaphore permit.
+    /// Creates a slot that is released when `guard` is dropped, such as a semaphore permit.
     pub fn guarded(guard: impl Send + 'static) -> Self {
         Self { permit: Some(Box::new(guard)), may_block: true }
     }
 
-    /// Says that the caller must not be kept waiting, as in `Drop`: the store hands the writes to
-    /// its own task or thread even where the caller's would do.
+    /// Marks the slot as that of a caller that must not be blocked, such as `Drop`. The store then
+    /// executes the writes in its own task or thread, and never on the thread of the caller.
     #[must_use]
     pub fn without_blocking(mut self) -> Self {
         self.may_block = false;
         self
     }
 
-    /// Whether the store may do the writes on the caller's thread.
+    /// Returns whether the store may execute the writes on the caller's thread.
     pub fn may_block(&self) -> bool {
         self.may_block
     }

@@ -1,4 +1,4 @@
-//! The changes of a store, as tasks of a runtime.
+//! A queue that executes the changes of a store as tasks of a runtime.
 
 use std::{sync::Arc, time::Instant};
 
@@ -17,11 +17,11 @@ use crate::{
     telemetry::{Commit, StoreTelemetry},
 };
 
-/// Runs the changes of a store whose server is asked asynchronously.
+/// Executes the changes of a store that has an asynchronous client.
 ///
-/// Each submission is a task. Those of one conversation run one after the other, in the order in which
-/// they were submitted; those of different conversations run concurrently. A task goes on when its
-/// caller stops waiting, for as long as the runtime runs on which the queue was made.
+/// Each submission is a task. The tasks of one conversation run one after the other, in the order
+/// of their submission. The tasks of different conversations run concurrently. A task continues
+/// when its caller stops waiting, as long as the runtime of the queue runs.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -47,7 +47,7 @@ pub struct TaskQueue {
 }
 
 impl TaskQueue {
-    /// A queue of at most `capacity` submissions, whose tasks run on the runtime of the caller.
+    /// Creates a queue of at most `capacity` submissions, whose tasks run on the current runtime.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl TaskQueue {
         }
     }
 
-    /// Records the length of the queue, how long submissions wait, how long each write takes, and
+    /// Records the length of the queue, the time that submissions wait, the time of each write, and
     /// conflicts.
     #[must_use]
     pub fn with_telemetry(mut self, telemetry: StoreTelemetry) -> Self {
@@ -79,12 +79,12 @@ impl TaskQueue {
         permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
     }
 
-    /// A slot, if there is one now.
+    /// Returns a slot, if one is free.
     pub fn try_reserve(&self) -> Option<Slot> {
         self.slots.clone().try_acquire_owned().ok().map(Slot::guarded)
     }
 
-    /// Stores the writes of a submission with `append`, in their order, up to the first that fails.
+    /// Stores the writes of a submission with `append`, in order, up to the first that fails.
     pub fn append<Stored>(
         &self,
         slot: Slot,
@@ -128,19 +128,19 @@ impl TaskQueue {
             }
             drop(slot);
             reply.send(outcome);
-            // Released last, so that a caller that waits in `settle` finds the ticket resolved.
+            // The guard is released last, so that the ticket is resolved when `settle` returns.
             drop(guard);
         });
         ticket
     }
 
-    /// Changes these conversations after the writes that were submitted before, whether or not the
-    /// caller still waits for the outcome. Nothing is changed if it stopped waiting before the change
-    /// began.
+    /// Changes these conversations after the writes that were submitted before. If the caller stops
+    /// waiting before the change begins, nothing is changed. If it stops waiting later, the change
+    /// is completed.
     ///
     /// # Errors
     ///
-    /// That of the change; [`StoreError::Closed`] if the queue is closed.
+    /// The error of the change; [`StoreError::Closed`] if the queue is closed.
     pub async fn change<T: Send + 'static>(
         &self,
         keys: Vec<ConversationKey>,
@@ -156,20 +156,19 @@ impl TaskQueue {
             }
             let outcome = change.await;
             drop(slot);
-            // The caller may have dropped its future.
+            // Sending fails if the caller has dropped its future.
             drop(reply.send(outcome));
             drop(guard);
         });
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Waits until every change that was submitted so far is finished, or every one of a
-    /// conversation.
+    /// Waits until all changes that were submitted so far have ended, or all of one conversation.
     pub async fn settle(&self, key: Option<&ConversationKey>) {
         self.queue.settle(key).await;
     }
 
-    /// Refuses changes from now on, and waits until those that were submitted are finished.
+    /// Refuses changes from now on, and waits until the submitted ones have ended.
     pub async fn close(&self) {
         self.slots.close();
         self.queue.close();
@@ -177,7 +176,7 @@ impl TaskQueue {
     }
 }
 
-/// The bytes of a write's messages as they are stored.
+/// Returns the number of bytes of a write's messages in stored form.
 fn encoded_bytes(write: &Write) -> usize {
     write.messages().iter().map(|message| format::encode(message).len()).sum()
 }

@@ -1,4 +1,4 @@
-//! The outcome of a submission.
+//! The ticket of a submission, which resolves with its outcome.
 
 use std::{
     fmt,
@@ -14,7 +14,8 @@ use super::{Revision, StoreError, author::AppendError};
 
 /// Resolves when the writes of one submission are durable, or one of them has failed.
 ///
-/// The store owns the writes whether or not the ticket is awaited; dropping it cancels nothing.
+/// The store owns the writes whether or not the ticket is awaited. Dropping the ticket cancels
+/// nothing.
 pub struct Ticket(State);
 
 enum State {
@@ -24,13 +25,13 @@ enum State {
 }
 
 impl Ticket {
-    /// The outcome of writes that are done already.
+    /// Creates a ticket for writes that have ended already.
     pub fn done(outcome: Result<Revision, AppendError>) -> Self {
         Self(State::Done(Some(outcome)))
     }
 
-    /// The outcome of writes that a task or thread works on, which sends it when it has it. A sender
-    /// that is dropped without an outcome is reported as [`StoreError::Closed`].
+    /// Creates a ticket for writes that a task or thread executes, and the sender for its outcome.
+    /// If the sender is dropped without an outcome, the ticket resolves to [`StoreError::Closed`].
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -47,16 +48,17 @@ impl Ticket {
         (TicketSender(sender), Self(State::Waiting(receiver)))
     }
 
-    /// The outcome that a future tells, for a store that puts something around another's ticket.
+    /// Creates a ticket that resolves with a future, for a store that wraps the ticket of another.
     ///
-    /// The future only watches: nobody may ever poll it, and the writes go on all the same.
+    /// The future only observes the writes: they are executed even if the ticket is never polled.
     pub fn watching(
         outcome: impl Future<Output = Result<Revision, AppendError>> + Send + 'static,
     ) -> Self {
         Self(State::Watching(Box::pin(outcome)))
     }
 
-    /// Whether the writes are known to be durable already, so that nothing is to be waited for.
+    /// Returns whether the writes are known to be durable already, so that the caller need not
+    /// wait.
     ///
     /// ```
     /// use tower_chat_core::store::{Revision, author::Ticket};
@@ -67,12 +69,12 @@ impl Ticket {
     }
 }
 
-/// Sends the outcome of a submission to its [`Ticket`], from the task or thread that works on it.
+/// Sends the outcome of a submission to its [`Ticket`], from the task or thread that executes it.
 #[derive(Debug)]
 pub struct TicketSender(oneshot::Sender<Result<Revision, AppendError>>);
 
 impl TicketSender {
-    /// Resolves the ticket. Nothing happens if its caller has dropped it.
+    /// Resolves the ticket. If the ticket was dropped, this has no effect.
     pub fn send(self, outcome: Result<Revision, AppendError>) {
         drop(self.0.send(outcome));
     }

@@ -1,16 +1,15 @@
-//! What a write says of tool calls.
+//! The rows of the record of tool calls in a write.
 
 use std::{sync::Arc, time::SystemTime};
 
 use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 
-/// What a write says of one tool call: a row of the record, which replaces the former row of the
-/// call before.
+/// A row of the record of tool calls in a write. It replaces the former row of the call.
 ///
-/// Call and result stand in messages; the record refers to them and copies neither. A result that
-/// is in no message, because it was left out of the history, is in the record itself.
+/// Call and result are in messages. The record refers to them and copies neither. A result that is
+/// in no message, because it was left out of the history, is in the record itself.
 ///
-/// A call that was asked for, and the row that replaces it once the call has run:
+/// The example has the row of a requested call, and the row that replaces it when the call has run:
 ///
 /// ```
 /// use tower_chat_core::{
@@ -18,7 +17,7 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 ///     store::{SequencePosition, author::{RecordedResult, ToolRecord}},
 /// };
 ///
-/// // Message 1 has the call, message 2 its result.
+/// | // Message 1 contains the call, message 2 its result.
 /// let mut messages = [
 ///     Message::tool_calls([ToolCall::new("call_1", "weather", "{}")]),
 ///     Message::tool_results([ToolResult::new("call_1", "Rain.")]),
@@ -42,49 +41,51 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 pub struct ToolRecord {
     /// The call.
     pub call: SequencePosition,
-    /// Which of its turn's rounds the call belongs to, from 0.
+    /// The index of the call's round in its turn, from 0.
     pub round_index: u32,
-    /// The id by which the model knows the call.
+    /// The call id that the model receives.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// How it went.
+    /// The status of the call.
     pub status: ToolStatus,
-    /// Where its result is.
+    /// The location of the call's result.
     pub result: RecordedResult,
-    /// What went wrong, in words for people.
+    /// A description of the failure for people.
     pub error: Option<String>,
-    /// When the tool was started, to the millisecond.
+    /// When the tool started, to the millisecond.
     pub started_at: Option<SystemTime>,
-    /// When it had finished, to the millisecond.
+    /// When the tool finished, to the millisecond.
     pub finished_at: Option<SystemTime>,
-    /// Until when a run that is at work on the call holds it, to the millisecond, if the call was approved:
-    /// the run renews this time while its tool runs. A call that has a result is held by no run.
+    /// When the lease on the call ends, to the millisecond, if the call was approved. The run
+    /// renews the lease while its tool runs. A call that has a result has no lease.
     pub held_until: Option<SystemTime>,
 }
 
-/// Names a tool call, or a result, by where it stands; the ids that providers give are no keys.
+/// The position of a tool call, or of a result, in its conversation. The ids of providers are not
+/// used as keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequencePosition {
-    /// The number of the message in its conversation, from 1.
+    /// The sequence number of the message, from 1.
     pub sequence: u64,
-    /// Its position among the calls (or the results) of that message, from 0.
+    /// The index of the call (or the result) in that message, from 0.
     pub index: u32,
 }
 
-/// Where the result of a tool call is. Every store keeps every variant, so there will be no others.
+/// The location of the result of a tool call. Every store stores every variant, so that there will
+/// be no others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordedResult {
-    /// Nowhere.
+    /// There is no result.
     None,
-    /// In a message of the conversation.
+    /// The result is in a message of the conversation.
     InMessage(SequencePosition),
-    /// In the record alone.
+    /// The result is in the record only.
     Apart(Box<ToolResult>),
 }
 
 impl ToolRecord {
-    /// The record of a call of which nothing else is known yet.
+    /// Creates the row of a call that was requested and not run.
     pub fn pending(
         call: SequencePosition,
         round_index: u32,
@@ -105,27 +106,29 @@ impl ToolRecord {
         }
     }
 
-    /// The time that a store keeps of the end of the call: when it had finished or, of an approved call that
-    /// is under way, until when it is held.
+    /// Returns the time that stores write as the end of the call: when the tool finished or, for an
+    /// approved call in progress, when the lease on the call ends.
     pub fn end(&self) -> Option<SystemTime> {
         if self.is_under_way() { self.held_until } else { self.finished_at }
     }
 
-    /// Sets the time that [`end`](Self::end) had returned. The status and the result come before it.
+    /// Sets the time that [`end`](Self::end) returned. The status and the result must be set
+    /// before.
     pub fn set_end(&mut self, end: Option<SystemTime>) {
         (self.finished_at, self.held_until) =
             if self.is_under_way() { (None, end) } else { (end, None) };
     }
 
-    /// Whether it waits for its approval or its outcome.
+    /// Returns whether the call waits for its approval or its result.
     fn is_under_way(&self) -> bool {
         self.status == ToolStatus::PendingApproval && matches!(self.result, RecordedResult::None)
     }
 }
 
 impl ToolRecord {
-    /// The row as a [`fork`](crate::store::HistoryStore::fork) copies it. An approval belongs to one
-    /// conversation: in the copy, a call that waits for approval is one that was not approved.
+    /// Returns the row that a [`fork`](crate::store::HistoryStore::fork) writes. An approval
+    /// belongs to one conversation: a call that waits for approval counts as not approved in the
+    /// copy.
     #[must_use]
     pub fn in_copy(mut self) -> Self {
         if self.status == ToolStatus::PendingApproval {
@@ -138,25 +141,25 @@ impl ToolRecord {
     }
 }
 
-/// Why a row of the record says nothing: what it refers to is not there.
+/// A row of the record refers to a call or result that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnresolvedRecord {
-    /// No such message, or it has no such call.
+    /// The message does not exist or has no such call.
     #[error("message {} holds no call {}", .0.sequence, .0.index)]
     NoCall(SequencePosition),
-    /// No such message, or it has no such result.
+    /// The message does not exist or has no such result.
     #[error("message {} holds no result {}", .0.sequence, .0.index)]
     NoResult(SequencePosition),
 }
 
 impl ToolRecord {
-    /// The whole of what is known of the call, with what its messages hold. `message` finds a
-    /// message of the conversation by its number.
+    /// Returns the record of the call, with the content of its messages. `message` returns a
+    /// message of the conversation by its sequence number.
     ///
     /// # Errors
     ///
-    /// [`UnresolvedRecord`], if the call or its result is not where the row says.
+    /// [`UnresolvedRecord`], if the call or its result does not exist at the position in the row.
     pub fn resolve(
         &self,
         message: impl Fn(u64) -> Option<Arc<Message>>,

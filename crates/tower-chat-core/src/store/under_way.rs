@@ -1,5 +1,5 @@
-//! Which runs are under way in this process, so that two on one conversation need not find out
-//! about each other when the model has been paid.
+//! The runs in progress in this process. A second run on a conversation waits before it pays the
+//! model, instead of meeting a conflict afterwards.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::{ConversationKey, RunId};
 
-/// The runs under way through one store in this process, at most one on each conversation.
+/// The runs in progress through one store in this process, at most one per conversation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RunsUnderWay(Arc<Mutex<HashMap<ConversationKey, RunQueue>>>);
 
@@ -27,30 +27,30 @@ struct Waiting {
     turn: oneshot::Sender<RunUnderWay>,
 }
 
-/// Says that a run is under way on a conversation, until it is dropped. Then it is the next one's
-/// turn, in the order in which they came.
+/// The guard of a run in progress on a conversation. When it is dropped, the next waiting run
+/// begins, in the order of the calls.
 pub struct RunUnderWay {
     runs: RunsUnderWay,
     key: ConversationKey,
     run: RunId,
 }
 
-/// No run could begin on a conversation, because of those that came before.
+/// A run could not begin, because too many earlier runs wait on its conversation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("run {run} is under way on conversation {key}, and {waiting} wait for its end")]
 #[non_exhaustive]
 pub struct ConversationBusy {
     /// The conversation.
     pub key: ConversationKey,
-    /// The run under way.
+    /// The run in progress.
     pub run: RunId,
-    /// How many wait already.
+    /// The number of waiting runs.
     pub waiting: usize,
 }
 
 impl RunsUnderWay {
-    /// Begins a run, if none is under way on the conversation; otherwise waits for its turn, unless
-    /// `most` wait already.
+    /// Begins a run if no other run is in progress on the conversation. Otherwise waits for its
+    /// turn, unless `most` runs wait already.
     pub(super) async fn begin(
         &self,
         key: &ConversationKey,
@@ -63,7 +63,7 @@ impl RunsUnderWay {
                 runs.insert(key.clone(), RunQueue { run, waiting: VecDeque::new() });
                 return Ok(self.under_way(key, run));
             };
-            // Callers that gave up waiting are removed first.
+            // Waiting runs whose callers have dropped the future are removed first.
             queue.waiting.retain(|waiting| !waiting.turn.is_closed());
             let waiting = queue.waiting.len();
             if waiting >= most {
@@ -73,7 +73,7 @@ impl RunsUnderWay {
             queue.waiting.push_back(Waiting { run, turn });
             ours
         };
-        // The sender stays in the queue until it is this run's turn.
+        // The sender stays in the queue until this run begins.
         let busy = ConversationBusy { key: key.clone(), run, waiting: 0 };
         turn.await.map_err(|_| busy)
     }
@@ -86,7 +86,7 @@ impl RunsUnderWay {
         RunUnderWay { runs: self.clone(), key: key.clone(), run }
     }
 
-    /// Starts the next run that still waits.
+    /// Begins the next run that still waits.
     fn end(&self, key: &ConversationKey) {
         loop {
             let mut runs = self.lock();
@@ -100,7 +100,8 @@ impl RunsUnderWay {
             }
             queue.run = run;
             drop(runs);
-            // A turn that is not taken is dropped, which ends that run in turn.
+            // If the receiver was dropped, the guard in the message is dropped too, which begins
+            // the next run.
             drop(turn.send(self.under_way(key, run)));
             return;
         }
@@ -112,7 +113,7 @@ impl RunsUnderWay {
 }
 
 impl RunUnderWay {
-    /// The run.
+    /// Returns the id of the run.
     pub fn run(&self) -> RunId {
         self.run
     }
@@ -148,7 +149,7 @@ mod tests {
         ConversationKey::new("tests", id)
     }
 
-    /// A run that is queued, or has its turn.
+    /// Enqueues a run, which has to wait.
     fn queued<'a>(store: &'a StoreHandle, key: &'a ConversationKey, run: RunId) -> Turn<'a> {
         let mut turn = store.begin_run(key, run, usize::MAX).boxed();
         assert!(poll(&mut turn).is_pending(), "it has to wait");

@@ -1,4 +1,4 @@
-//! Stores that put something around another store.
+//! The trait of stores that wrap another store.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{ConversationKey, RunId};
 
-/// A store around another store, which overrides what it does differently.
+/// A store that wraps another store, and overrides the methods that differ.
 ///
-/// Every method forwards to the store inside until it is overridden, and whatever implements this
-/// trait implements [`HistoryStore`]. A wrapper overrides a method to do something before or after
-/// [`inner`](Self::inner) does it:
+/// Every method forwards to the inner store until it is overridden. Every type that implements this
+/// trait implements [`HistoryStore`]. A wrapper overrides a method to act before or after the
+/// method of [`inner`](Self::inner):
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,42 +46,43 @@ use crate::{ConversationKey, RunId};
 /// }
 /// ```
 ///
-/// The methods have the names and the contract of [`HistoryStore`]'s. Name this trait by its path, as
-/// in the example: where both are imported, `wrapper.load(key)` could mean either. So it could in the
-/// implementation itself: write `self.inner().load(key)` there for the store inside, and
+/// The methods have the names and the contract of those of [`HistoryStore`]. Name this trait by its
+/// path, as in the example: if both traits are imported, `wrapper.load(key)` is ambiguous. The same
+/// applies inside the implementation: write `self.inner().load(key)` for the inner store, and
 /// `HistoryStore::load(self, key)` for the wrapper.
 ///
-/// A wrapper that keeps the [`handle`](HistoryStore::handle) of the store inside is the same store,
-/// with the same runs under way and the same outbox. One that returns a handle of its own is another.
+/// A wrapper that returns the [`handle`](HistoryStore::handle) of the inner store is the same
+/// store, with the same runs in progress and the same outbox. A wrapper that returns a handle of
+/// its own is a different store.
 #[async_trait]
 pub trait StoreWrapper: Send + Sync + 'static {
-    /// The store inside.
+    /// The type of the inner store.
     type Inner: HistoryStore + ?Sized;
 
-    /// The store inside.
+    /// Returns the inner store.
     fn inner(&self) -> &Self::Inner;
 
-    /// [`HistoryStore::handle`].
+    /// Forwards [`HistoryStore::handle`].
     fn handle(&self) -> &StoreHandle {
         self.inner().handle()
     }
 
-    /// [`HistoryStore::head`].
+    /// Forwards [`HistoryStore::head`].
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         self.inner().head(key).await
     }
 
-    /// [`HistoryStore::load`].
+    /// Forwards [`HistoryStore::load`].
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.inner().load(key).await
     }
 
-    /// [`HistoryStore::open_run`].
+    /// Forwards [`HistoryStore::open_run`].
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
         self.inner().open_run(key).await
     }
 
-    /// [`HistoryStore::open_runs`].
+    /// Forwards [`HistoryStore::open_runs`].
     async fn open_runs(
         &self,
         scope: &str,
@@ -91,22 +92,22 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().open_runs(scope, after, limit).await
     }
 
-    /// [`HistoryStore::reserve`].
+    /// Forwards [`HistoryStore::reserve`].
     async fn reserve(&self) -> Result<Slot, StoreError> {
         self.inner().reserve().await
     }
 
-    /// [`HistoryStore::try_reserve`].
+    /// Forwards [`HistoryStore::try_reserve`].
     fn try_reserve(&self) -> Option<Slot> {
         self.inner().try_reserve()
     }
 
-    /// [`HistoryStore::append`].
+    /// Forwards [`HistoryStore::append`].
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         self.inner().append(slot, writes)
     }
 
-    /// [`HistoryStore::fork`].
+    /// Forwards [`HistoryStore::fork`].
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -115,17 +116,17 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().fork(from, to).await
     }
 
-    /// [`HistoryStore::prune`].
+    /// Forwards [`HistoryStore::prune`].
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.inner().prune(key, keep).await
     }
 
-    /// [`HistoryStore::delete`].
+    /// Forwards [`HistoryStore::delete`].
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         self.inner().delete(key).await
     }
 
-    /// [`HistoryStore::list`].
+    /// Forwards [`HistoryStore::list`].
     async fn list(
         &self,
         scope: &str,
@@ -135,17 +136,17 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().list(scope, after, limit).await
     }
 
-    /// [`HistoryStore::invocations`].
+    /// Forwards [`HistoryStore::invocations`].
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         self.inner().invocations(query).await
     }
 
-    /// [`HistoryStore::tool_totals`].
+    /// Forwards [`HistoryStore::tool_totals`].
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
         self.inner().tool_totals(query).await
     }
 
-    /// [`HistoryStore::summary`].
+    /// Forwards [`HistoryStore::summary`].
     async fn summary(
         &self,
         key: &ConversationKey,
@@ -153,7 +154,7 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().summary(key).await
     }
 
-    /// [`HistoryStore::conversations`].
+    /// Forwards [`HistoryStore::conversations`].
     async fn conversations(
         &self,
         query: &ConversationQuery,
@@ -161,12 +162,12 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().conversations(query).await
     }
 
-    /// [`HistoryStore::usage`].
+    /// Forwards [`HistoryStore::usage`].
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
         self.inner().usage(query).await
     }
 
-    /// [`HistoryStore::runs`].
+    /// Forwards [`HistoryStore::runs`].
     async fn runs(
         &self,
         key: &ConversationKey,
@@ -176,7 +177,7 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().runs(key, after, limit).await
     }
 
-    /// [`HistoryStore::messages_before`].
+    /// Forwards [`HistoryStore::messages_before`].
     async fn messages_before(
         &self,
         key: &ConversationKey,
@@ -186,7 +187,7 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().messages_before(key, before, limit).await
     }
 
-    /// [`HistoryStore::set_description`].
+    /// Forwards [`HistoryStore::set_description`].
     async fn set_description(
         &self,
         key: &ConversationKey,
@@ -196,27 +197,27 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().set_description(key, description, expected_version).await
     }
 
-    /// [`HistoryStore::scopes`].
+    /// Forwards [`HistoryStore::scopes`].
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.inner().scopes(after, limit).await
     }
 
-    /// [`HistoryStore::rows`].
+    /// Forwards [`HistoryStore::rows`].
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         self.inner().rows(key).await
     }
 
-    /// [`HistoryStore::rewrite`].
+    /// Forwards [`HistoryStore::rewrite`].
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         self.inner().rewrite(rewrite).await
     }
 
-    /// [`HistoryStore::flush`].
+    /// Forwards [`HistoryStore::flush`].
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner().flush().await
     }
 
-    /// [`HistoryStore::close`].
+    /// Forwards [`HistoryStore::close`].
     async fn close(&self) -> Result<(), StoreError> {
         self.inner().close().await
     }

@@ -1,4 +1,4 @@
-//! One atomic append.
+//! A write: one atomic append to a conversation.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use super::{
 };
 use crate::{ConversationKey, Message, MessageId, RunId};
 
-/// Names a write, so that repeating it stores nothing twice.
+/// The id of a write, by which a store recognises a repetition.
 ///
-/// It is the id of the write's first message, and so is stored with the messages themselves.
+/// It is the id of the write's first message, and is therefore stored with the messages.
 pub type WriteId = MessageId;
 
 /// One atomic append to one conversation.
 ///
-/// The messages are numbered on from [`id`](Self::id): each one's [`Message::id`] is set when the
-/// write is made, so what a store keeps and what a caller holds carry the same ids.
+/// The ids of the messages count from [`id`](Self::id). Each [`Message::id`] is set when the write
+/// is created, so that the caller's messages and the stored ones have the same ids.
 ///
 /// ```
 /// use tower_chat_core::{ConversationKey, Message, MessageId, RunId, store::{Revision, author::Write}};
@@ -27,7 +27,7 @@ pub type WriteId = MessageId;
 /// assert_eq!(write.result().sequence, 1);
 /// ```
 ///
-/// A clone costs the same however much is written.
+/// The cost of a clone does not depend on the size of the write.
 #[derive(Debug, Clone)]
 pub struct Write(Arc<Content>);
 
@@ -47,25 +47,25 @@ struct Content {
     is_sealed: bool,
 }
 
-/// What a write does to the conversation's service id.
+/// The change of a conversation's service id by a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceIdChange {
-    /// The service now keeps the history under this id.
+    /// The service stores the history under this id.
     Set(Arc<str>),
-    /// The service does not keep it any more.
+    /// The service no longer stores the history.
     Clear,
 }
 
 impl Write {
-    /// A write that appends messages after the expected revision. `id` becomes the id of the
-    /// first message, and the others count on from it.
+    /// Creates a write that appends messages after the expected revision. `id` is the id of the
+    /// first message, and the ids of the others count from it.
     pub fn new(
         key: ConversationKey,
         id: WriteId,
         expected: Revision,
         messages: impl IntoIterator<Item = Arc<Message>>,
     ) -> Self {
-        // What comes after the largest index is refused by `check_range`, and not left out here.
+        // Messages after the largest index are refused by `check_range`.
         let messages = messages.into_iter().enumerate().map(|(position, message)| {
             let position = u32::try_from(position).unwrap_or(u32::MAX);
             let index = id.index.saturating_add(position);
@@ -89,73 +89,73 @@ impl Write {
         }))
     }
 
-    /// Marks the write as one of a wrapper that seals what it stores. A store that outlives its process
-    /// remembers that it has such a write, and refuses from then on every change without the mark
-    /// ([`StoreError::Sealed`](super::StoreError::Sealed)), except for a deletion.
+    /// Marks the write as one of a wrapper that seals the data it stores. A store that outlives its
+    /// process remembers that it contains such a write. From then on it refuses every change
+    /// without the mark ([`StoreError::Sealed`](super::StoreError::Sealed)), except for a deletion.
     #[must_use]
     pub fn sealed(mut self) -> Self {
         Arc::make_mut(&mut self.0).is_sealed = true;
         self
     }
 
-    /// Says when the write is made, in which mode, and what it adds to the usage of its run. Without
-    /// it a write is made now, and adds the tool calls that its messages ask for.
+    /// Sets the activity: the time of the write, the mode, and the usage that the write adds to its
+    /// run. By default the time is now, and the usage is the number of tool calls in the messages.
     #[must_use]
     pub fn with_activity(mut self, activity: RunActivity) -> Self {
         Arc::make_mut(&mut self.0).activity = Some(activity);
         self
     }
 
-    /// Makes it a write of which the [directory](super::HistoryStore::conversations) says nothing: it
-    /// belongs to no run, such as one by which a wrapper keeps its own state.
+    /// Removes the activity: the write belongs to no run and is not counted in the
+    /// [directory](super::HistoryStore::conversations). A wrapper uses it to store its own state.
     #[must_use]
     pub fn without_activity(mut self) -> Self {
         Arc::make_mut(&mut self.0).activity = None;
         self
     }
 
-    /// Also puts rows into the record of tool calls, each replacing the former row of its call.
-    /// A row of a call in a message that the conversation does not hold afterwards is no row.
+    /// Adds rows of the record of tool calls, each of which replaces the former row of its call. A
+    /// row for a call in a message that the conversation does not contain after the write is
+    /// ignored.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {
         Arc::make_mut(&mut self.0).tools = tools;
         self
     }
 
-    /// Stores the write only if the claims hold: each call is
-    /// [`PendingApproval`](crate::ToolStatus::PendingApproval) in a message that readers see, and
-    /// was last begun when the claim says. What the claimed calls are afterwards is in
-    /// [`tools`](Self::tools).
+    /// Adds claims. The write is stored only if all of them are valid: each call is
+    /// [`PendingApproval`](crate::ToolStatus::PendingApproval) in a visible message, and its start
+    /// time is that of the claim. The new rows of the claimed calls are in [`tools`](Self::tools).
     #[must_use]
     pub fn with_claims(mut self, claims: Vec<Claim>) -> Self {
         Arc::make_mut(&mut self.0).claims = claims;
         self
     }
 
-    /// Makes it a write of an open run, which it opens if there is none.
+    /// Makes it a write of an open run. If there is no open run, the write opens one.
     ///
-    /// Its messages are durable, and part of no history until the run is committed; the rows of
-    /// tool calls in them likewise. A row of a call in a message that readers see is put in place
-    /// at once, as in any write.
+    /// The messages of the write and the rows of their tool calls are durable, and part of no
+    /// history until the run is committed. A row for a call in a visible message takes effect at
+    /// once, as in any write.
     #[must_use]
     pub fn staged(mut self, staged: Staged) -> Self {
         Arc::make_mut(&mut self.0).staged = Some(staged);
         self
     }
 
-    /// Makes a staged write the first of an attempt at its run. The conversation is in an
-    /// incarnation of the attempt's own afterwards, so that no write of another attempt, which
-    /// would have the same name at the same position, is ever taken for one that is stored already.
+    /// Makes a staged write the first of an attempt at its run. The write gives the conversation a
+    /// new incarnation. Writes of two attempts would otherwise have the same id at the same
+    /// position, and the store would take one of them for a repetition of the other.
     #[must_use]
     pub fn beginning_attempt(mut self) -> Self {
         Arc::make_mut(&mut self.0).begins_attempt = true;
         self
     }
 
-    /// A write that commits a run also replaces messages that the run has staged
-    /// before, by their sequences, as the final answer decides what of them is kept. Each has the id
-    /// of the message in whose place it is put. The sequences are those of messages that the run has staged; a message of
-    /// another run is never changed.
+    /// Adds replacements for messages that the run has staged before, by their sequence numbers, to
+    /// a write that commits the run: the final answer decides what is stored of these messages. A
+    /// replacement gets the id of the message that it replaces. Messages of other runs are never
+    /// replaced.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -180,34 +180,34 @@ impl Write {
         self
     }
 
-    /// Also changes the conversation's service id, at once.
+    /// Adds a change of the conversation's service id, which takes effect at once.
     #[must_use]
     pub fn with_service_id(mut self, change: ServiceIdChange) -> Self {
         Arc::make_mut(&mut self.0).service_id = Some(change);
         self
     }
 
-    /// The conversation.
+    /// Returns the conversation.
     pub fn key(&self) -> &ConversationKey {
         &self.0.key
     }
 
-    /// The write's name.
+    /// Returns the id of the write.
     pub fn id(&self) -> WriteId {
         self.0.id
     }
 
-    /// The run that writes.
+    /// Returns the run of the write.
     pub fn run(&self) -> RunId {
         self.0.id.run
     }
 
-    /// The revision the conversation must have.
+    /// Returns the revision that the conversation must have.
     pub fn expected(&self) -> Revision {
         self.0.expected
     }
 
-    /// The revision it has afterwards.
+    /// Returns the revision of the conversation after the write.
     pub fn result(&self) -> Revision {
         let after = self.0.expected.after(self.0.id.run, self.0.messages.len());
         let Some(staged) = self.as_staged() else { return after };
@@ -224,23 +224,23 @@ impl Write {
         }
     }
 
-    /// Whether it is the [first of an attempt](Self::beginning_attempt) at its run.
+    /// Returns whether it is the [first of an attempt](Self::beginning_attempt) at its run.
     pub fn begins_attempt(&self) -> bool {
         self.0.begins_attempt
     }
 
-    /// What makes it a write of an open run, if it is one.
+    /// Returns the properties of a write of an open run, if it is one.
     pub fn as_staged(&self) -> Option<&Staged> {
         self.0.staged.as_ref()
     }
 
-    /// How the run ends with it, if it is the last of an open run.
+    /// Returns how the run ends with this write, if it is the last of an open run.
     pub fn close(&self) -> Option<Close> {
         self.0.staged.as_ref()?.close
     }
 
-    /// What stands instead of messages that the run has staged before, by sequence; of a write that
-    /// [commits](Close::Commit) alone.
+    /// Returns the replacements for messages that the run has staged before, by sequence number. It
+    /// is empty unless the write [commits](Close::Commit) the run.
     pub fn replaced(&self) -> &[(u64, Arc<Message>)] {
         match self.close() {
             Some(Close::Commit) => &self.0.replaced,
@@ -248,28 +248,28 @@ impl Write {
         }
     }
 
-    /// What must hold of tool calls for the write to be stored.
+    /// Returns the claims, all of which must be valid for the write to be stored.
     pub fn claims(&self) -> &[Claim] {
         &self.0.claims
     }
 
-    /// What is appended.
+    /// Returns the messages to append.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.0.messages
     }
 
-    /// What is now known of tool calls, in these messages or earlier ones.
+    /// Returns the rows of the record for tool calls in these messages or earlier ones.
     pub fn tools(&self) -> &[ToolRecord] {
         &self.0.tools
     }
 
-    /// When it was made and in which mode, if it is a write of a run.
+    /// Returns the time and mode of the write, if it belongs to a run.
     pub fn activity(&self) -> Option<&RunActivity> {
         self.0.activity.as_ref()
     }
 
-    /// What it adds to the usage of its run. A write without messages adds nothing: a store cannot
-    /// tell its repetition from another write.
+    /// Returns the usage that the write adds to its run. A write without messages adds nothing,
+    /// because a store cannot distinguish its repetition from another write.
     pub fn usage(&self) -> &[ModelUsage] {
         match self.activity() {
             Some(activity) if !self.messages().is_empty() => activity.usage(),
@@ -277,12 +277,12 @@ impl Write {
         }
     }
 
-    /// Whether it is marked as [sealed](Self::sealed).
+    /// Returns whether it is marked as [sealed](Self::sealed).
     pub fn is_sealed(&self) -> bool {
         self.0.is_sealed
     }
 
-    /// What becomes of the service id, if anything.
+    /// Returns the change of the service id, if any.
     pub fn service_id(&self) -> Option<&ServiceIdChange> {
         self.0.service_id.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Counters, gauges and histograms by their names, and the installed recorder.
+//! Counters, gauges and histograms, and access to the installed recorder.
 
 use std::{
     fmt, mem,
@@ -9,10 +9,10 @@ use metrics::{Key, Label, Level, Metadata, with_recorder};
 
 use super::metric::ALL;
 
-/// What a value is about: names of labels with their values. A label without a value is left out.
+/// The labels of a value: names and values. A label without a value is omitted.
 pub type Labels<'a> = &'a [(&'static str, Option<&'a str>)];
 
-/// A metric.
+/// The name, unit and description of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -27,7 +27,7 @@ pub(super) enum Unit {
     Count,
 }
 
-/// One of the kinds of metrics.
+/// The kinds of metrics.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Instrument {
     Counter(Counter),
@@ -35,11 +35,11 @@ pub(super) enum Instrument {
     Histogram(Histogram),
 }
 
-/// A number that only grows.
+/// A number that only increases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter(pub(super) Metric);
 
-/// A number that grows and shrinks.
+/// A number that increases and decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauge(pub(super) Metric);
 
@@ -47,10 +47,10 @@ pub struct Gauge(pub(super) Metric);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Histogram(pub(super) Metric);
 
-/// A part of a [`Gauge`], which is given back when this is dropped.
+/// An amount added to a [`Gauge`]. Dropping the guard subtracts the amount.
 ///
-/// A gauge that is the sum of such parts is right for several stores in one process. What was there
-/// before the recorder is not in it.
+/// The sum of such amounts is correct for several stores in one process. Amounts from before the
+/// installation of the recorder are not included.
 pub struct GaugeGuard {
     gauge: metrics::Gauge,
     amount: f64,
@@ -58,20 +58,20 @@ pub struct GaugeGuard {
 
 static METADATA: Metadata<'static> = Metadata::new("tower_chat", Level::INFO, None);
 
-/// [`describe`] was called, so a recorder is there.
+/// Whether [`describe`] was called, which implies that a recorder is installed.
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// Whether metrics go anywhere: a recorder is installed, in the process or for the thread.
+/// Returns whether a recorder is installed, in the process or for the thread.
 ///
-/// The facade does not tell whether there is one. Its stand-in for none has no fields, while a
-/// recorder keeps what it records; one without fields, which forwards to a static variable, is found
-/// once [`describe`] was called.
+/// The `metrics` facade has no function for this. Its no-op recorder has no fields, and other
+/// recorders usually have some. A recorder without fields, which forwards to a static variable, is
+/// recognised after [`describe`] was called.
 pub fn is_recorded() -> bool {
     with_recorder(|recorder| mem::size_of_val(recorder) > 0) || IS_DESCRIBED.load(Ordering::Relaxed)
 }
 
-/// Gives the units and descriptions of all metrics to the installed recorder. Call it once, after
-/// the recorder was installed.
+/// Registers the units and descriptions of all metrics with the installed recorder. Call it once,
+/// after installing the recorder.
 ///
 /// ```
 /// // metrics_exporter_prometheus::PrometheusBuilder::new().install()?;
@@ -108,7 +108,7 @@ impl Metric {
 }
 
 impl Counter {
-    /// The name under which it is recorded.
+    /// Returns the name of the metric.
     pub fn name(self) -> &'static str {
         self.0.name
     }
@@ -123,12 +123,12 @@ impl Counter {
 }
 
 impl Gauge {
-    /// The name under which it is recorded.
+    /// Returns the name of the metric.
     pub fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// Adds an amount for as long as the guard exists. `None` without a recorder.
+    /// Adds an amount until the guard is dropped. Returns `None` without a recorder.
     pub fn hold(self, amount: u64, labels: Labels<'_>) -> Option<GaugeGuard> {
         if !is_recorded() {
             return None;
@@ -143,12 +143,12 @@ impl Gauge {
 }
 
 impl Histogram {
-    /// The name under which it is recorded.
+    /// Returns the name of the metric.
     pub fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// Adds a value: seconds for a duration.
+    /// Records a value; a duration in seconds.
     pub fn record(self, value: f64, labels: Labels<'_>) {
         if is_recorded() {
             let key = self.0.key(labels);
@@ -156,7 +156,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a number of things, or of bytes.
+    /// Records a number of items or bytes.
     pub fn record_count(self, count: u64, labels: Labels<'_>) {
         #[expect(clippy::cast_precision_loss, reason = "histograms are of floating-point numbers")]
         self.record(count as f64, labels);

@@ -1,25 +1,27 @@
-//! Every metric, with its unit and description. The names are spelled here and nowhere else.
+//! All metrics, with their units and descriptions. The names are defined only here.
 //!
-//! `gen_ai.client.*` are those of OpenTelemetry's semantic conventions for generative AI, version
-//! 1.41.0 (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>), as are
-//! the names of the spans. `gen_ai.invoke_agent.duration` and `gen_ai.execute_tool.duration` are of
-//! <https://github.com/open-telemetry/semantic-conventions-genai>, which continues these conventions
-//! and has no release yet (2026-11). `tower_chat.*` are our own.
+//! The names `gen_ai.client.*`, and the names of the spans, are those of OpenTelemetry's semantic
+//! conventions for generative AI, version 1.41.0
+//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>).
+//! `gen_ai.invoke_agent.duration` and `gen_ai.execute_tool.duration` are from
+//! <https://github.com/open-telemetry/semantic-conventions-genai>, which continues these
+//! conventions and has no release yet (2026-11). The names `tower_chat.*` are our own.
 //!
-//! Labels have few values each: an operation, a store's system, a model, a tool, a type of error; never a
-//! conversation. They are attributes of the conventions ([`label`]) where these have one.
+//! Each label has few values: an operation, a store's system, a model, a tool or a type of error,
+//! never a conversation. If the conventions have an attribute for a label, the label has its name
+//! ([`label`]).
 
 use super::instrument::{Counter, Gauge, Histogram, Instrument, Metric, Unit};
 
 /// The names of labels.
 pub mod label {
-    /// What is done: `invoke_agent`, `chat` or `execute_tool`.
+    /// The operation: `invoke_agent`, `chat` or `execute_tool`.
     pub const OPERATION: &str = "gen_ai.operation.name";
     /// The provider of the model.
     pub const PROVIDER: &str = "gen_ai.provider.name";
-    /// The model that was asked for.
+    /// The requested model.
     pub const REQUEST_MODEL: &str = "gen_ai.request.model";
-    /// The model that answered.
+    /// The model that returned the answer.
     pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
     /// `input` or `output`.
     pub const TOKEN_TYPE: &str = "gen_ai.token.type";
@@ -27,7 +29,7 @@ pub mod label {
     pub const AGENT: &str = "gen_ai.agent.name";
     /// The tool.
     pub const TOOL: &str = "gen_ai.tool.name";
-    /// Why something failed.
+    /// The type of the error.
     pub const ERROR: &str = "error.type";
     /// The store's system: `sqlite`, `postgresql`, `redis` or `memory`.
     pub const SYSTEM: &str = "db.system.name";
@@ -37,7 +39,7 @@ pub mod label {
     pub const MODE: &str = "tower_chat.mode";
     /// How an operation ended: `completed`, `failed` or `dropped`.
     pub const OUTCOME: &str = "tower_chat.outcome";
-    /// How a cache answered: `hit`, `revalidated` or `miss`.
+    /// The result of a cache lookup: `hit`, `revalidated` or `miss`.
     pub const CACHE_RESULT: &str = "tower_chat.cache.result";
 }
 

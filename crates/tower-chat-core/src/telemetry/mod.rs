@@ -1,11 +1,12 @@
-//! What stores and layers tell of what they do: metrics of the facade [`metrics`](https://docs.rs/metrics)
-//! and events of `tracing`.
+//! Telemetry of stores and layers: metrics of the facade [`metrics`](https://docs.rs/metrics) and
+//! events of `tracing`.
 //!
-//! [`metric`] has every metric. They go to the recorder that the program has installed; where there is
-//! none, nothing is measured. [`describe`] gives the recorder the units and descriptions.
+//! [`metric`] has all metrics. They are recorded by the recorder that the program has installed.
+//! Without a recorder, nothing is measured. [`describe`] registers the units and descriptions with
+//! the recorder.
 //!
-//! Events have the target `tower_chat::store` or `tower_chat::run` and the level `debug`; what an
-//! operator should look at is `warn` or `error`, from where it happens. The functions of
+//! Events have the target `tower_chat::store` or `tower_chat::run` and the level `debug`. Events
+//! for operators have the level `warn` or `error` and the target of their module. The functions of
 //! [`StoreTelemetry`] record a metric and its event together.
 
 mod instrument;

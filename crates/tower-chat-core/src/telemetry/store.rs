@@ -1,4 +1,4 @@
-//! What a store tells of its queue, its transactions and its server.
+//! Telemetry of a store: its queue, its transactions and its server.
 
 use std::time::{Duration, Instant};
 
@@ -16,29 +16,29 @@ use crate::{
     store::{Conflict, StoreError},
 };
 
-/// The target of the events.
+/// Emits an event with the target of stores.
 macro_rules! event {
     ($($event:tt)*) => { tracing::debug!(target: "tower_chat::store", $($event)*) };
 }
 
-/// Records what happens in a store of some system, each thing as a metric and an event.
+/// Records events of a store, each as a metric and a tracing event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreTelemetry {
     system: &'static str,
 }
 
-/// Writes that a store made durable together.
+/// A transaction that made writes durable.
 #[derive(Debug, Clone, Copy)]
 pub struct Commit {
-    /// How many.
+    /// The number of writes.
     pub writes: usize,
-    /// The bytes of their messages and tool results, as they are stored.
+    /// The bytes of their messages and tool results in stored form.
     pub bytes: usize,
-    /// From the beginning of the transaction until it is durable.
+    /// The time from the beginning of the transaction until it is durable.
     pub duration: Duration,
 }
 
-/// A submission in a store's queue. It counts as one until it is dropped.
+/// A submission in a store's queue. The gauges count it until it is dropped.
 #[derive(Debug, Default)]
 pub struct Queued(Option<Box<Entry>>);
 
@@ -47,23 +47,25 @@ struct Entry {
     system: &'static str,
     since: Instant,
     begun: Option<Instant>,
-    /// The span of the submission, in which the events are.
+    /// The span of the submission, in which the events are emitted.
     span: Span,
     _gauges: [Option<GaugeGuard>; 3],
 }
 
 impl StoreTelemetry {
-    /// Of a store of this system: `sqlite`, `postgresql`, `redis`, `memory` or the name of another.
+    /// Creates the telemetry of this kind of store: `sqlite`, `postgresql`, `redis`, `memory` or
+    /// the name of another.
     pub const fn new(system: &'static str) -> Self {
         Self { system }
     }
 
-    /// Whether anything is recorded.
+    /// Returns whether events are recorded.
     pub fn is_listening(self) -> bool {
         is_recorded() || tracing::enabled!(target: "tower_chat::store", Level::DEBUG)
     }
 
-    /// A submission enters the queue, with the bytes of its writes if they are known already.
+    /// Records that a submission enters the queue, with the bytes of its writes if they are known
+    /// already.
     pub fn queued(self, writes: usize, bytes: Option<usize>) -> Queued {
         if !self.is_listening() {
             return Queued(None);
@@ -82,7 +84,7 @@ impl StoreTelemetry {
         })))
     }
 
-    /// Writes are durable.
+    /// Records that writes are durable.
     pub fn committed(self, commit: Commit) {
         let labels = &[(label::SYSTEM, Some(self.system))];
         COMMIT_DURATION.record(commit.duration.as_secs_f64(), labels);
@@ -92,13 +94,13 @@ impl StoreTelemetry {
         event!(system = self.system, writes, bytes, ?duration, "writes were committed");
     }
 
-    /// A conversation was loaded.
+    /// Records that a conversation was loaded.
     pub fn loaded(self, key: &ConversationKey, messages: usize, bytes: usize) {
         READ_BYTES.record_count(bytes as u64, &[(label::SYSTEM, Some(self.system))]);
         event!(system = self.system, conversation = %key, messages, bytes, "messages were read");
     }
 
-    /// A write was refused, if this is a conflict.
+    /// Records that a write was refused, if the error is a conflict.
     pub fn refused(self, error: &StoreError) {
         if let StoreError::Conflict(conflict) = error {
             self.conflict(conflict);
@@ -111,13 +113,13 @@ impl StoreTelemetry {
         event!(system = self.system, conversation = %conflict.key, expected, found, "a write conflicts");
     }
 
-    /// A request to the server failed and is sent again after a pause.
+    /// Records that a failed request to the server is repeated after a pause.
     pub fn retried(self, attempt: u32, pause: Duration) {
         RETRIES.add(1, &[(label::SYSTEM, Some(self.system))]);
         event!(system = self.system, attempt, ?pause, "a request is sent again");
     }
 
-    /// A connection was opened; it is closed when the guard is dropped.
+    /// Records that a connection was opened. The guard records that it is closed.
     pub fn connected(self) -> Option<GaugeGuard> {
         event!(system = self.system, "a connection was opened");
         CONNECTIONS.hold(1, &[(label::SYSTEM, Some(self.system))])
@@ -125,14 +127,16 @@ impl StoreTelemetry {
 }
 
 impl Queued {
-    /// Its turn has come. A later turn counts, if it had to wait again.
+    /// Records that the execution of the submission begins. If it waits and begins again, the last
+    /// begin counts.
     pub fn begin(&mut self) {
         if let Some(entry) = &mut self.0 {
             entry.begun = Some(Instant::now());
         }
     }
 
-    /// It has an outcome. To be called before its caller is told.
+    /// Records that the submission has an outcome. Call it before the outcome is sent to the
+    /// caller.
     pub fn end(self) {
         let Some(entry) = self.0 else { return };
         let begun = entry.begun.unwrap_or_else(Instant::now);

@@ -1,10 +1,10 @@
-//! Measures how long something takes.
+//! A timer of operations.
 
 use std::time::{Duration, Instant};
 
 use super::{Histogram, Labels, is_recorded};
 
-/// The time since something began, if a recorder is installed.
+/// The time since the start of an operation, if a recorder is installed.
 ///
 /// ```
 /// use tower_chat_core::telemetry::{Timer, metric};
@@ -16,12 +16,12 @@ use super::{Histogram, Labels, is_recorded};
 pub struct Timer(Option<Instant>);
 
 impl Timer {
-    /// Starts to measure. Without a recorder the clock is not read.
+    /// Starts the timer. Without a recorder the clock is not read.
     pub fn start() -> Self {
         Self(is_recorded().then(Instant::now))
     }
 
-    /// The time since the start; `None` without a recorder.
+    /// Returns the time since the start; `None` without a recorder.
     pub fn elapsed(self) -> Option<Duration> {
         self.0.map(|started| started.elapsed())
     }

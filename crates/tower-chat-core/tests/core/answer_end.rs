@@ -1,4 +1,4 @@
-//! Why an answer ended is part of its last message.
+//! Tests of the reason in the last message of an answer.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn cut_off(answer: &Answer) -> Vec<bool> {
         .collect()
 }
 
-/// The same answer whole and streamed.
+/// Returns the same answer, once from a whole response and once from a stream.
 fn both(messages: &[Message], reason: FinishReason) -> [Answer; 2] {
     let whole = ChatResponse::whole(messages.to_vec(), Finish::new(reason.clone()));
     let updates = messages.iter().cloned().map(|message| ChatUpdate::Message(Arc::new(message)));
@@ -37,7 +37,7 @@ fn the_last_message_of_an_answer_has_the_reason_whole_and_streamed() {
     for answer in both(&messages, FinishReason::Length) {
         assert_eq!(reasons(&answer), [None, Some(FinishReason::Length)]);
     }
-    // Deltas alone make a message.
+    // Deltas without a message are assembled into one.
     let updates = [
         ChatUpdate::TextDelta("a".to_owned()),
         ChatUpdate::Finish(Finish::new(FinishReason::ContentFilter).into()),
@@ -81,7 +81,7 @@ fn the_reason_of_a_run_says_nothing_of_its_earlier_answers() {
     for answer in both(&messages, FinishReason::Length) {
         let expected = [Some(FinishReason::ToolCalls), None, Some(FinishReason::Length)];
         assert_eq!((reasons(&answer), cut_off(&answer)), (expected.to_vec(), vec![false]));
-        // An answer that is passed on keeps its reasons.
+        // An answer that is wrapped again keeps its reasons.
         let finish = Finish::new(FinishReason::Stop);
         let answer = Answer::new(answer.messages, finish);
         assert_eq!(reasons(&answer), expected);

@@ -1,4 +1,4 @@
-//! A store that has nothing but what every store must have, and one around it.
+//! Tests of a store that implements only the required methods, and of a wrapper around it.
 
 use async_trait::async_trait;
 use tower_chat_core::{
@@ -11,7 +11,7 @@ use tower_chat_core::{
     },
 };
 
-/// What every store must have, and nothing else.
+/// A store with only the required methods.
 struct Bare(StoreHandle);
 
 #[async_trait]
@@ -87,7 +87,7 @@ impl HistoryStore for Bare {
     }
 }
 
-/// The operation that the store says it has not.
+/// Returns the operation that the store does not support.
 fn unsupported<T>(answer: Result<T, StoreError>) -> &'static str {
     match answer {
         Err(StoreError::Unsupported { operation }) => operation,
@@ -132,7 +132,7 @@ async fn a_store_without_a_directory_says_so_instead_of_answering() {
     assert_has_no_directory(&Bare(StoreHandle::new()), &key).await;
 }
 
-/// Around a store, with nothing of its own.
+/// A wrapper that overrides no method.
 struct Wrapped(Bare);
 
 impl store::StoreWrapper for Wrapped {

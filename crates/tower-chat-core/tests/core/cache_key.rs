@@ -1,4 +1,4 @@
-//! The key of a response cache has what the model is asked in it, and nothing else.
+//! Tests that the key of a response cache contains exactly the content that the model receives.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ fn native(item: &str) -> Native {
     Native::new("anthropic", item.parse().unwrap())
 }
 
-/// A request in which everything is set.
+/// Returns a request in which every field is set.
 fn full() -> ChatRequest {
     let call = ToolCall::new("call_1", "order", r#"{"number": 7}"#);
     let mut reasoning = Reasoning::new("An order has a number.");
@@ -289,8 +289,8 @@ fn deep_items_have_a_key() {
     assert_ne!(item(&deep("1")), item(&deep("2")));
 }
 
-/// A cache outlives the process, so a release that changes the key says so in the changelog, and
-/// changes the version that is hashed.
+/// A cache outlives the process. A release that changes the key lists the change in the changelog
+/// and increments the hashed version.
 #[test]
 fn the_key_is_the_same_in_every_process() {
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The types of a conversation, and how they are stored.
+//! Tests of the types of a conversation and of their stored form.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,4 +1,4 @@
-//! The shared sequence of messages behaves as a plain vector does.
+//! Tests that the shared sequence of messages behaves like a vector.
 
 use std::sync::Arc;
 

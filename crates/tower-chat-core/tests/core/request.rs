@@ -1,4 +1,4 @@
-//! Requests: what a clone shares, what a history before them moves, what a model client refuses.
+//! Tests of requests: clones, prepended histories, and requests that a model client refuses.
 
 use std::sync::Arc;
 

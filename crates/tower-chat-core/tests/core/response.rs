@@ -1,4 +1,4 @@
-//! The one shape of answers, whole and streamed.
+//! Tests of the shape of whole and streamed responses.
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{

@@ -1,4 +1,4 @@
-//! What goes in and out of stores: writes, revisions, tickets, and the outbox.
+//! Tests of the types of stores: writes, revisions, tickets, and the outbox.
 
 use std::sync::Arc;
 

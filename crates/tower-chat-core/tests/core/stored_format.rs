@@ -1,4 +1,4 @@
-//! The stored form of messages: what it looks like, and that version 1 loads for ever.
+//! Tests of the stored form of messages: its JSON, and that version 1 stays readable.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -10,10 +10,10 @@ use tower_chat_core::{
     format::{FormatError, decode, encode},
 };
 
-/// Written by the first release. Lines are added, never changed.
+/// The messages that the first release has written. Lines are added, never changed.
 const VERSION_1: &str = include_str!("../fixtures/v1.jsonl");
 
-/// A provider's item with everything that a JSON library likes to tidy up.
+/// A provider's item with formatting that JSON libraries normalise.
 const ITEM: &str =
     r#"{ "z":1.50, "a":1E+2,"a2":[ ], "big":12345678901234567890123, "é":"\u00e9\/" }"#;
 
@@ -21,7 +21,8 @@ fn native() -> Option<Native> {
     Some(Native::new("some-wire", RawJson::from_str(ITEM).expect("an item")))
 }
 
-/// One message for every kind of part, with every field set, and with every field left out.
+/// Returns messages with every kind of part, with every field set and with every optional field
+/// missing.
 fn every_kind() -> Vec<Message> {
     let mut text = Text::new("with \"quotes\", \n and é \u{1F600} \0");
     text.native = native();
@@ -63,7 +64,7 @@ fn every_kind() -> Vec<Message> {
     ]
 }
 
-/// A result that names the stored call it answers; a field that version 1 did not have at first.
+/// Returns a result with the position of its call, a field that was added to version 1 later.
 fn result_of_a_stored_call() -> Message {
     let message: MessageId = "0190163d-8694-739b-aea5-966c26f8ad91.3".parse().expect("an id");
     let result = ToolResult::new("call_1", "paid").answering(CallPosition { message, index: 2 });
@@ -123,8 +124,8 @@ fn every_other_stored_type_looks_as_it_always_did() {
     insta::assert_snapshot!(lines.map(|line| sorted(line).to_string()).join("\n"));
 }
 
-/// The value with the fields of its objects in order, whichever order serde_json keeps: another
-/// crate of the program may have turned `preserve_order` on.
+/// Sorts the fields of all objects. Another crate of the program may have enabled `preserve_order`
+/// of serde_json.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(sorted).collect(),
@@ -174,8 +175,8 @@ fn native_items_keep_their_bytes() {
     }
 }
 
-/// Services refuse a request with half a surrogate pair or a number beyond all doubles in it, and an item is
-/// sent back with each one.
+/// Services refuse a request with half of a surrogate pair or a number beyond the range of a
+/// double, and every request contains the item.
 #[test]
 fn what_no_reader_can_hold_is_replaced_in_a_native_item() {
     let many_digits = "9".repeat(400);
@@ -291,7 +292,7 @@ fn the_time_of_a_message_is_stored_in_milliseconds_and_may_be_missing() {
     assert!(decode(beyond).is_err());
 }
 
-/// A list in a list, so many of them.
+/// Returns a list nested this many levels deep.
 fn nested(levels: usize) -> String {
     format!("{}{}", "[".repeat(levels), "]".repeat(levels))
 }
@@ -325,7 +326,7 @@ fn a_hostile_row_is_malformed_or_its_item_stays_a_text() {
             let error = decode(&stored).expect_err("no stored message");
             assert!(matches!(error, FormatError::Malformed(_)), "{levels}: {error}");
         }
-        // What no release knows, and the items of providers, are not parsed.
+        // Unknown fields and the items of providers are not parsed.
         let unknown = message(text, "{}").replace("{\"v\"", &format!(r#"{{"new":{deep},"v""#));
         assert_eq!(decode(&unknown).expect("a message with a field more"), Message::user("deep"));
         let item = message(&format!(r#"{{"native":{{"wire":"w","item":{deep}}}}}"#), "{}");

@@ -1,4 +1,4 @@
-//! Ids of calls.
+//! Tests of the ids of calls.
 
 use std::borrow::Cow;
 

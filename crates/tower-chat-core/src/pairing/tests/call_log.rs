@@ -1,4 +1,5 @@
-//! Whole histories: answers of several messages, approvals, late and orphan results.
+//! Tests with whole histories: answers of several messages, approvals, late results and results
+//! without a call.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +9,7 @@ use crate::{
     pairing::{CallLog, LoggedResult, ResultPosition},
 };
 
-/// A history of one run after the other, and what the log has to say of it where that is plain.
+/// Generates a history of several runs.
 fn history(rng: &mut Rng) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut requests: Vec<ApprovalRequest> = Vec::new();
@@ -56,7 +57,7 @@ fn log_of(messages: &[Message]) -> CallLog {
     log
 }
 
-/// The results that answer calls, by the calls' messages and indices.
+/// Returns the results by the message numbers and indices of their calls.
 fn answered(log: &CallLog) -> HashMap<(u64, u32), LoggedResult> {
     let calls = log.calls().iter();
     calls.filter_map(|call| Some(((call.message, call.index), call.result?))).collect()
@@ -102,7 +103,7 @@ fn calls_of_one_round_have_different_ids() {
     }
 }
 
-/// The calls of an answer that stand in one message, or in one each.
+/// Returns an answer with these calls, in one message or in one message each.
 fn answer_of(calls: &[ToolCall], is_split: bool) -> Vec<Message> {
     match is_split {
         true => calls.iter().map(|call| Message::tool_calls([call.clone()])).collect(),
@@ -110,8 +111,8 @@ fn answer_of(calls: &[ToolCall], is_split: bool) -> Vec<Message> {
     }
 }
 
-/// A round spans every message of one answer: where all calls have their results, it does not
-/// matter in how many messages the calls stand.
+/// If all calls of a round have their results, the number of messages with the calls makes no
+/// difference.
 #[test]
 fn a_whole_round_is_matched_the_same_in_one_message_and_in_several() {
     for seed in 0..4000 {

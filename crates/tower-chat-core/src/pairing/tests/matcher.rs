@@ -1,9 +1,9 @@
-//! The matchers of a round against the rule as plainly as it can be written.
+//! Tests of the matchers against a plain implementation of the rules.
 
 use super::*;
 use crate::pairing::{Answers, Candidate, Ids, Matcher, RoundMatcher, Target};
 
-/// The rule: every call is looked at for every result.
+/// The rule of a matcher, which checks every call for every result.
 fn plain_find(target: Target<'_>, calls: &[Candidate<&str>], ids: Ids) -> Answers {
     let calls = || calls.iter().enumerate();
     if let Some(named) = target.position {
@@ -42,7 +42,7 @@ fn plain_answer(target: Target<'_>, calls: &mut [Candidate<&str>]) -> Answers {
     found
 }
 
-/// The rule for a round, with everything matched anew.
+/// The rule of a round, which matches all results again.
 fn plain_round(
     mut calls: Vec<Candidate<&str>>,
     last: usize,
@@ -77,7 +77,7 @@ fn plain_round(
     answers
 }
 
-/// Calls with the ids by which they are answered: some of their own, some made.
+/// Generates calls with the ids by which results name them: their own or generated ones.
 fn calls(rng: &mut Rng, count: usize) -> Vec<(ToolCall, String)> {
     let calls: Vec<_> = (0..count).map(|_| call(rng)).collect();
     let with_id = |(index, call): (usize, ToolCall)| {

@@ -1,4 +1,5 @@
-//! Calls and results as generated histories have them: ids that are there, missing, empty and equal.
+//! Tests of pairing over generated histories, with ids that are present, missing, empty and
+//! repeated.
 
 mod call_ids;
 mod call_log;

@@ -1,10 +1,9 @@
-//! Which results leave a message that holds calls too.
+//! Tests of the results that leave a message with calls.
 
 use super::*;
 use crate::{ToolCall, ToolResult};
 
-/// The same as [`leaving_results`], by looking at all of each piece again whenever a result
-/// leaves.
+/// Computes the same as [`leaving_results`], but checks each piece again whenever a result leaves.
 fn leaving_one_by_one(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     let is_answer = |parts: &[Part], result: &ToolResult| {

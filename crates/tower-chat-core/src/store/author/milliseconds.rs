@@ -1,10 +1,10 @@
-//! Times as stores keep them: whole milliseconds since 1970 (UTC), negative before.
+//! Times as stores write them: whole milliseconds since 1970 (UTC), negative before.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const NANOSECONDS: u128 = 1_000_000;
 
-/// The millisecond that a time is in.
+/// Returns the millisecond that contains a time.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -21,8 +21,8 @@ pub fn of(time: SystemTime) -> i64 {
     }
 }
 
-/// The first whole millisecond that is not before a time: where whole milliseconds are compared,
-/// it is the bound that the time is.
+/// Returns the first whole millisecond that is not before a time, to compare stored milliseconds
+/// with the time.
 pub fn bound(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => whole(since.as_nanos().div_ceil(NANOSECONDS)),
@@ -30,7 +30,7 @@ pub fn bound(time: SystemTime) -> i64 {
     }
 }
 
-/// The time of a millisecond; `None` if it is too far from now to have one.
+/// Returns the time of a millisecond; `None` if [`SystemTime`] cannot represent it.
 pub fn time(milliseconds: i64) -> Option<SystemTime> {
     let distance = Duration::from_millis(milliseconds.unsigned_abs());
     if milliseconds < 0 {
@@ -44,7 +44,7 @@ fn whole(milliseconds: u128) -> i64 {
     i64::try_from(milliseconds).unwrap_or(i64::MAX)
 }
 
-/// An optional time in JSON, for `#[serde(with = "...")]`.
+/// Serializes an optional time, for `#[serde(with = "...")]`.
 pub(crate) mod optional {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 

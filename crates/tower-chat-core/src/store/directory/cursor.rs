@@ -1,15 +1,15 @@
-//! Where a page of the directory ends.
+//! The position between two pages of the directory.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
 use super::ConversationSummary;
 use crate::{ConversationKey, store::author::milliseconds};
 
-/// A position in the directory: after the conversation with this key, as it was last active then.
+/// A position in the directory: after the conversation with this key and last activity.
 ///
-/// Cursors are ordered as conversations are listed: the one that was active last comes first, and of
-/// two that were active in the same millisecond the one with the lesser key. The text form has
-/// letters, digits, `-` and `.` alone, so that a command or the address of a page can carry it.
+/// Cursors are ordered like the pages: the most recently active conversation is first, and of two
+/// that were active in the same millisecond the one with the lesser key. The text form consists of
+/// letters, digits, `-` and `.`, so that a command line or a URL can contain it.
 ///
 /// ```
 /// use tower_chat_core::{ConversationKey, store::DirectoryCursor};
@@ -24,22 +24,23 @@ pub struct DirectoryCursor {
 }
 
 impl DirectoryCursor {
-    /// After a conversation that was last active in this millisecond since 1970 (UTC).
+    /// Creates the position after a conversation that was last active in this millisecond since
+    /// 1970 (UTC).
     pub fn new(last_active_milliseconds: i64, key: ConversationKey) -> Self {
         Self { last_active: last_active_milliseconds, key }
     }
 
-    /// After this conversation.
+    /// Creates the position after this conversation.
     pub fn after(summary: &ConversationSummary) -> Self {
         Self::new(milliseconds::of(summary.last_active_at), summary.key.clone())
     }
 
-    /// The millisecond since 1970 (UTC) in which the conversation was last active.
+    /// Returns the millisecond since 1970 (UTC) in which the conversation was last active.
     pub fn last_active_milliseconds(&self) -> i64 {
         self.last_active
     }
 
-    /// The conversation.
+    /// Returns the key of the conversation.
     pub fn key(&self) -> &ConversationKey {
         &self.key
     }
@@ -69,7 +70,7 @@ impl fmt::Display for DirectoryCursor {
     }
 }
 
-/// The text is no [`DirectoryCursor`].
+/// The error of a text that is not a [`DirectoryCursor`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a cursor of the directory: {text:?}")]
 pub struct ParseCursorError {

@@ -9,7 +9,7 @@ use crate::store::author::milliseconds;
 
 const MILLISECONDS: i64 = 86_400_000;
 
-/// A day in UTC, written as RFC 3339 writes it.
+/// A day in UTC, in the notation of RFC 3339.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -23,22 +23,22 @@ const MILLISECONDS: i64 = 86_400_000;
 pub struct UtcDay(i64);
 
 impl UtcDay {
-    /// The day that a time is in.
+    /// Returns the day that contains a time.
     pub fn of(time: SystemTime) -> Self {
         Self(milliseconds::of(time).div_euclid(MILLISECONDS))
     }
 
-    /// The day with this number, where 1970-01-01 is 0.
+    /// Creates the day with this number, where 1970-01-01 is 0.
     pub fn from_days(days_since_1970: i64) -> Self {
         Self(days_since_1970)
     }
 
-    /// Its number, where 1970-01-01 is 0.
+    /// Returns the number of the day, where 1970-01-01 is 0.
     pub fn days_since_1970(self) -> i64 {
         self.0
     }
 
-    /// The beginning of the day; `None` if it is too far from now to have a time.
+    /// Returns the beginning of the day; `None` if [`SystemTime`] cannot represent it.
     pub fn start(self) -> Option<SystemTime> {
         let seconds = self.0.unsigned_abs().checked_mul(86_400)?;
         let distance = Duration::from_secs(seconds);
@@ -56,7 +56,7 @@ impl fmt::Display for UtcDay {
     }
 }
 
-/// Year, month and day of a day since 1970-01-01, by Howard Hinnant's `civil_from_days`
+/// Returns year, month and day of a day since 1970-01-01, by Howard Hinnant's `civil_from_days`
 /// (<https://howardhinnant.github.io/date_algorithms.html>).
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(719_468);

@@ -1,4 +1,4 @@
-//! What people say of a conversation: its title, and metadata of the application.
+//! The description of a conversation: its title, and metadata of the application.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::metadata;
 
 /// A conversation's title and metadata.
 ///
-/// It is kept beside the conversation, and is no part of what a model is sent. It is within its
-/// bounds from the beginning, so that a store never has to refuse one.
+/// The description is stored beside the conversation and never sent to a model. The constructors
+/// check its maximum size, so that a store never has to refuse a description.
 ///
 /// ```
 /// use serde_json::json;
@@ -37,43 +37,44 @@ pub struct Description {
     is_sealed: bool,
 }
 
-/// The mark of a [sealed](Description::sealed) description is no part of it.
+/// Compares without the mark of a [sealed](Description::sealed) description.
 impl PartialEq for Description {
     fn eq(&self, other: &Self) -> bool {
         (&self.title, &self.metadata) == (&other.title, &other.metadata)
     }
 }
 
-/// A description is larger than one may be, or nested deeper.
+/// A description exceeds its maximum size or its maximum nesting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the {part} of a conversation may have {limit} {unit}, and this has {size}")]
 #[non_exhaustive]
 pub struct DescriptionTooLarge {
     /// `title` or `metadata`.
     pub part: &'static str,
-    /// `bytes`, of the title in UTF-8 and of the metadata as compact JSON; or `levels` of values
-    /// inside of others.
+    /// `bytes`, of the title in UTF-8 and of the metadata as compact JSON; or `levels` of nested
+    /// values.
     pub unit: &'static str,
-    /// How many it has.
+    /// The actual size.
     pub size: usize,
-    /// How many it may have.
+    /// The maximum size.
     pub limit: usize,
 }
 
 impl Description {
-    /// How many bytes a title may have.
+    /// The maximum size of a title, in bytes.
     pub const TITLE_LIMIT: usize = 1024;
-    /// How many bytes metadata may have, as compact JSON.
+    /// The maximum size of metadata, in bytes of compact JSON.
     pub const METADATA_LIMIT: usize = 16 * 1024;
-    /// How many levels metadata may have, which a parser of JSON reads that limits them.
+    /// The maximum number of nested levels in metadata. JSON parsers with a limit of nesting can
+    /// read this many.
     pub const NESTING_LIMIT: usize = 64;
 
-    /// No title and no metadata.
+    /// Creates a description without title and metadata.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says what the title is.
+    /// Sets the title.
     ///
     /// # Errors
     ///
@@ -85,14 +86,14 @@ impl Description {
         Ok(self)
     }
 
-    /// Takes the title away.
+    /// Removes the title.
     #[must_use]
     pub fn without_title(mut self) -> Self {
         self.title = None;
         self
     }
 
-    /// Says what the metadata are, instead of those there were.
+    /// Replaces the metadata.
     ///
     /// # Errors
     ///
@@ -109,42 +110,42 @@ impl Description {
         Ok(self)
     }
 
-    /// A description as a store has read it, or as a wrapper has sealed it. It is not checked against
-    /// the bounds.
+    /// Creates a description that a store has read, or that a wrapper has sealed. Its size is not
+    /// checked.
     #[must_use]
     pub fn from_stored(title: Option<Arc<str>>, metadata: Map<String, Value>) -> Self {
         Self { title, metadata, is_sealed: false }
     }
 
-    /// Marks the description as one of a wrapper that seals what it stores, as of a
-    /// [`Write`](crate::store::author::Write::sealed). The mark is not stored.
+    /// Marks the description as one of a wrapper that seals the data it stores, as
+    /// [`Write::sealed`](crate::store::author::Write::sealed) does. The mark is not stored.
     #[must_use]
     pub fn sealed(mut self) -> Self {
         self.is_sealed = true;
         self
     }
 
-    /// Whether it is marked as [sealed](Self::sealed).
+    /// Returns whether it is marked as [sealed](Self::sealed).
     pub fn is_sealed(&self) -> bool {
         self.is_sealed
     }
 
-    /// The title.
+    /// Returns the title.
     pub fn title(&self) -> Option<&str> {
         self.title.as_deref()
     }
 
-    /// The metadata.
+    /// Returns the metadata.
     pub fn metadata(&self) -> &Map<String, Value> {
         &self.metadata
     }
 
-    /// Whether there is neither a title nor metadata.
+    /// Returns whether there is neither a title nor metadata.
     pub fn is_empty(&self) -> bool {
         self.title.is_none() && self.metadata.is_empty()
     }
 
-    /// Whether the metadata have all of these members, each with the same value.
+    /// Returns whether the metadata contain all of these members, each with the same value.
     pub fn contains(&self, members: &Map<String, Value>) -> bool {
         members.iter().all(|(name, value)| self.metadata.get(name) == Some(value))
     }
@@ -159,7 +160,7 @@ fn check(
     if size > limit { Err(DescriptionTooLarge { part, unit, size, limit }) } else { Ok(()) }
 }
 
-/// How many objects and arrays lie inside of each other.
+/// Returns the number of nested objects and arrays.
 fn levels(value: &Value) -> usize {
     let deepest = match value {
         Value::Object(members) => members.values().map(levels).max(),
@@ -170,7 +171,7 @@ fn levels(value: &Value) -> usize {
 }
 
 fn encoded_length(metadata: &Map<String, Value>) -> usize {
-    /// Counts what is written to it.
+    /// A writer that counts bytes.
     struct Length(usize);
     impl std::io::Write for Length {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -184,15 +185,15 @@ fn encoded_length(metadata: &Map<String, Value>) -> usize {
     let mut length = Length(0);
     match serde_json::to_writer(&mut length, metadata) {
         Ok(()) => length.0,
-        // A map of JSON values has a JSON form.
+        // Serialization fails only for maps whose keys are not strings.
         Err(_) => usize::MAX,
     }
 }
 
-/// A change of a description: what it does not name stays as it is.
+/// A change of a description. A part that the patch does not name is unchanged.
 ///
-/// Metadata are changed by a JSON merge patch (RFC 7396): a member that is `null` goes, an
-/// object is merged, and any other value replaces what was there.
+/// Metadata are changed by a JSON merge patch (RFC 7396): a member that is `null` is removed, an
+/// object is merged, and any other value replaces the old one.
 ///
 /// ```
 /// use serde_json::{Map, Value, json};
@@ -214,7 +215,7 @@ pub struct DescriptionPatch {
 }
 
 impl DescriptionPatch {
-    /// A change of nothing.
+    /// Creates a patch that changes nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -226,25 +227,25 @@ impl DescriptionPatch {
         self
     }
 
-    /// Takes the title away.
+    /// Removes the title.
     #[must_use]
     pub fn without_title(mut self) -> Self {
         self.title = Some(None);
         self
     }
 
-    /// Merges this patch into the metadata.
+    /// Sets the merge patch of the metadata.
     #[must_use]
     pub fn with_metadata(mut self, patch: Map<String, Value>) -> Self {
         self.metadata = patch;
         self
     }
 
-    /// A description with this change.
+    /// Returns a description with this change.
     ///
     /// # Errors
     ///
-    /// If it is larger than one may be.
+    /// If the result exceeds the maximum size.
     pub fn apply(&self, description: &Description) -> Result<Description, DescriptionTooLarge> {
         let mut changed = description.clone();
         match &self.title {
@@ -261,7 +262,7 @@ impl DescriptionPatch {
     }
 }
 
-/// `MergePatch` of RFC 7396, section 2, where both are objects.
+/// Applies `MergePatch` of RFC 7396, section 2, to two objects.
 fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (name, value) in patch {
         match value {

@@ -1,4 +1,4 @@
-//! What a store keeps of one conversation for the directory.
+//! The directory entry of one conversation.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -15,9 +15,9 @@ use crate::{
     },
 };
 
-/// Everything that a store keeps of a conversation for the directory, for a store that has no tables
-/// for it: it keeps the entry beside the messages, has each write [applied](Self::apply) that it
-/// stores, and answers from it. An entry can be serialised.
+/// The directory entry of one conversation, for a store without tables for the directory. The store
+/// writes the entry beside the messages, [applies](Self::apply) each stored write to it, and
+/// answers queries from it. An entry can be serialized.
 ///
 /// ```
 /// use tower_chat_core::{
@@ -40,20 +40,20 @@ pub struct DirectoryEntry {
     last_active_at: i64,
     last_mode: Option<PersistenceMode>,
     runs: RunCount,
-    /// What is counted once the open run is discarded.
+    /// The number of runs after the open run is discarded.
     without_open_run: Option<RunCount>,
-    /// In the order of runs and models.
+    /// The usage, ordered by run and model.
     usage: Vec<UsageRow>,
 }
 
-/// How many runs a conversation has had, and which was the last.
+/// The number of runs of a conversation, and its last run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct RunCount {
     count: u64,
     last: Option<RunId>,
 }
 
-/// What a run has used of a model.
+/// The usage of one model by a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct UsageRow {
     run: RunId,
@@ -65,7 +65,8 @@ struct UsageRow {
 }
 
 impl DirectoryEntry {
-    /// The entry of a conversation that is about to be made by this write, which is applied next.
+    /// Creates the entry of a conversation that this write is about to create. The store then
+    /// applies the write.
     pub fn before(write: &Write) -> Self {
         Self::made_at(write.activity().map_or_else(SystemTime::now, RunActivity::began_at))
     }
@@ -84,7 +85,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// The entry of a copy of the conversation that is made at this time.
+    /// Creates the entry of a copy of the conversation that is made at this time.
     #[must_use]
     pub fn fork(&self, at: SystemTime) -> Self {
         Self {
@@ -96,14 +97,14 @@ impl DirectoryEntry {
         }
     }
 
-    /// A write is stored: one that was not stored before.
+    /// Updates the entry after a write was stored for the first time.
     ///
-    /// A write without messages adds no usage, so applying it again changes nothing.
+    /// A write without messages adds no usage, so that applying it twice has no further effect.
     pub fn apply(&mut self, write: &Write) {
         self.record(write.run(), write.activity(), write.usage(), write.as_staged());
     }
 
-    /// A write of a run is stored that tells this activity and adds this usage.
+    /// Updates the entry after a write of a run with this activity and usage.
     fn record(
         &mut self,
         run: RunId,
@@ -132,7 +133,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Adds to the rows of the models, or to that of none where nothing was used.
+    /// Adds to the rows of the models, or to the row without a model if the usage is empty.
     fn add_usage(&mut self, run: RunId, activity: &RunActivity, usage: &[ModelUsage]) {
         let nothing = [ModelUsage::new(None, UsageSum::default())];
         let usage = if usage.is_empty() { &nothing } else { usage };
@@ -146,7 +147,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// The row of a run and a model.
+    /// Returns the row of a run and a model, and creates it if necessary.
     fn row(&mut self, run: RunId, model: Option<&Arc<str>>, at: i64) -> &mut UsageRow {
         let found =
             self.usage.binary_search_by(|row| (row.run, row.model.as_ref()).cmp(&(run, model)));
@@ -166,11 +167,11 @@ impl DirectoryEntry {
         &mut self.usage[position]
     }
 
-    /// Sets the description, if it has this version; returns the new version.
+    /// Sets the description, if it has this version, and returns the new version.
     ///
     /// # Errors
     ///
-    /// [`StoreError::DescriptionChanged`].
+    /// [`StoreError::DescriptionChanged`], if it has another version.
     pub fn set_description(
         &mut self,
         key: &ConversationKey,
@@ -189,7 +190,8 @@ impl DirectoryEntry {
         Ok(self.description_version)
     }
 
-    /// What the directory says of the conversation, which has this head, with its pending approvals.
+    /// Returns the summary of the conversation with this head. The head must include the pending
+    /// approvals.
     pub fn summary(&self, key: ConversationKey, head: &Head) -> ConversationSummary {
         let mut summary = ConversationSummary::new(key, head, time(self.created_at));
         summary.description = self.description.clone();
@@ -201,8 +203,8 @@ impl DirectoryEntry {
         summary
     }
 
-    /// Up to `limit` runs, in the descending byte order of their ids, from the first id less than
-    /// `after` on; `open` is the one that is open.
+    /// Returns up to `limit` runs, in the descending byte order of their ids, beginning with the
+    /// first id less than `after`. `open` is the open run.
     pub fn runs(&self, after: Option<RunId>, limit: usize, open: Option<RunId>) -> Vec<RunSummary> {
         let runs = self.usage.chunk_by(|left, right| left.run == right.run).rev();
         let asked = runs.filter_map(|rows| {
@@ -213,7 +215,7 @@ impl DirectoryEntry {
         asked.take(limit).collect()
     }
 
-    /// Adds what the conversation has used to a report.
+    /// Adds the usage of the conversation to a report.
     pub fn report(&self, key: &ConversationKey, report: &mut UsageReport<'_>) {
         for row in &self.usage {
             report.add(key, row.run, row.began_at, row.model.as_deref(), &row.sum);
@@ -233,7 +235,7 @@ fn run_summary(first: &UsageRow, rows: &[UsageRow], open: Option<RunId>) -> RunS
     summary
 }
 
-/// The time of a millisecond. All that are kept were made of times.
+/// Returns the time of a stored millisecond. Every stored millisecond was computed from a time.
 fn time(milliseconds: i64) -> SystemTime {
     milliseconds::time(milliseconds).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -1,29 +1,31 @@
-//! Messages of a conversation, from its end backwards.
+//! Pages of the messages of a conversation, backwards from its end.
 
 use std::sync::Arc;
 
 use crate::{Message, store::History};
 
-/// Consecutive messages of a conversation, as readers see them.
+/// A page of consecutive visible messages of a conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MessagePage {
-    /// The messages with their numbers in the conversation, oldest first.
+    /// The messages with their sequence numbers, oldest first.
     pub messages: Vec<(u64, Arc<Message>)>,
-    /// What to ask for next: there are messages before the one with this number. `None` if this page
-    /// has the first that is left.
+    /// The `before` of the next page: there are messages before this sequence number. `None` if
+    /// this page contains the first remaining message.
     pub earlier: Option<u64>,
 }
 
 impl MessagePage {
-    /// Messages with their numbers, oldest first, and before which there are more.
+    /// Creates a page of messages with their sequence numbers, oldest first, and of the `before` of
+    /// the next page.
     pub fn new(messages: Vec<(u64, Arc<Message>)>, earlier: Option<u64>) -> Self {
         Self { messages, earlier }
     }
 
-    /// Which messages belong on a page of up to `limit` messages before one, of a conversation of
-    /// which readers see those from `pruned + 1` to `visible`: from the first number up to and
-    /// without the second. There are earlier ones if the first is more than `pruned + 1`.
+    /// Returns the range of sequence numbers on a page of up to `limit` messages before the number
+    /// `before`: the first number, and the number after the last. The visible messages are those
+    /// from `pruned + 1` to `visible`. There are earlier messages if the first number is greater
+    /// than `pruned + 1`.
     pub fn range(pruned: u64, visible: u64, before: Option<u64>, limit: usize) -> (u64, u64) {
         let first = pruned.saturating_add(1);
         let end = visible.saturating_add(1);
@@ -31,7 +33,8 @@ impl MessagePage {
         (end.saturating_sub(limit as u64).max(first), end)
     }
 
-    /// The page of up to `limit` messages before one, of a conversation that is in memory.
+    /// Returns the page of up to `limit` messages before the number `before`, of a history in
+    /// memory.
     ///
     /// ```
     /// use tower_chat_core::{Message, store::{Head, History, MessagePage, Revision}};

@@ -1,5 +1,4 @@
-//! The directory of a store: which conversations there are, when they were active, and what their
-//! runs have used.
+//! The directory of a store: its conversations, their activity, and the usage of their runs.
 
 mod cursor;
 mod day;

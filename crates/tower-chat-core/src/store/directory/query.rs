@@ -1,4 +1,4 @@
-//! Questions to the directory.
+//! Queries of the directory.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::{ConversationState, ConversationSummary, DirectoryCursor};
 use crate::ConversationKey;
 
-/// Which conversations are asked for: those that fit everything that is set, the one that was active
-/// last first.
+/// A query of conversations: it selects those that match every criterion that is set, the most
+/// recently active one first.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -23,31 +23,31 @@ use crate::ConversationKey;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConversationQuery {
-    /// Only conversations of this scope; of all scopes otherwise.
+    /// Selects conversations of this scope; of all scopes if it is `None`.
     pub scope: Option<Arc<str>>,
-    /// Only those that were last active at this time or later.
+    /// Selects conversations that were last active at this time or later.
     pub active_since: Option<SystemTime>,
-    /// Only those that were last active before this time.
+    /// Selects conversations that were last active before this time.
     pub active_before: Option<SystemTime>,
-    /// Only those that were created at this time or later.
+    /// Selects conversations that were created at this time or later.
     pub created_since: Option<SystemTime>,
-    /// Only those that were created before this time.
+    /// Selects conversations that were created before this time.
     pub created_before: Option<SystemTime>,
-    /// Only those whose metadata have all of these members, each with the same value.
+    /// Selects conversations whose metadata contain all of these members, each with the same value.
     pub metadata: Map<String, Value>,
-    /// Only those in this state.
+    /// Selects conversations in this state.
     pub state: Option<ConversationState>,
-    /// Only those that come after this position.
+    /// Selects conversations after this position.
     pub after: Option<DirectoryCursor>,
-    /// At most so many, the first in order.
+    /// The maximum number of conversations, the first in order.
     pub limit: usize,
 }
 
 impl ConversationQuery {
-    /// How many conversations a page has if nothing else is asked for.
+    /// The default number of conversations on a page.
     pub const DEFAULT_LIMIT: usize = 50;
 
-    /// The conversations of all scopes, up to 50 at a time.
+    /// Selects the conversations of all scopes, up to 50 per page.
     pub fn in_all_scopes() -> Self {
         Self {
             scope: None,
@@ -62,54 +62,54 @@ impl ConversationQuery {
         }
     }
 
-    /// The conversations of a scope, up to 50 at a time.
+    /// Selects the conversations of a scope, up to 50 per page.
     pub fn in_scope(scope: impl Into<Arc<str>>) -> Self {
         Self { scope: Some(scope.into()), ..Self::in_all_scopes() }
     }
 
-    /// Only those that were last active at this time or later.
+    /// Selects conversations that were last active at this time or later.
     #[must_use]
     pub fn active_since(mut self, time: SystemTime) -> Self {
         self.active_since = Some(time);
         self
     }
 
-    /// Only those that were last active before this time.
+    /// Selects conversations that were last active before this time.
     #[must_use]
     pub fn active_before(mut self, time: SystemTime) -> Self {
         self.active_before = Some(time);
         self
     }
 
-    /// Only those that were created at this time or later.
+    /// Selects conversations that were created at this time or later.
     #[must_use]
     pub fn created_since(mut self, time: SystemTime) -> Self {
         self.created_since = Some(time);
         self
     }
 
-    /// Only those that were created before this time.
+    /// Selects conversations that were created before this time.
     #[must_use]
     pub fn created_before(mut self, time: SystemTime) -> Self {
         self.created_before = Some(time);
         self
     }
 
-    /// Only those whose metadata have this member with this value.
+    /// Selects conversations whose metadata contain this member with this value.
     #[must_use]
     pub fn with_metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.metadata.insert(name.into(), value.into());
         self
     }
 
-    /// Only those in this state.
+    /// Selects conversations in this state.
     #[must_use]
     pub fn in_state(mut self, state: ConversationState) -> Self {
         self.state = Some(state);
         self
     }
 
-    /// Only those that come after this position, which is [`ConversationPage::next`] of the page
+    /// Selects conversations after this position, which is [`ConversationPage::next`] of the page
     /// before.
     #[must_use]
     pub fn after(mut self, cursor: DirectoryCursor) -> Self {
@@ -117,19 +117,19 @@ impl ConversationQuery {
         self
     }
 
-    /// At most so many.
+    /// Sets the maximum number of conversations.
     #[must_use]
     pub fn with_limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Whether a conversation of this key may be asked for.
+    /// Returns whether a conversation with this key may match, by its scope.
     pub fn concerns(&self, key: &ConversationKey) -> bool {
         self.scope.as_deref().is_none_or(|scope| scope == key.scope())
     }
 
-    /// Whether a conversation fits, apart from the limit.
+    /// Returns whether a conversation matches the query, apart from the limit.
     pub fn fits(&self, summary: &ConversationSummary) -> bool {
         let ConversationSummary { key, last_active_at, created_at, .. } = summary;
         self.concerns(key)
@@ -143,45 +143,45 @@ impl ConversationQuery {
     }
 }
 
-/// Conversations that were asked for, the one that was active last first; of two that were active in
-/// the same millisecond the one with the lesser key.
+/// The result of a [`ConversationQuery`]. The most recently active conversation is first. Of two
+/// that were active in the same millisecond, the one with the lesser key is first.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ConversationPage {
-    /// Those that could be read.
+    /// The conversations that could be read.
     pub conversations: Vec<ConversationSummary>,
-    /// Those that may fit and could not be read; the others are there all the same.
+    /// The conversations that may match and could not be read. They do not hide the others.
     pub unreadable: Vec<UnreadableConversation>,
-    /// Where the next page begins; `None` if there is nothing after this one.
+    /// The position at which the next page begins; `None` if this is the last page.
     pub next: Option<DirectoryCursor>,
 }
 
-/// A conversation of which the directory cannot be read. Its messages may be readable.
+/// A conversation whose directory data cannot be read. Its messages may be readable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("what the directory has of conversation {key} cannot be read: {reason}")]
 #[non_exhaustive]
 pub struct UnreadableConversation {
     /// The conversation.
     pub key: ConversationKey,
-    /// What is wrong with it.
+    /// The reason why they cannot be read.
     pub reason: String,
 }
 
 impl UnreadableConversation {
-    /// A conversation that cannot be read, and why.
+    /// Creates an error for a conversation, with the reason.
     pub fn new(key: ConversationKey, reason: impl Into<String>) -> Self {
         Self { key, reason: reason.into() }
     }
 }
 
 impl ConversationPage {
-    /// A page, and where the next one begins.
+    /// Creates a page, with the position of the next one.
     pub fn new(conversations: Vec<ConversationSummary>, next: Option<DirectoryCursor>) -> Self {
         Self { conversations, unreadable: Vec::new(), next }
     }
 
-    /// The page that a query asks for, of all conversations in any order: for a store that has them
-    /// in memory.
+    /// Returns the page that a query selects from all conversations, in any order, for a store that
+    /// has them in memory.
     pub fn of_all(
         query: &ConversationQuery,
         conversations: impl IntoIterator<Item = ConversationSummary>,

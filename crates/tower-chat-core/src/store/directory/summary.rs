@@ -1,4 +1,4 @@
-//! What the directory says of a conversation, and of its runs.
+//! The directory's summaries of conversations and runs.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use crate::{
     store::{Head, author::LAST_SEQUENCE},
 };
 
-/// What the directory says of a conversation.
+/// The directory's summary of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConversationSummary {
@@ -16,28 +16,29 @@ pub struct ConversationSummary {
     pub key: ConversationKey,
     /// Its title and metadata.
     pub description: Description,
-    /// How often the description was set: what [`set_description`] expects.
+    /// How often the description was set. [`set_description`] expects this number.
     ///
     /// [`set_description`]: crate::store::HistoryStore::set_description
     pub description_version: u64,
-    /// When it was first written, by the writer's clock, to the millisecond.
+    /// When the conversation was first written, by the writer's clock, to the millisecond.
     pub created_at: SystemTime,
-    /// When it was last written, by the writers' clocks, to the millisecond. It never goes back.
+    /// When the conversation was last written, by the writers' clocks, to the millisecond. It never
+    /// decreases.
     pub last_active_at: SystemTime,
-    /// How many messages readers see.
+    /// The number of visible messages.
     pub messages: u64,
-    /// How many runs it has had, without those that were discarded.
+    /// The number of runs, without discarded ones.
     pub runs: u64,
-    /// What all of its runs have used, those that were discarded or pruned as well.
+    /// The usage of all runs, including discarded and pruned ones.
     pub usage: UsageSum,
-    /// The mode of the last run that told it.
+    /// The mode of the last run whose writes contain a mode.
     pub last_mode: Option<PersistenceMode>,
-    /// What goes on in it.
+    /// The state of the conversation.
     pub state: ConversationState,
 }
 
 impl ConversationSummary {
-    /// A conversation with this head, of which nothing else is known, first and last written at this
+    /// Creates the summary of a conversation with this head that was first and last written at this
     /// time.
     pub fn new(key: ConversationKey, head: &Head, at: SystemTime) -> Self {
         let state = ConversationState::of(&key, head);
@@ -57,18 +58,18 @@ impl ConversationSummary {
     }
 }
 
-/// What goes on in a conversation.
+/// The state of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConversationState {
-    /// Nothing.
+    /// No run is open, and no call waits for approval.
     Idle,
-    /// A journaled run is open: it is under way, or was left.
+    /// A journaled run is open: it is in progress or was interrupted.
     RunOpen,
     /// No run is open, and a tool call waits for approval.
     WaitingForApproval,
-    /// A number that the store keeps of it cannot be: a load fails. Whether each message can be read
-    /// is not looked at.
+    /// A stored number of the conversation is out of range, so that a load fails. Messages are not
+    /// checked.
     Damaged,
 }
 
@@ -76,7 +77,7 @@ impl ConversationState {
     /// All states.
     pub const ALL: [Self; 4] = [Self::Idle, Self::RunOpen, Self::WaitingForApproval, Self::Damaged];
 
-    /// The state of a conversation with this head.
+    /// Returns the state of a conversation with this head.
     pub fn of(key: &ConversationKey, head: &Head) -> Self {
         if head.check_range(key, LAST_SEQUENCE).is_err() {
             Self::Damaged
@@ -89,7 +90,7 @@ impl ConversationState {
         }
     }
 
-    /// Its name, such as `run_open`.
+    /// Returns the name of the state, such as `run_open`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -106,27 +107,28 @@ impl std::fmt::Display for ConversationState {
     }
 }
 
-/// What the directory says of a run.
+/// The directory's summary of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// The mode in which it was last written, if that was told.
+    /// The mode of the last write of the run that contains a mode.
     pub mode: Option<PersistenceMode>,
-    /// When its first request arrived, by the writer's clock, to the millisecond; when it was first
-    /// written, if it was stored by an older release.
+    /// When the first request of the run arrived, by the writer's clock, to the millisecond. For a
+    /// run that an older release stored, the time of its first write.
     pub began_at: SystemTime,
-    /// When it was last written.
+    /// When the run was last written.
     pub last_written_at: SystemTime,
-    /// What it has used, in the byte order of the models' names, first of a model that is not known.
+    /// The usage of the run, in the byte order of the models' names. The usage of an unknown model
+    /// is first.
     pub usage: Vec<ModelUsage>,
-    /// Whether it is open: staged, and neither committed nor discarded.
+    /// Whether the run is open: staged, and neither committed nor discarded.
     pub is_open: bool,
 }
 
 impl RunSummary {
-    /// A run that was written once, at this time, and has used nothing.
+    /// Creates the summary of a run that was written once, at this time, and has no usage.
     pub fn new(run: RunId, at: SystemTime) -> Self {
         Self {
             run,
@@ -138,8 +140,8 @@ impl RunSummary {
         }
     }
 
-    /// When it started. The id of the run does not say it: ids may be made by callers, of recordings
-    /// or of other clocks.
+    /// Returns when the run started. The time in the id of the run may differ: callers may create
+    /// ids themselves, for example from recordings or with other clocks.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};

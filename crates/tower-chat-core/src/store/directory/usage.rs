@@ -1,4 +1,4 @@
-//! What runs have used: service calls, tool calls, tokens and cost.
+//! The usage of runs: service calls, tool calls, tokens and cost.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Message, PersistenceMode, Usage};
 
-/// A sum of what was used. All counts stop at [`UsageSum::LARGEST`], so that every store can keep and
+/// A sum of usage. All counts saturate at [`UsageSum::LARGEST`], so that every store can store and
 /// add them.
 ///
 /// ```
@@ -19,41 +19,41 @@ use crate::{Message, PersistenceMode, Usage};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UsageSum {
-    /// Requests to a model that were answered.
+    /// The number of answered requests to a model.
     pub service_calls: u64,
-    /// Tool calls that answers asked for.
+    /// The number of tool calls in the answers.
     pub tool_calls: u64,
-    /// Tokens, as the providers have counted them.
+    /// The tokens, as counted by the providers.
     pub tokens: Usage,
-    /// What the service calls have cost whose price was known, in billionths of the currency of the
-    /// price list; `None` if the price of none was known.
+    /// The cost of all service calls with a known price, in billionths of the currency of the price
+    /// list; `None` if no price was known.
     pub cost_nanos: Option<u64>,
 }
 
 impl UsageSum {
-    /// The largest count, which databases keep exactly that count in floating point.
+    /// The largest count. Databases that compute in floating point represent it exactly.
     pub const LARGEST: u64 = crate::store::author::LAST_SEQUENCE;
 
-    /// So many calls of models and of tools.
+    /// Creates a sum of these numbers of service calls and tool calls.
     pub fn of_calls(service_calls: u64, tool_calls: u64) -> Self {
         Self { service_calls, tool_calls, ..Self::default() }.within_bounds()
     }
 
-    /// With these tokens.
+    /// Sets the tokens.
     #[must_use]
     pub fn with_tokens(mut self, tokens: Usage) -> Self {
         self.tokens = tokens;
         self.within_bounds()
     }
 
-    /// With a cost in billionths of a currency.
+    /// Sets the cost in billionths of a currency.
     #[must_use]
     pub fn with_cost_nanos(mut self, cost_nanos: impl Into<Option<u64>>) -> Self {
         self.cost_nanos = cost_nanos.into();
         self.within_bounds()
     }
 
-    /// Whether nothing was used.
+    /// Returns whether the sum is zero.
     pub fn is_zero(&self) -> bool {
         let Self { service_calls, tool_calls, tokens, cost_nanos } = *self;
         let is_free = cost_nanos.unwrap_or_default() == 0;
@@ -85,24 +85,24 @@ impl std::ops::AddAssign<&Self> for UsageSum {
     }
 }
 
-/// What was used of one model.
+/// The usage of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelUsage {
-    /// The model, as its service has named it; `None` if it is not known.
+    /// The model's name, as returned by its service; `None` if it is unknown.
     pub model: Option<Arc<str>>,
-    /// What was used.
+    /// The usage.
     pub sum: UsageSum,
 }
 
 impl ModelUsage {
-    /// What was used of a model. One without a name is not known.
+    /// Creates the usage of a model. An empty name counts as unknown.
     pub fn new(model: Option<Arc<str>>, sum: UsageSum) -> Self {
         Self { model: model.filter(|model| !model.is_empty()), sum }
     }
 }
 
-/// What a write tells of its run: when it was made, in which mode, and what it adds to the usage.
+/// The activity of a run that a write reports: its time, its mode, and the usage that it adds.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -122,20 +122,20 @@ pub struct RunActivity {
 }
 
 impl RunActivity {
-    /// Something was done at this time, and nothing used.
+    /// Creates an activity at this time, without usage.
     pub fn new(at: SystemTime) -> Self {
         Self { at, started_at: None, mode: None, usage: Vec::new() }
     }
 
-    /// What is told of messages of which nothing else is known: that they were written now, and how
-    /// many tools they ask for.
+    /// Creates the activity of messages without further information: at the current time, with the
+    /// number of tool calls in the messages.
     pub(in crate::store) fn of_messages(messages: &[Arc<Message>]) -> Self {
         let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
         let usage = ModelUsage::new(None, UsageSum::of_calls(0, calls));
         Self::new(SystemTime::now()).with_usage([usage])
     }
 
-    /// Of a run whose first request arrived at this time.
+    /// Sets the time at which the first request of the run arrived.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -151,14 +151,14 @@ impl RunActivity {
         self
     }
 
-    /// In this mode.
+    /// Sets the mode of the run.
     #[must_use]
     pub fn with_mode(mut self, mode: impl Into<Option<PersistenceMode>>) -> Self {
         self.mode = mode.into();
         self
     }
 
-    /// Adds to what was used. What is told of one model twice is added up.
+    /// Adds usage. Two entries for the same model are added up.
     #[must_use]
     pub fn with_usage(mut self, usage: impl IntoIterator<Item = ModelUsage>) -> Self {
         for ModelUsage { model, sum } in usage.into_iter().filter(|usage| !usage.sum.is_zero()) {
@@ -171,23 +171,23 @@ impl RunActivity {
         self
     }
 
-    /// When it was done, by the writer's clock. Stores keep it to the millisecond.
+    /// Returns the time of the write, by the writer's clock. Stores write it to the millisecond.
     pub fn at(&self) -> SystemTime {
         self.at
     }
 
-    /// When the run began, as far as this write says: when its first request arrived, else when this
-    /// was done. A store keeps the time of the first write of the run.
+    /// Returns the time at which the run began, from this write: when its first request arrived, or
+    /// else the time of the write. A store uses the value of the first write of the run.
     pub fn began_at(&self) -> SystemTime {
         self.started_at.map_or(self.at, |started_at| started_at.min(self.at))
     }
 
-    /// The mode of the run.
+    /// Returns the mode of the run.
     pub fn mode(&self) -> Option<PersistenceMode> {
         self.mode
     }
 
-    /// What was used, once for each model.
+    /// Returns the usage, once for each model.
     pub fn usage(&self) -> &[ModelUsage] {
         &self.usage
     }

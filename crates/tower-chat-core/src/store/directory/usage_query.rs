@@ -1,4 +1,4 @@
-//! Questions to what runs have used.
+//! Queries of the usage of runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,10 @@ use std::{
 use super::{UsageSum, UtcDay};
 use crate::{ConversationKey, RunId, store::author::milliseconds};
 
-/// What usage is asked for, and by what it is added up.
+/// A query of usage, and the grouping of its sums.
 ///
-/// What a run has used of a model counts at the time at which the run began, as the write said that
-/// first told of that model, to the millisecond.
+/// All usage of a model by a run counts at the time at which the run began, to the millisecond.
+/// That time is taken from the first write with usage of the model.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -24,19 +24,19 @@ use crate::{ConversationKey, RunId, store::author::milliseconds};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UsageQuery {
-    /// By what usage is added up.
+    /// The grouping of the sums.
     pub grouping: UsageGrouping,
-    /// Only usage of this scope; of all scopes otherwise.
+    /// Selects usage of this scope; of all scopes if it is `None`.
     pub scope: Option<Arc<str>>,
-    /// Only usage of this conversation; it has an effect together with a scope alone.
+    /// Selects usage of this conversation. It is ignored without a scope.
     pub conversation: Option<Arc<str>>,
-    /// Only usage from this time on.
+    /// Selects usage from this time on.
     pub since: Option<SystemTime>,
-    /// Only usage before this time.
+    /// Selects usage before this time.
     pub before: Option<SystemTime>,
 }
 
-/// By what usage is added up.
+/// The grouping of usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UsageGrouping {
@@ -52,7 +52,7 @@ pub enum UsageGrouping {
     Day,
 }
 
-/// Of what a sum is. The order is that of an answer.
+/// The group of a sum. Results are in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum UsageGroup {
@@ -62,62 +62,62 @@ pub enum UsageGroup {
     Conversation(ConversationKey),
     /// A scope.
     Scope(Arc<str>),
-    /// A model; `None` for service calls of which the model is not known.
+    /// A model; `None` for service calls of an unknown model.
     Model(Option<Arc<str>>),
     /// A day.
     Day(UtcDay),
 }
 
-/// What was used, of one group.
+/// The sum of usage of one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UsageTotals {
-    /// Of what it is.
+    /// The group.
     pub group: UsageGroup,
-    /// How many runs have used it.
+    /// The number of runs with usage in the group.
     pub runs: u64,
-    /// What they have used.
+    /// The usage of these runs.
     pub sum: UsageSum,
 }
 
 impl UsageTotals {
-    /// What was used.
+    /// Creates the totals of a group.
     pub fn new(group: UsageGroup, runs: u64, sum: UsageSum) -> Self {
         Self { group, runs, sum }
     }
 }
 
 impl UsageQuery {
-    /// Everything that was used.
+    /// Selects all usage.
     pub fn in_all_scopes(grouping: UsageGrouping) -> Self {
         Self { grouping, scope: None, conversation: None, since: None, before: None }
     }
 
-    /// What was used in a scope.
+    /// Selects the usage of a scope.
     pub fn in_scope(scope: impl Into<Arc<str>>, grouping: UsageGrouping) -> Self {
         Self { scope: Some(scope.into()), ..Self::in_all_scopes(grouping) }
     }
 
-    /// What was used in a conversation.
+    /// Selects the usage of a conversation.
     pub fn of(key: &ConversationKey, grouping: UsageGrouping) -> Self {
         Self { conversation: Some(key.id().into()), ..Self::in_scope(key.scope(), grouping) }
     }
 
-    /// Only usage from this time on.
+    /// Selects usage from this time on.
     #[must_use]
     pub fn since(mut self, time: SystemTime) -> Self {
         self.since = Some(time);
         self
     }
 
-    /// Only usage before this time.
+    /// Selects usage before this time.
     #[must_use]
     pub fn before(mut self, time: SystemTime) -> Self {
         self.before = Some(time);
         self
     }
 
-    /// Whether usage of a conversation is asked for.
+    /// Returns whether usage of a conversation matches the query.
     pub fn concerns(&self, key: &ConversationKey) -> bool {
         match (self.scope.as_deref(), self.conversation.as_deref()) {
             (None, _) => true,
@@ -126,7 +126,7 @@ impl UsageQuery {
         }
     }
 
-    /// Whether usage that counts at this millisecond since 1970 (UTC) is asked for.
+    /// Returns whether usage that counts at this millisecond since 1970 (UTC) matches the query.
     pub fn fits(&self, began_milliseconds: i64) -> bool {
         let bound = |time: SystemTime| milliseconds::bound(time);
         self.since.is_none_or(|since| began_milliseconds >= bound(since))
@@ -134,7 +134,7 @@ impl UsageQuery {
     }
 }
 
-/// Adds usage up as a query asks, for stores that read it row by row.
+/// Sums up usage for a query, for stores that read usage row by row.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -158,13 +158,13 @@ pub struct UsageReport<'q> {
 }
 
 impl<'q> UsageReport<'q> {
-    /// Nothing was added yet.
+    /// Creates a report without usage.
     pub fn new(query: &'q UsageQuery) -> Self {
         Self { query, groups: BTreeMap::new() }
     }
 
-    /// Adds what a run has used of a model, from this millisecond since 1970 (UTC) on. Nothing is
-    /// added if it is not asked for, or if nothing was used.
+    /// Adds the usage of a model by a run that began at this millisecond since 1970 (UTC). Usage
+    /// that does not match the query, and empty usage, is ignored.
     pub fn add(
         &mut self,
         key: &ConversationKey,
@@ -191,7 +191,7 @@ impl<'q> UsageReport<'q> {
         *total += sum;
     }
 
-    /// The sums, in the order of their groups.
+    /// Returns the sums, in the order of their groups.
     pub fn into_totals(self) -> Vec<UsageTotals> {
         let totals = self.groups.into_iter();
         totals.map(|(group, (runs, sum))| UsageTotals::new(group, runs.len() as u64, sum)).collect()

@@ -13,12 +13,13 @@ use crate::{
     sync::{Mutex, try_schedules},
 };
 
-/// The changes of one conversation.
+/// The recorded changes of one conversation.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The number of tasks that change it now.
+    /// The number of tasks that change the conversation now.
     concurrent: AtomicUsize,
-    /// The tasks that have changed it, each with its submitting thread and its number in that thread.
+    /// The tasks that have changed the conversation, each with its submitting thread and its number
+    /// in that thread.
     tasks: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -26,7 +27,7 @@ fn keys() -> [ConversationKey; 2] {
     ["a", "b"].map(|id| ConversationKey::new("scope", id))
 }
 
-/// Changes the conversations of a guard, and lets other tasks run in between.
+/// Changes the conversations of a guard, and yields to other tasks in between.
 async fn change(
     mut guard: QueueGuard,
     changed: Arc<[Changes; 2]>,
@@ -55,7 +56,7 @@ async fn change(
     }
 }
 
-/// Threads submit tasks on one or both conversations; one task is never run.
+/// Submits tasks on one or both conversations from several threads; one task is never run.
 fn submit_from_threads(waits: bool) {
     let (queue, changed) = (KeyedQueue::default(), Arc::new(<[Changes; 2]>::default()));
     let threads: Vec<_> = (0..3)
