@@ -1,4 +1,4 @@
-//! Who may look, and what a browser may do with a page.
+//! Access control: which requests are served, and which rights a page has in a browser.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::{Inspector, pages::Failure};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// How the name of the cookie begins that remembers the token.
+/// The prefix of the name of the cookie with the token.
 const TOKEN: &str = "tower_chat_inspector";
 
-/// Where a browser says what made it send a request.
+/// The header in which a browser sends where a request comes from.
 const SITE: &str = "sec-fetch-site";
 
 pub(crate) async fn guard(
@@ -42,9 +42,9 @@ pub(crate) async fn guard(
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        // Without a referrer to itself a form would come from the origin `null`.
+        // With `no-referrer`, browsers would send the origin `null` with a form.
         (REFERRER_POLICY, "same-origin"),
-        // Another origin neither embeds a page nor keeps a handle of its window.
+        // A page of another origin can neither embed these pages nor keep a reference to their window.
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (CACHE_CONTROL, "no-store"),
@@ -56,7 +56,8 @@ pub(crate) async fn guard(
 
 enum Admission {
     Granted,
-    /// The token stood in the address: from now on it is in a cookie.
+    /// The address contained the token. The response sets it in a cookie and redirects to the address
+    /// without it.
     Remembered(Response),
     Refused(StatusCode, &'static str),
 }
@@ -84,7 +85,7 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
         }
         Presented::Parameter { rest, .. } => remembered(inspector, token, &rest),
         Presented::Bearer(_) => Admission::Granted,
-        // Hashes are compared, so that the time of it tells nothing of the value.
+        // Hashes are compared, so that the time of the comparison reveals nothing about the value.
         Presented::Cookie(value) if hash(value) == hash(cookie_value(token)) => Admission::Granted,
         Presented::Cookie(_) => {
             Admission::Refused(StatusCode::UNAUTHORIZED, "This token is another one.")
@@ -96,11 +97,11 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
     }
 }
 
-/// The value of a header that is there at most once.
+/// Returns the value of a header that may occur only once.
 ///
 /// # Errors
 ///
-/// If it is there twice, or is no plain text.
+/// If the header occurs twice, or is not visible ASCII.
 fn single(
     headers: &HeaderMap,
     name: impl http::header::AsHeaderName,
@@ -110,10 +111,10 @@ fn single(
     values.next().map_or(Ok(value), |_| Err(Unreadable))
 }
 
-/// Two programs could read such a header differently.
+/// The error of a header that two programs could read differently.
 struct Unreadable;
 
-/// Whether the request is for a host of the loopback or one that was given.
+/// Whether the `Host` of a request is a loopback host or a configured host.
 fn is_host_known(inspector: &Inspector, headers: &HeaderMap) -> bool {
     let Ok(Some(host)) = single(headers, HOST) else { return false };
     let host = host.to_ascii_lowercase();
@@ -125,14 +126,14 @@ fn is_host_known(inspector: &Inspector, headers: &HeaderMap) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "[::1]") || inspector.hosts.contains(&host)
 }
 
-/// What a request has as a token.
+/// The token in a request.
 enum Presented<'h> {
     Nothing,
-    /// The hash of what is in the header `Authorization`.
+    /// The hash of the token in the header `Authorization`.
     Bearer([u8; 32]),
     /// The value of the cookie.
     Cookie(&'h str),
-    /// In its address, which goes on without it.
+    /// A token in the query of the address, and the address without it.
     Parameter {
         hash: [u8; 32],
         rest: String,
@@ -143,13 +144,14 @@ fn hash(text: impl AsRef<[u8]>) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// The value of the cookie for a token with this hash. A token may have characters that a cookie may not.
+/// Returns the value of the cookie for a token with this hash. The token itself may have characters that
+/// a cookie may not have.
 fn cookie_value(token: &[u8; 32]) -> String {
     token.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The name of the cookie for a token with this hash: browsers send the cookies of all ports of a host, and
-/// two inspectors on two ports do not overwrite the cookie of one another.
+/// Returns the name of the cookie for a token with this hash. Browsers send a host's cookies to all of
+/// its ports; different names keep two inspectors on two ports from overwriting each other's cookie.
 fn cookie_name(token: &[u8; 32]) -> String {
     let prefix: String = cookie_value(&hash(token)).chars().take(8).collect();
     format!("{TOKEN}_{prefix}")
@@ -180,7 +182,8 @@ fn presented<'h>(token: &[u8; 32], headers: &'h HeaderMap, uri: &Uri) -> Present
     of_us.map_or(Presented::Nothing, Presented::Cookie)
 }
 
-/// The bytes of a parameter. A plus stands for itself: links that are made here have none.
+/// Decodes the bytes of a parameter. A plus sign is not decoded as a space, because the inspector's own
+/// links encode spaces otherwise.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -196,7 +199,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 
 fn remembered(inspector: &Inspector, token: &[u8; 32], rest: &str) -> Admission {
     let path = &inspector.path;
-    // The address of a nested router's first page has no slash at the end.
+    // The address of a nested router's first page has no slash at its end.
     let is_first = !path.is_empty() && (rest == "/" || rest.starts_with("/?"));
     let rest = if is_first { rest.trim_start_matches('/') } else { rest };
     let mut response = Redirect::to(&format!("{path}{rest}")).into_response();
@@ -211,8 +214,9 @@ fn remembered(inspector: &Inspector, token: &[u8; 32], rest: &str) -> Admission 
     Admission::Remembered(response)
 }
 
-/// Whether a browser says that the request comes from a page of the same origin or, if it changes
-/// nothing, from its user. Programs that send neither header are no browsers, which always do.
+/// Whether a browser reports that a page of the same origin has sent the request. A request that changes
+/// nothing may also come from the user directly. Requests without both headers come from programs that
+/// are not browsers, because browsers always send one of them.
 fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
     let (Ok(site), Ok(origin), Ok(host)) =
         (single(headers, SITE), single(headers, ORIGIN), single(headers, HOST))
@@ -221,7 +225,7 @@ fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
     };
     let is_own_site = match site {
         None | Some("same-origin") => true,
-        // The user typed the address, or opened a bookmark or a link of another program.
+        // The user typed the address, or opened a bookmark or a link in another program.
         Some("none") => !changes,
         Some(_) => false,
     };

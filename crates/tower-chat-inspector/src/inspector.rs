@@ -1,4 +1,4 @@
-//! What the pages show, and to whom.
+//! The configuration of the pages.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
@@ -19,46 +19,46 @@ use crate::{
     pages, serving,
 };
 
-/// How many pages may read a whole conversation at the same time.
+/// The largest number of pages that read a whole conversation at the same time.
 const MOST_WHOLE: usize = 2;
 
-/// The stack that goes on with a run.
+/// The stack that continues runs.
 pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// Web pages over a store; the [crate] says more.
+/// Web pages that show a store. The documentation of the [crate] describes them.
 #[derive(Clone)]
 pub struct Inspector {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) scopes: Scopes,
-    /// The SHA-256 of the token, so that comparing it tells nothing of it.
+    /// The SHA-256 hash of the token, so that the time of a comparison reveals nothing about the token.
     pub(crate) token: Option<[u8; 32]>,
     pub(crate) hosts: Vec<String>,
     pub(crate) allows_writes: bool,
     pub(crate) agent: Option<Agent>,
-    /// Where the pages are, without a slash at the end.
+    /// The path of the pages, without a slash at its end.
     pub(crate) path: String,
-    /// By their names.
+    /// The replay policies, with their names.
     pub(crate) policies: Vec<(String, ReplayPolicy)>,
     pub(crate) followers: Arc<Followers>,
-    /// Pages that read all of a conversation wait for one another, so that memory has a bound.
+    /// Limits how many pages read a whole conversation at the same time, and with them the memory.
     pub(crate) whole: Arc<Semaphore>,
 }
 
-/// Which scopes the pages show.
+/// The scopes that the pages show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scopes {
-    /// Any, one at a time.
+    /// Every scope, one at a time.
     Any,
-    /// Any, and lists over all of them.
+    /// Every scope, and lists over all of them.
     All,
     One(String),
 }
 
-/// The pages cannot be served.
+/// Serving the pages failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Others than the users of this machine can reach the address, and there is no token.
+    /// Other machines can reach the address, and there is no token.
     #[error(
         "{address} can be reached from other machines: listen on 127.0.0.1, or set a token that \
          readers must have"
@@ -73,7 +73,8 @@ pub enum ServeError {
 }
 
 impl Inspector {
-    /// Pages over a store, to be read on this machine, one scope at a time.
+    /// Creates the pages for a store. By default they are served to this machine only, and show one
+    /// scope at a time.
     pub fn new(store: impl HistoryStore) -> Self {
         Self {
             store: Arc::new(store),
@@ -89,46 +90,46 @@ impl Inspector {
         }
     }
 
-    /// Shows this scope alone.
+    /// Restricts the pages to one scope.
     #[must_use]
     pub fn in_one_scope(mut self, scope: impl Into<String>) -> Self {
         self.scopes = Scopes::One(scope.into());
         self
     }
 
-    /// Lists the conversations of all scopes together.
+    /// Adds lists of the conversations of all scopes.
     #[must_use]
     pub fn with_all_scopes(mut self) -> Self {
         self.scopes = Scopes::All;
         self
     }
 
-    /// Readers must have this token.
+    /// Sets the token that every request must have.
     #[must_use]
     pub fn with_token(mut self, token: impl AsRef<[u8]>) -> Self {
         self.token = Some(Sha256::digest(token.as_ref()).into());
         self
     }
 
-    /// The pages are also reached under these hosts, as the header `Host` has them: `agents.example`, or
-    /// `agents.example:8443`.
+    /// Adds hosts under which the pages can be reached, in the form of the header `Host`:
+    /// `agents.example`, or `agents.example:8443`.
     #[must_use]
     pub fn with_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts.extend(hosts.into_iter().map(|host| host.into().to_ascii_lowercase()));
         self
     }
 
-    /// Whether open runs can be ended in the pages, and calls approved if there is an
-    /// [agent](Self::with_agent). They cannot by default.
+    /// Sets whether open runs can be ended in the pages, and, if there is an [agent](Self::with_agent),
+    /// whether calls can be approved. The default is `false`.
     #[must_use]
     pub fn with_writes(mut self, allowed: bool) -> Self {
         self.allows_writes = allowed;
         self
     }
 
-    /// The stack that has the tools. Where writes are allowed, readers decide in the pages about calls
-    /// that wait for approval: the decision is sent through the stack, which goes on with the run, and
-    /// comes to its end whether or not the reader stays.
+    /// Sets the stack with the tools. If writes are allowed, readers can then decide in the pages about
+    /// calls that wait for approval. The decision is sent through the stack, which continues the run.
+    /// The run finishes even if the reader closes the page.
     #[must_use]
     pub fn with_agent<S>(mut self, agent: S) -> Self
     where
@@ -140,15 +141,15 @@ impl Inspector {
         self
     }
 
-    /// The path under which an application nests the pages, such as `/inspector`.
+    /// Sets the path under which an application nests the pages, such as `/inspector`.
     #[must_use]
     pub fn at_path(mut self, path: impl AsRef<str>) -> Self {
         self.path = path.as_ref().trim_end_matches('/').to_owned();
         self
     }
 
-    /// A replay policy by its name, for the page that shows what a model is sent next. The first that
-    /// is given takes the place of the default one.
+    /// Adds a replay policy under a name, for the page with the messages that a model is sent next. The
+    /// first policy that is added replaces the default policy.
     #[must_use]
     pub fn with_policy(mut self, name: impl Into<String>, policy: ReplayPolicy) -> Self {
         self.policies.retain(|(name, _)| name != "default");
@@ -156,7 +157,7 @@ impl Inspector {
         self
     }
 
-    /// The pages as a router.
+    /// Returns the pages as a router.
     pub fn into_router(self) -> Router {
         let inspector = Arc::new(self);
         Router::new()
@@ -177,11 +178,12 @@ impl Inspector {
             .with_state(inspector)
     }
 
-    /// Serves the pages until `shutdown` is ready. Pages that are being sent then are finished, if that
-    /// takes no longer than 3 seconds; connections that are open after that are closed.
+    /// Serves the pages until `shutdown` completes. Responses that are being sent have 3 seconds to
+    /// finish; connections that are still open after that are closed.
     ///
-    /// Without a [token](Self::with_token), the pages are served on the loopback alone, and there every
-    /// user and every program of the machine can read them, whatever the permissions of the store are.
+    /// Without a [token](Self::with_token), the pages are served on loopback addresses only. Every user
+    /// and every program of the machine can then read them, whatever the file permissions of the store
+    /// are.
     ///
     /// # Errors
     ///
@@ -199,7 +201,7 @@ impl Inspector {
         let router = self.into_router();
         let shutdown = async move {
             shutdown.await;
-            // What follows a conversation has no end of its own.
+            // The event streams of followed conversations do not end by themselves.
             followers.close();
         };
         serving::serve(listener, router, shutdown).await;

@@ -1,8 +1,9 @@
-//! For people who operate or debug an agent: web pages that show what is in a tower-chat store.
+//! Web pages that show the content of a tower-chat store, for operating and debugging an agent.
 //!
-//! The pages list conversations by their last activity, show one as a timeline of its runs with their
-//! tool calls side by side, say what a model is sent of each stored message and why, sum up tools and
-//! usage, and list open runs. They need no JavaScript; with it, a page follows a run that is under way.
+//! The pages list conversations by their last activity, and open runs. A conversation is shown as a
+//! timeline of its runs, with parallel tool calls side by side. Other pages show in which form a model
+//! is sent each stored message, with the reasons, and the statistics of tools and usage. The pages work
+//! without JavaScript; with it, the page of a conversation updates itself while a run is in flight.
 //!
 //! ```no_run
 //! # async fn run(store: tower_chat::MemoryStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -16,7 +17,8 @@
 //!
 //! # In an application
 //!
-//! [`Inspector::into_router`] is an axum router, to be nested under the path that the inspector is told:
+//! [`Inspector::into_router`] returns an axum router. Nest it under the path that [`Inspector::at_path`]
+//! sets:
 //!
 //! ```
 //! use axum::Router;
@@ -28,38 +30,40 @@
 //! # let _ = app;
 //! ```
 //!
-//! # Who may look
+//! # Access
 //!
-//! Whoever reaches the pages reads every conversation of the store, so:
+//! A client that can reach the pages can read every conversation of the store. Therefore:
 //!
-//! - a request must name a host of the loopback, or one of [`Inspector::with_hosts`]: a page of
-//!   another site that resolves its name to this address gets nothing;
-//! - a request that a page of another origin makes a browser send is refused (`Origin`,
-//!   `Sec-Fetch-Site`), a link on such a page too: readers type the address, or open it from a bookmark or
-//!   a terminal. No page of another origin can embed the pages or keep a handle of their window;
-//! - with [`Inspector::with_token`] it must have the token, as `Authorization: Bearer TOKEN`, or once as
-//!   the parameter `token` of a page, which a cookie remembers. [`Inspector::serve`] refuses to listen
-//!   beyond the loopback without one. On the loopback without one, every user and every program of the
-//!   machine reads the pages, whatever the permissions of the store are. A browser sends the cookies of
-//!   a host to all of its ports, so it must not open pages that other users of the machine serve;
-//! - nothing is changed unless [`Inspector::with_writes`] allows it, and then only by forms of the pages
-//!   themselves;
-//! - a call is approved in a page only if the page shows all of its arguments, and only the call that it
-//!   showed;
-//! - the pages show one scope at a time, unless [`Inspector::with_all_scopes`] or
-//!   [`Inspector::in_one_scope`] says otherwise.
+//! - The `Host` of a request must be a loopback host or one of [`Inspector::with_hosts`]. This prevents
+//!   DNS rebinding: a page of another site whose host name resolves to this address is refused.
+//! - A request that a page of another origin has caused is refused (`Origin`, `Sec-Fetch-Site`), also if
+//!   it comes from a link on such a page. Readers type the address, or open it from a bookmark or a
+//!   terminal. A page of another origin can neither embed the pages nor keep a reference to their
+//!   window.
+//! - With [`Inspector::with_token`], each request must have the token: as `Authorization: Bearer TOKEN`,
+//!   or once as the parameter `token` of a page, which then sets a cookie. Without a token,
+//!   [`Inspector::serve`] refuses to listen on addresses other than loopback. On loopback without a
+//!   token, every user and every program of the machine can read the pages, whatever the file
+//!   permissions of the store are. A browser sends the cookies of a host to all of its ports, so do not
+//!   use it for pages that other users of the machine serve.
+//! - The pages change the store only if [`Inspector::with_writes`] allows it, and only through forms of
+//!   the pages.
+//! - A page can approve a call only if it shows all of the call's arguments, and the approval applies
+//!   only to the call that the page showed.
+//! - The pages show one scope at a time, unless [`Inspector::with_all_scopes`] or
+//!   [`Inspector::in_one_scope`] is set.
 //!
-//! Every stored text is escaped, characters that cannot be seen are written as escapes, and the content
-//! security policy allows no script or style but the two files of the pages.
+//! Every stored text is escaped, and invisible characters are written as escape sequences. The content
+//! security policy allows only the script file and the style file of the pages.
 //!
-//! # How much it reads
+//! # Limits
 //!
-//! A page reads and shows a bounded number of messages, calls and bytes of each, and links to the rest; counts
-//! of tools and usage are made in the store. Two pages read more: a message that is shown whole, and
-//! what the model is sent next, which depends on the whole conversation. An open run is read whole too.
-//! At most 16 pages of one address, and 64 in all, follow a conversation at the same time; a router that an
-//! application serves knows the addresses from axum's `ConnectInfo`. Behind a proxy, all readers have the address of
-//! the proxy.
+//! A page reads and shows a limited number of messages and calls, and a limited number of bytes of each,
+//! with links to the rest. The store computes the statistics of tools and usage. Three pages read more:
+//! a whole message, the messages that a model is sent next, which depend on the whole conversation, and
+//! an open run. At most 16 pages of one address, and 64 in all, follow a conversation at the same time.
+//! A router that an application serves finds the address in axum's `ConnectInfo`. Behind a proxy, all
+//! readers have the address of the proxy.
 
 mod guard;
 mod inspector;

@@ -1,4 +1,4 @@
-//! Following a conversation: an event whenever something was stored in it.
+//! Follows a conversation: sends an event to a page after each change.
 
 use std::{
     collections::HashMap,
@@ -32,20 +32,20 @@ use crate::{
     pages::{Asked, Failure},
 };
 
-/// How often the store is asked. Every store answers this from the head alone.
+/// The interval between two reads of the head. Every store reads a head without reading messages.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// How many pages may follow a conversation at the same time.
+/// The largest number of pages that follow a conversation at the same time.
 const MOST_FOLLOWERS: usize = 64;
 
-/// How many of them may come from one address.
+/// The largest number of these pages that have the same address.
 const MOST_OF_ADDRESS: usize = 16;
 
-/// How long a page follows before its browser has to come again, which it does by itself.
+/// The longest duration of one event stream. The browser then reconnects automatically.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Events `changed`, the first of them at once. The stream ends after some minutes, if the store fails,
-/// if the conversation is deleted, and when the pages are no longer served.
+/// Sends an event `changed` at once and after each change. The stream ends after some minutes, if the
+/// store fails, if the conversation is deleted, and when the server shuts down.
 pub(crate) async fn changes(
     State(inspector): State<Arc<Inspector>>,
     Query(asked): Query<Asked>,
@@ -66,7 +66,7 @@ fn is_absent(head: &Head) -> bool {
     head.revision == Revision::ABSENT && head.open_run.is_none()
 }
 
-/// A text that is another one whenever something was stored.
+/// Returns a text that differs after each write to the conversation.
 pub(crate) fn state_of(head: &Head) -> String {
     let Revision { incarnation, sequence, .. } = head.revision;
     let open = head.open_run.as_ref();
@@ -74,7 +74,7 @@ pub(crate) fn state_of(head: &Head) -> String {
     format!("{incarnation}.{sequence}{open} {}", head.pending_approvals.len())
 }
 
-/// The pages that follow a conversation, counted in all and by address.
+/// The pages that follow a conversation, counted in total and by address.
 pub(crate) struct Followers {
     permits: Arc<Semaphore>,
     of_address: Mutex<HashMap<IpAddr, usize>>,
@@ -85,13 +85,13 @@ impl Followers {
         Self { permits: Arc::new(Semaphore::new(MOST_FOLLOWERS)), of_address: Mutex::default() }
     }
 
-    /// Ends all of them, and admits no more.
+    /// Ends all event streams, and admits no more.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
 
-    /// Admits a page, if there is room for it. Only the total is bounded for pages whose address is not
-    /// known: those of a router that is served without its `ConnectInfo`.
+    /// Admits a page if the limits allow it. If the address is unknown, because the router is served
+    /// without `ConnectInfo`, only the total is limited.
     fn admit(self: Arc<Self>, address: Option<IpAddr>) -> Result<FollowerPermit, Failure> {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             let what = "Too many pages follow conversations.";
@@ -111,7 +111,8 @@ impl Followers {
     }
 }
 
-/// What counts as one address: of IPv6 the first 64 bits, of whose rest a client has all.
+/// Returns the network that counts as one address. For IPv6 these are the first 64 bits, since a client
+/// usually has all addresses with the same prefix.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -121,7 +122,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The permit of a page that follows, counted for its address.
+/// The permit of a page that follows a conversation. It also counts for the address of the page.
 struct FollowerPermit {
     followers: Arc<Followers>,
     address: Option<IpAddr>,
@@ -160,7 +161,7 @@ impl Follower {
         })
     }
 
-    /// Waits until the conversation is another than it was, and says what it is; `None` at the end.
+    /// Waits until the conversation changes, and returns its new state; `None` at the end.
     async fn changed(&self) -> Result<Option<String>, StoreError> {
         while !self.inspector.followers.permits.is_closed() {
             let head = self.inspector.store.head(&self.key).await?;

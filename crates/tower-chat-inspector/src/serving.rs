@@ -1,4 +1,4 @@
-//! The server of the pages.
+//! The HTTP server of the pages.
 
 use std::{future::Future, io, pin::pin, time::Duration};
 
@@ -14,18 +14,19 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-/// How long requests under way may take after the server was told to end.
+/// How long in-flight requests may take after the shutdown has begun.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long a client may take to send the head of a request, or to begin the next one.
+/// The longest time in which a client must send the headers of a request, or begin the next request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait after the system refused a connection, for example because too many files are open.
+/// The pause after the operating system refused a connection, for example because too many files are
+/// open.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Serves the pages until `shutdown` is ready. Then the server accepts no connection any more, finishes the
-/// requests under way for a graceful period, and closes what is still open after it: a client that sends
-/// half a request, or does not read its page, does not keep the server from ending.
+/// Serves the pages until `shutdown` completes. The server then accepts no more connections, waits for
+/// in-flight requests for a grace period, and closes the remaining connections. A client that sends half
+/// a request, or does not read its response, therefore cannot keep the server from ending.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -54,7 +55,7 @@ pub(crate) async fn serve(
     connections.shutdown().await;
 }
 
-/// The next connection.
+/// Accepts the next connection.
 async fn accepted(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
     loop {
         match listener.accept().await {
@@ -68,7 +69,7 @@ async fn accepted(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
     }
 }
 
-/// Whether an error is about one connection, which its client has ended already.
+/// Whether an error concerns one connection, which its client has already closed.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -78,7 +79,7 @@ fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Answers the requests of a connection, until its client ends it or the sender of `stopped` is dropped.
+/// Serves the requests of a connection until its client closes it or the sender of `stopped` is dropped.
 async fn connection(
     stream: TcpStream,
     from: ConnectInfo<std::net::SocketAddr>,

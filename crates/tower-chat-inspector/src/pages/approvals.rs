@@ -25,38 +25,39 @@ use crate::{
     view::{Excerpt, visible},
 };
 
-/// How long the page waits for a run that is refused. One that goes on is followed in the conversation.
+/// How long the page waits for an error of the run. After this time the reader returns to the page of
+/// the conversation, and the run continues.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many bytes the calls of a batch may have that is decided about in a page. A page shows everything of
-/// such a batch; a person who sees less does not know what runs.
+/// The largest batch, in bytes, about which a page allows a decision. The page shows all of such a
+/// batch, because a decision about calls that are not shown entirely would be uninformed.
 const LARGEST: usize = 256 << 10;
 
-/// How many calls of a larger batch a page shows the beginning of.
+/// The number of calls of a larger batch whose beginnings a page shows.
 const BRIEF: usize = 20;
 
-/// Calls that one answer asked for, about which is decided at once.
+/// Calls of one answer, about which the reader decides together.
 pub(super) struct Batch {
-    /// The conversation.
+    /// The page of the conversation.
     pub(super) link: Link,
-    /// Where its form goes.
+    /// The target of the form.
     pub(super) decide: Link,
     pub(super) id: String,
     pub(super) calls: Vec<WaitingCall>,
-    /// The numbers of its calls and bytes, if it is too large to be decided about in a page.
+    /// The numbers of calls and bytes, if the batch is too large for a decision in a page.
     pub(super) too_large: Option<(usize, usize)>,
 }
 
 pub(super) struct WaitingCall {
-    /// The name of its field in the form.
+    /// The name of the call's field in the form.
     pub(super) field: String,
     pub(super) tool: String,
     pub(super) arguments: Excerpt,
 }
 
-/// How many bytes of a batch a page has to show.
+/// Returns how many bytes of a batch a page has to show.
 pub(super) fn size_of(batch: &[ApprovalRequest]) -> usize {
-    /// What is around the name and the arguments of a call.
+    /// The size of the other text of a call, besides its name and its arguments.
     const AROUND: usize = 64;
     batch.iter().map(|it| it.call.name.len() + it.call.arguments.len() + AROUND).sum()
 }
@@ -95,8 +96,9 @@ impl Batch {
     }
 }
 
-/// The name of the field that decides about a call: the digest of everything that the page shows of it.
-/// A form decides about what its reader saw, even if another call waits under the same id by then.
+/// Returns the name of the form's field for a call: a digest of everything that the page shows of the
+/// call. The decision therefore applies only to the call that the reader saw, even if another call waits
+/// with the same id by then.
 fn field_of(request: &ApprovalRequest) -> String {
     let mut digest = Sha256::new();
     for text in [&request.id, &request.call.name, &request.call.arguments] {
@@ -134,7 +136,7 @@ pub(crate) async fn decide(
     let page = Link::new(&inspector.path, "conversation").with("scope", key.scope());
     let page = page.with("id", key.id());
     let request = ChatRequest::new(Message::approvals(decided)).in_conversation(key);
-    // The run goes on when the reader goes away.
+    // The run continues if the reader closes the page.
     let mut run = tokio::spawn(run(agent, request));
     match timeout(PATIENCE, &mut run).await {
         Ok(Ok(Err(error))) => {
@@ -149,7 +151,8 @@ pub(crate) async fn decide(
     }
 }
 
-/// The decisions about each call of a batch, if there are.
+/// Returns the decisions about the calls of a batch; `None` if the form does not decide about every
+/// call.
 fn decisions(
     batch: &[ApprovalRequest],
     fields: &HashMap<String, String>,

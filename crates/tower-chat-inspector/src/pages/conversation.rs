@@ -1,4 +1,4 @@
-//! One conversation, as a timeline.
+//! The page of a conversation: a timeline.
 
 use std::sync::Arc;
 
@@ -16,20 +16,21 @@ use crate::{
     view::{Excerpt, Page, Timeline, moment, timeline, visible},
 };
 
-/// How many messages a page shows.
+/// The largest number of messages in a page.
 const PAGE: usize = 50;
 
-/// How many messages are read at once, and how many bytes of them a page reads before it is full.
+/// The number of messages that are read at once, and the number of bytes after which a page reads no
+/// more.
 const AT_ONCE: usize = 10;
 const FULL: usize = 8 << 20;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
-    /// The messages before this one.
+    /// Shows the messages before this one.
     before: Option<u64>,
-    /// This message alone.
+    /// Shows this message alone.
     only: Option<u64>,
-    /// Its calls from this one on, from 0.
+    /// Shows the calls of the message from this one on, counted from 0.
     from: Option<usize>,
 }
 
@@ -45,23 +46,23 @@ struct Conversation {
     latest: Option<Link>,
     next: Link,
     message: Link,
-    /// The conversation.
+    /// The page of the conversation.
     this: Link,
-    /// Where the events are that tell of changes.
+    /// The address of the event stream, if the page follows the conversation.
     changes: Option<Link>,
-    /// What the conversation was when the page was made.
+    /// The state of the conversation that the page shows.
     state: String,
     unreadable: Vec<String>,
     partial_text: Option<Excerpt>,
 }
 
 impl Conversation {
-    /// Where a message is, whole.
+    /// Returns the link to a whole message.
     fn message(&self, number: &u64) -> Link {
         self.message.clone().with("number", number)
     }
 
-    /// Where more calls of a message are.
+    /// Returns the link to more calls of a message.
     fn calls(&self, number: &u64, from: &usize) -> Link {
         self.this.clone().with("only", number).with("from", from)
     }
@@ -76,11 +77,11 @@ pub(crate) async fn conversation(
     let store = &inspector.store;
     let summary = store.summary(&key).await?;
     let summary = summary.ok_or_else(|| Failure::missing("There is no such conversation."))?;
-    // Asked for first: what is stored meanwhile makes another state, and the page is made again.
+    // The head is read first. A write after this read makes another state, so the page is loaded again.
     let head = store.head(&key).await?;
     let state = live::state_of(&head);
     let is_latest = before.is_none() && only.is_none();
-    // The results of the calls of one message are behind it.
+    // The results of a message's calls are in later messages.
     let before = only.map(|only| only.saturating_add(AT_ONCE as u64)).or(before);
     let PageMessages { messages, staged_from, earlier, partial_text, damage } =
         shown(&inspector, &key, &head, before, only).await?;
@@ -121,18 +122,19 @@ pub(crate) async fn conversation(
     })
 }
 
-/// What a page shows of a conversation.
+/// The messages of a page.
 struct PageMessages {
     messages: Vec<(u64, Arc<Message>)>,
     staged_from: Option<u64>,
-    /// There are messages before this one, that the page does not show.
+    /// The page shows no messages before this one, but there are some.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
-    /// Why what is staged is not shown.
+    /// Why the staged messages are not shown.
     damage: Option<String>,
 }
 
-/// The last messages before one, or the last ones of all. Those of an open run come after the others.
+/// Reads the last messages before `before`, or the last messages of the conversation. The messages of an
+/// open run follow the others.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -148,7 +150,7 @@ async fn shown(
         damage: None,
     };
     let mut before = before;
-    // What was asked for may be before the run; then the run is not read.
+    // If all messages of the page are before the open run, the run is not read.
     let is_of_run =
         |open: &OpenRun| before.is_none_or(|before| before > open.visible.saturating_add(1));
     let content = match head.open_run.as_ref().is_some_and(is_of_run) {
@@ -175,7 +177,7 @@ async fn shown(
         }
         before = Some(begin);
     }
-    // In steps, so that a page of very long messages has fewer of them.
+    // Messages are read in steps, so that a page of very long messages has fewer of them.
     let mut steps = vec![std::mem::take(&mut shown.messages)];
     let (mut count, mut size) = counted(steps.iter().flatten());
     loop {
@@ -198,14 +200,14 @@ async fn shown(
     Ok(shown)
 }
 
-/// The number of messages, and about how many bytes they have.
+/// Returns the number of messages, and their approximate size in bytes.
 fn counted<'m>(messages: impl IntoIterator<Item = &'m (u64, Arc<Message>)>) -> (usize, usize) {
     messages.into_iter().fold((0, 0), |(count, size), (_, message)| {
         (count + 1, size.saturating_add(size_of(message)))
     })
 }
 
-/// About how many bytes a message has.
+/// Returns the approximate size of a message in bytes.
 fn size_of(message: &Message) -> usize {
     let size_of_part = |part: &Part| match part {
         Part::Text(text) => text.text.len(),
@@ -227,7 +229,7 @@ fn size_of_content(part: &Part) -> usize {
     }
 }
 
-/// What is known of the runs of these messages.
+/// Returns the directory's entries of the runs of these messages.
 async fn runs_of(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -238,7 +240,7 @@ async fn runs_of(
     ids.sort_unstable();
     ids.dedup();
     let Some(newest) = ids.last() else { return Ok(Vec::new()) };
-    // Runs come in the descending order of their ids, and the question is for those after one.
+    // The store returns runs in descending order of their ids, after a given id.
     let above = u128::from_be_bytes(newest.to_bytes()).checked_add(1).map(u128::to_be_bytes);
     let after = above.map(RunId::from_bytes);
     Ok(inspector.store.runs(key, after, ids.len()).await?)

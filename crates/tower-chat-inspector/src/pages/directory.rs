@@ -1,4 +1,4 @@
-//! The directory: conversations by their last activity.
+//! The page of the directory: conversations by their last activity.
 
 use askama::Template;
 use axum::extract::Query;
@@ -15,18 +15,18 @@ use crate::{
     view::{moment, visible},
 };
 
-/// How many conversations a page lists.
+/// The largest number of conversations in a page.
 const PAGE: usize = 50;
 
-/// How many conversations a search looks through.
+/// The largest number of conversations that a search reads.
 const SEARCHED: usize = 10_000;
 
-/// What the directory is asked.
+/// The query of the page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     scope: Option<String>,
     state: Option<String>,
-    /// Part of an id or a title.
+    /// Part of the id or the title.
     q: Option<String>,
     after: Option<String>,
 }
@@ -115,7 +115,7 @@ struct Found {
     note: Option<String>,
 }
 
-/// A page of what fits the query and has the text in its id or title.
+/// Returns the conversations that match the query and have the text in their id or title.
 async fn found(
     inspector: &Inspector,
     mut query: ConversationQuery,
@@ -190,7 +190,7 @@ impl Row {
     }
 }
 
-/// The scopes, one of which a reader chooses.
+/// The page with the list of scopes.
 async fn scopes(inspector: &Inspector, after: Option<&str>) -> Answer {
     let after = after.filter(|after| !after.is_empty());
     let scopes = inspector.store.scopes(after, PAGE).await?;

@@ -1,4 +1,4 @@
-//! What a page says when it cannot be shown.
+//! The page that is shown if another page fails.
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
@@ -7,7 +7,7 @@ use tower_chat_layers::{is_verdict, store::StoreError};
 
 use crate::view::visible;
 
-/// A page that says why there is no other.
+/// A page with an error message.
 #[derive(Debug, Template)]
 #[template(path = "failure.html")]
 pub(crate) struct Failure {

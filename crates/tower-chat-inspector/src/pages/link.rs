@@ -1,15 +1,15 @@
-//! Addresses of pages.
+//! The addresses of pages.
 
 use std::fmt;
 
-/// The address of a page, with what it asks for.
+/// The address of a page, with its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Link(String);
 
 impl Link {
     pub(super) fn new(path: &str, page: &str) -> Self {
         match (path, page) {
-            // The address of a nested router's first page has no slash at the end.
+            // The address of a nested router's first page has no slash at its end.
             (path, "") if !path.is_empty() => Self(path.to_owned()),
             _ => Self(format!("{path}/{page}")),
         }

@@ -1,4 +1,4 @@
-//! A stored message, whole, as JSON.
+//! The page of a whole stored message, as JSON.
 
 use axum::{extract::Query, response::IntoResponse as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -12,8 +12,8 @@ pub(crate) struct Number {
     number: u64,
 }
 
-/// The message in its stored form, which a browser shows as text. Characters that a reader does not see
-/// are escapes of JSON.
+/// Returns the message in its stored form, which a browser shows as text. Invisible characters are
+/// written as JSON escapes.
 pub(crate) async fn message(
     inspector: State,
     Query(asked): Query<Asked>,

@@ -1,4 +1,4 @@
-//! The pages: each asks the store, makes a view of the answer, and renders a template.
+//! The pages. Each reads the store, creates a view of the data, and renders a template.
 
 mod approvals;
 mod conversation;
@@ -36,14 +36,14 @@ use crate::{Inspector, inspector::Scopes, view::visible};
 type State = axum::extract::State<Arc<Inspector>>;
 type Answer = Result<Response, Failure>;
 
-/// What every page has around its content.
+/// The parts that every page has around its content.
 struct Frame {
-    /// Where the pages are.
+    /// The path of the pages.
     path: String,
     title: String,
-    /// The scope that is shown, if it is one.
+    /// The scope of the page, if it shows one scope.
     scope: Option<String>,
-    /// Whether another scope can be chosen.
+    /// Whether the reader can choose another scope.
     has_scopes: bool,
 }
 
@@ -57,12 +57,12 @@ impl Frame {
         }
     }
 
-    /// The first page.
+    /// Returns the link to the first page.
     fn root(&self) -> Link {
         Link::new(&self.path, "")
     }
 
-    /// A link to a page of this scope.
+    /// Returns a link to a page of the same scope.
     fn link(&self, page: &str) -> Link {
         let link = Link::new(&self.path, page);
         match &self.scope {
@@ -80,10 +80,10 @@ fn html(page: &impl Template) -> Answer {
     Ok(Html(page.render().map_err(Failure::template)?).into_response())
 }
 
-/// How many things that cannot be read a page names.
+/// The largest number of unreadable items that a page lists.
 const UNREADABLE: usize = 50;
 
-/// What a page says of things that cannot be read.
+/// Returns the texts of errors about unreadable items, for a page.
 fn unreadable(errors: &[impl std::fmt::Display]) -> Vec<String> {
     let named = errors.iter().take(UNREADABLE).map(|error| visible(&error.to_string()));
     let more = errors.len().saturating_sub(UNREADABLE);
@@ -91,7 +91,7 @@ fn unreadable(errors: &[impl std::fmt::Display]) -> Vec<String> {
     named.chain(more).collect()
 }
 
-/// Which conversation a page is about.
+/// The query parameters with the conversation of a page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Asked {
     scope: Option<String>,
@@ -106,7 +106,8 @@ impl Asked {
 }
 
 impl Inspector {
-    /// The scope that a page shows: the one that is asked for, if it may be; `None` for all of them.
+    /// Returns the scope of a page: the requested scope, if the configuration allows it. `None` for all
+    /// scopes.
     fn scope(&self, asked: Option<&str>) -> Result<Option<String>, Failure> {
         match (&self.scopes, asked) {
             (Scopes::One(scope), Some(asked)) if asked != scope => Err(Failure::other_scope()),

@@ -1,4 +1,4 @@
-//! What a model is sent of each stored message.
+//! The page with the form in which a model is sent each stored message.
 
 use std::time::SystemTime;
 
@@ -14,13 +14,13 @@ use tower_chat_layers::{
 use super::{Answer, Asked, Failure, Frame, Link, State, html};
 use crate::view::{Excerpt, visible};
 
-/// How many messages a page shows.
+/// The largest number of messages in a page.
 const PAGE: usize = 100;
 
-/// How many reasons stand in the row of a message.
+/// The largest number of reasons in the row of a message.
 const REASONS: usize = 20;
 
-/// How many bytes of a message stand in its row.
+/// The largest number of bytes of a message in its row.
 const BRIEF: usize = 300;
 
 #[derive(Debug, Deserialize)]
@@ -73,7 +73,8 @@ pub(crate) async fn next(
     let (name, policy) =
         chosen.ok_or_else(|| Failure::missing("There is no such replay policy."))?;
     let store = &inspector.store;
-    // Everything that is stored decides what is sent, so all of it is read: by few pages at a time.
+    // The whole conversation is read, because every stored message may affect the request. A permit
+    // limits how many pages do so at the same time.
     let _turn = inspector.whole.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;
@@ -139,7 +140,7 @@ impl Row {
     }
 }
 
-/// The beginning of what a message says, or which calls and results it has.
+/// Returns the beginning of the message's text, or a list of its calls and results.
 fn brief(message: &Message) -> Excerpt {
     let (mut text, mut size) = (String::new(), 0);
     let mut add = |piece: &str| {

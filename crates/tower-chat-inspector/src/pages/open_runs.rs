@@ -1,4 +1,4 @@
-//! Open runs and calls that wait for approval.
+//! The page of open runs and of calls that wait for approval.
 
 use std::time::SystemTime;
 
@@ -29,21 +29,22 @@ use crate::{
     view::{moment, visible},
 };
 
-/// How many of each a page lists.
+/// The largest number of runs, and of conversations with waiting calls, in a page.
 const PAGE: usize = 50;
 
-/// How many calls of a run a page lists.
+/// The largest number of calls of a run in a page.
 const CALLS: usize = 50;
 
-/// How many bytes of calls that wait a page shows, if the first conversation alone has no more.
+/// The largest total size in bytes of the waiting calls in a page. The first conversation is shown even
+/// if its calls are larger.
 const FULL: usize = 1 << 20;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     scope: Option<String>,
-    /// From the first id greater than this one on.
+    /// Lists runs of conversations whose ids are greater than this one.
     after: Option<String>,
-    /// The conversations with calls that wait, after this one.
+    /// Lists conversations with waiting calls after this one.
     waiting: Option<String>,
 }
 
@@ -63,15 +64,15 @@ struct Runs {
 /// Calls that wait for approval, by conversation.
 struct Waiting {
     batches: Vec<Batch>,
-    /// What the directory has and cannot be read.
+    /// The errors of entries of the directory that cannot be read.
     unreadable: Vec<String>,
-    /// The conversations that the page has no room for.
+    /// A link to the conversations that do not fit in the page.
     more: Option<Link>,
 }
 
 struct Open {
     link: Link,
-    /// Where its form goes.
+    /// The target of the form.
     end: Link,
     id: String,
     run: String,
@@ -80,7 +81,7 @@ struct Open {
     is_held: bool,
     messages: usize,
     calls: Vec<(String, &'static str)>,
-    /// How many more calls it has.
+    /// The number of calls of the run that are not shown.
     more_calls: usize,
 }
 
@@ -117,7 +118,7 @@ async fn reported(
             (report.open, report.messages.len(), calls, more_calls)
         }
         Ok(None) => return Ok(None),
-        // It hides no other, and can be discarded.
+        // An unreadable run does not hide the others, and can be discarded.
         Err(error) if error.is_damage() => {
             let damage = vec![(visible(&error.to_string()), "what is staged cannot be read")];
             let Some(open) = inspector.store.head(key).await?.open_run else { return Ok(None) };
@@ -152,7 +153,7 @@ fn call(call: &tower_chat_layers::recovery::ReportedCall) -> (String, &'static s
     (visible(&call.tool), state)
 }
 
-/// Whether a run is under way here, or may be elsewhere.
+/// Whether the run is in flight in this process, or may be in another one.
 fn is_held(inspector: &Inspector, key: &ConversationKey, open: &OpenRun) -> bool {
     open.is_held_at(SystemTime::now()) || inspector.store.handle().at_rest(key).is_err()
 }
@@ -193,13 +194,13 @@ fn link(inspector: &Inspector, key: &ConversationKey) -> Link {
     Link::new(&inspector.path, "conversation").with("scope", key.scope()).with("id", key.id())
 }
 
-/// The run that is to end.
+/// The form's data: the run to end.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EndedRun {
     run: String,
 }
 
-/// How it is to end.
+/// The form's data: how the run ends.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Ending {
     end: String,

@@ -1,4 +1,4 @@
-//! Tools: how often they were called, how it went, and how long it took.
+//! The page of tools: the number of their calls, the outcomes, and the durations.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,11 @@ use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolTotals, UtcDay};
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, duration};
 
-/// How many days back calls are counted by day.
+/// The number of days for which calls are counted by day.
 const DAYS: u64 = 30;
 
-/// How many tools a page lists: a model can ask for tools that nobody has.
+/// The largest number of tools in a page. A model can call tools that do not exist, so the number of
+/// names is not limited.
 const TOOLS: usize = 200;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -33,7 +34,7 @@ struct ToolsPage {
     note: Option<String>,
 }
 
-/// All calls of a tool.
+/// The statistics of all calls of a tool.
 struct Totals {
     name: String,
     calls: u64,
@@ -43,7 +44,7 @@ struct Totals {
     mean: String,
 }
 
-/// The recent calls of a tool.
+/// The statistics of the recent calls of a tool.
 struct Recent {
     name: String,
     calls: u64,
@@ -52,7 +53,7 @@ struct Recent {
     p99: String,
 }
 
-/// The calls of a day, for a chart whose height is 100.
+/// The calls of a day, as a column of a chart with the height 100.
 struct Column {
     label: String,
     calls: u64,
@@ -61,7 +62,7 @@ struct Column {
     bad: u64,
 }
 
-/// The store counts: no call is read.
+/// The store computes the statistics; no call is read.
 pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
     let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
     let totals = inspector.store.tool_totals(&InvocationQuery::in_scope(scope.as_str())).await?;
@@ -112,7 +113,7 @@ impl Recent {
     }
 }
 
-/// The calls of all tools by day.
+/// Returns the calls of all tools by day.
 fn days(totals: &[ToolTotals], first: i64) -> Vec<Column> {
     let of_day = |day: UtcDay| {
         let of_tools = totals.iter().filter_map(|tool| tool.days.get(&day));

@@ -1,4 +1,4 @@
-//! What runs have used: by model, and by day and model.
+//! The page of usage: by model, and by day and model.
 
 use std::time::SystemTime;
 
@@ -10,11 +10,12 @@ use tower_chat_layers::store::{UsageGroup, UsageGrouping, UsageQuery, UsageTotal
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, figures};
 
-/// How many models a page lists in all, and of each day: the name of a model is what a service calls it.
+/// The largest number of models in the page, and in the line of a day. Services choose the names of
+/// models, so the number of names is not limited.
 const MODELS: usize = 100;
 const OF_DAY: usize = 20;
 
-/// How many days back usage is shown by day.
+/// The number of days for which usage is shown by day.
 const DAYS: i64 = 14;
 
 #[derive(Debug, Deserialize)]
@@ -37,7 +38,7 @@ struct Totals {
     figures: String,
 }
 
-/// What was used on a day, for a chart whose width is 1000.
+/// The usage of a day, as a bar of a chart with the width 1000.
 struct Day {
     day: String,
     tokens: u64,

@@ -1,4 +1,4 @@
-//! What is stored, in a form for templates.
+//! Converts stored data to a form for templates.
 
 mod text;
 mod time;

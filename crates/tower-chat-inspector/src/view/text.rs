@@ -1,28 +1,28 @@
-//! Stored texts, which anybody may have chosen.
+//! Stored texts, which may come from untrusted sources.
 
 use tower_chat_layers::visible_text;
 
-/// How many bytes of a text a page shows at first.
+/// The largest number of bytes of a text that a page shows.
 const SHOWN: usize = 4096;
 
-/// The beginning of a text, and how much there is.
+/// The beginning of a text, and the size of the whole text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Excerpt {
     pub(crate) text: String,
-    /// The size of the whole in bytes, if there is more.
+    /// The size of the whole text in bytes, if the excerpt is shorter.
     pub(crate) whole: Option<usize>,
 }
 
-/// How many bytes of all texts together a page shows at first.
+/// The total number of bytes of texts in a page, after which texts are shown shortened to [`LEAST`].
 const OF_PAGE: usize = 1 << 20;
 
-/// How many bytes of a text a page shows that has shown so much already.
+/// The number of bytes of a text that a page shows after it has used up its budget.
 const LEAST: usize = 160;
 
-/// How many parts and calls of all messages together a page shows.
+/// The largest number of parts and calls of all messages in a page.
 const ITEMS: usize = 500;
 
-/// How much a page still has to spend on texts and on parts and calls.
+/// The remaining budget of a page for texts, and for parts and calls.
 #[derive(Debug)]
 pub(crate) struct PageBudget {
     bytes: usize,
@@ -34,14 +34,14 @@ impl PageBudget {
         Self { bytes: OF_PAGE, items: ITEMS }
     }
 
-    /// The beginning of a text, as much as the budget allows.
+    /// Returns the beginning of a text, as far as the budget allows.
     pub(crate) fn excerpt(&mut self, text: &str) -> Excerpt {
         let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(LEAST)));
         self.bytes = self.bytes.saturating_sub(excerpt.text.len());
         excerpt
     }
 
-    /// How many of some items a page shows, at least one.
+    /// Returns how many of the items the page shows: at least one.
     pub(crate) fn items(&mut self, wanted: usize) -> usize {
         let shown = wanted.min(self.items.max(1));
         self.items = self.items.saturating_sub(shown);
@@ -54,12 +54,12 @@ impl Excerpt {
         Self::within(text, SHOWN)
     }
 
-    /// All of a text.
+    /// Returns an excerpt with the whole text.
     pub(crate) fn whole(text: &str) -> Self {
         Self::within(text, text.len())
     }
 
-    /// The beginning of a text: at most `most` bytes of it.
+    /// Returns the beginning of a text, at most `most` bytes.
     pub(crate) fn within(text: &str, most: usize) -> Self {
         let most = most.min(text.len());
         let shown = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
@@ -68,8 +68,8 @@ impl Excerpt {
     }
 }
 
-/// Returns the text with every character that a reader does not see as an escape: see [`visible_text`].
-/// Templates escape what HTML takes for markup.
+/// Returns the text with invisible characters as escape sequences: see [`visible_text`]. Templates
+/// escape HTML.
 pub(crate) fn visible(text: &str) -> String {
     visible_text(text, &['\n', '\t'])
 }

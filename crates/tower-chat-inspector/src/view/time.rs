@@ -1,10 +1,10 @@
-//! Times and durations for people.
+//! Formats times and durations.
 
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-/// A time in UTC, such as `2026-11-23 15:04:05`.
+/// Formats a time in UTC, such as `2026-11-23 15:04:05`.
 pub(crate) fn moment(time: SystemTime) -> String {
     match Timestamp::try_from(time) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
@@ -12,7 +12,7 @@ pub(crate) fn moment(time: SystemTime) -> String {
     }
 }
 
-/// A duration to two or three digits, such as `120 ms`, `1.4 s` or `3 min 20 s`.
+/// Formats a duration with two or three digits, such as `120 ms`, `1.4 s` or `3 min 20 s`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

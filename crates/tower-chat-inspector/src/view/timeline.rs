@@ -1,4 +1,4 @@
-//! A page of a conversation as bands, one for each run.
+//! Arranges a page of a conversation as bands, one for each run.
 //!
 //! ```text
 //! messages, records of their calls, runs ─▶ bands ─▶ rows: a message, or an answer with its calls
@@ -14,20 +14,20 @@ use tower_chat_layers::{
 
 use super::{Excerpt, PageBudget, duration, moment, visible};
 
-/// How many parts and calls of one message a page shows.
+/// The largest number of parts, and of calls, of one message in a page.
 const OF_MESSAGE: usize = 100;
 
-/// How many models of a run a page shows the usage of.
+/// The largest number of models in the usage of a run.
 const MODELS: usize = 20;
 
-/// What a page shows of a conversation.
+/// The content of a conversation's page.
 pub(crate) struct Timeline {
     pub(crate) bands: Vec<Band>,
 }
 
-/// Messages of one run that follow one another.
+/// Consecutive messages of one run.
 pub(crate) struct Band {
-    /// The run, if its messages say.
+    /// The run, if the ids of its messages contain it.
     pub(crate) run: Option<String>,
     pub(crate) mode: Option<&'static str>,
     pub(crate) began: Option<String>,
@@ -37,20 +37,20 @@ pub(crate) struct Band {
     pub(crate) rows: Vec<Row>,
 }
 
-/// What a run has used of a model.
+/// The usage of one model in a run.
 pub(crate) struct UsageLine {
     pub(crate) model: String,
     pub(crate) figures: String,
 }
 
-/// The messages of a page, and what of them is shown.
+/// The messages of a page, and which part of them is shown.
 pub(crate) struct Page<'p> {
     pub(crate) messages: &'p [(u64, Arc<Message>)],
-    /// The messages from this one on are staged.
+    /// The messages from this number on are staged.
     pub(crate) staged_from: Option<u64>,
     /// The number of the message, if the page shows one message alone.
     pub(crate) only: Option<u64>,
-    /// The first call of a message that is shown, from 0.
+    /// The first call that is shown of the single message, counted from 0.
     pub(crate) from_call: usize,
 }
 
@@ -62,23 +62,23 @@ pub(crate) struct Row {
     pub(crate) author: Option<String>,
     pub(crate) parts: Vec<PartView>,
     pub(crate) calls: Vec<CallView>,
-    /// Results that are shown with their calls.
+    /// The number of results that are shown beside their calls instead.
     pub(crate) results: usize,
-    /// Calls that ran, beside one another.
+    /// The calls that ran, as bars of a chart.
     pub(crate) bars: Vec<Bar>,
-    /// How many of its parts are not shown.
+    /// The number of parts that are not shown.
     pub(crate) hidden_parts: usize,
-    /// The first call that is shown, from 1, the last one, and the number of all of them.
+    /// The first and the last call that are shown, counted from 1, and the number of all calls.
     pub(crate) call_range: (usize, usize, usize),
 }
 
-/// A part of a message that is neither a call nor a result of one.
+/// A part of a message other than a call or a result.
 pub(crate) struct PartView {
     pub(crate) kind: &'static str,
     pub(crate) text: Excerpt,
 }
 
-/// A tool call and what became of it.
+/// A tool call and its outcome.
 pub(crate) struct CallView {
     pub(crate) name: String,
     pub(crate) id: Option<String>,
@@ -87,11 +87,11 @@ pub(crate) struct CallView {
     pub(crate) took: Option<String>,
     pub(crate) result: Option<Excerpt>,
     pub(crate) error: Option<Excerpt>,
-    /// Whether a person has to decide about it.
+    /// Whether the call waits for approval.
     pub(crate) waits: bool,
 }
 
-/// When a call ran, in thousandths of the time that all calls of its message took.
+/// The time in which a call ran, in thousandths of the time of all calls of the message.
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) status: &'static str,
@@ -100,7 +100,8 @@ pub(crate) struct Bar {
     pub(crate) top: usize,
 }
 
-/// The bands of messages in their order. The time is linear in what the messages, records and runs hold.
+/// Arranges messages as bands, in their order. The time is linear in the sizes of messages, records and
+/// runs.
 pub(crate) fn timeline(
     page: &Page<'_>,
     invocations: &[ToolInvocation],
@@ -112,8 +113,8 @@ pub(crate) fn timeline(
     }
     let mut budget = PageBudget::of_page();
     let mut rows = Vec::new();
-    // The results behind a message, up to the next message with calls, by the ids of their calls. From the
-    // end on, each result is looked at once.
+    // The results between a message and the next message with calls, by the ids of their calls. The loop
+    // goes backwards, so that each result is visited once.
     let mut behind: HashMap<&str, &ToolResult> = HashMap::new();
     for (number, message) in page.messages.iter().rev() {
         if page.only.is_none_or(|only| only == *number) {
@@ -144,7 +145,7 @@ pub(crate) fn timeline(
     Timeline { bands }
 }
 
-/// Adds the results of a message. Of two for one call, the first in the conversation counts.
+/// Adds the results of a message. If a call has two results, the first one in the conversation is used.
 fn add_results<'m>(message: &'m Message, results: &mut HashMap<&'m str, &'m ToolResult>) {
     let of_message: Vec<_> = message.results().collect();
     for result in of_message.into_iter().rev() {
@@ -171,7 +172,7 @@ impl Band {
         }
     }
 
-    /// Where the messages of the run became part of the history.
+    /// Returns when the messages of the run became part of the history.
     pub(crate) fn commit(&self) -> &'static str {
         match (self.is_staged, self.mode) {
             (true, _) => "staged: not part of the history yet",
@@ -190,7 +191,7 @@ impl UsageLine {
     }
 }
 
-/// What was used, in words.
+/// Returns the usage as a text.
 pub(crate) fn figures(sum: &UsageSum) -> String {
     let tokens = &sum.tokens;
     let mut figures = vec![
@@ -233,7 +234,7 @@ impl Row {
             recorded.iter().rev().map(|record| (record.sequence_index, *record)).collect();
         let mut own = HashMap::new();
         add_results(message, &mut own);
-        // The record counts the calls that are not the provider's own.
+        // The record has no rows for calls that the provider executed itself.
         let mut indexes = 0..;
         let asked = message.parts.iter().filter_map(asked_call).map(|(call, waits)| {
             let index = if call.provider_executed { None } else { indexes.next() };
@@ -260,13 +261,13 @@ impl Row {
         }
     }
 
-    /// Whether calls of the message are not shown.
+    /// Whether some calls of the message are not shown.
     pub(crate) fn hides_calls(&self) -> bool {
         let (_, _, all) = self.call_range;
         self.calls.len() < all
     }
 
-    /// The first call of the next page of them, from 0, if there is one.
+    /// Returns the first call of the next page of calls, counted from 0, if there is one.
     pub(crate) fn next_call(&self) -> Option<usize> {
         let (_, last, all) = self.call_range;
         (last < all).then_some(last)
@@ -284,7 +285,7 @@ fn name_of(role: Role) -> &'static str {
     }
 }
 
-/// A call, and whether it is part of a request for approval.
+/// Returns the call of a part, and whether it is in a request for approval.
 fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     match part {
         Part::ToolCall(call) => Some((call, false)),
@@ -293,7 +294,7 @@ fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     }
 }
 
-/// The kind and the text of a part that is neither a call nor a result, as the page shows them.
+/// Returns the kind and the text of a part other than a call or a result.
 fn part_text(part: &Part) -> Option<(&'static str, Cow<'_, str>)> {
     let (kind, text): (_, Cow<'_, str>) = match part {
         Part::Text(text) if text.text.is_empty() => return None,
@@ -352,14 +353,14 @@ impl CallView {
         }
     }
 
-    /// The class of its colours.
+    /// Returns the CSS class for the status.
     pub(crate) fn class(&self) -> &'static str {
         class_of(self.status)
     }
 }
 
 impl Bar {
-    /// The class of its colours.
+    /// Returns the CSS class for the status.
     pub(crate) fn class(&self) -> &'static str {
         class_of(self.status)
     }
@@ -390,7 +391,7 @@ fn elapsed(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<String> {
     to?.duration_since(from?).ok().map(duration)
 }
 
-/// Where the calls of a message that have run lie in the time of all of them; none for less than two.
+/// Returns the bars of the calls that have run. There are none for fewer than two calls.
 fn bars(recorded: &[&ToolInvocation]) -> Vec<Bar> {
     let timed = recorded.iter().filter_map(|record| {
         let (start, end) = (record.started_at?, record.finished_at?);
@@ -431,7 +432,7 @@ mod tests {
         Page { messages, staged_from: None, only: None, from_call: 0 }
     }
 
-    /// The rows that have calls.
+    /// The rows with calls.
     fn asking(timeline: Timeline) -> Vec<Row> {
         let rows = timeline.bands.into_iter().flat_map(|band| band.rows);
         rows.filter(|row| !row.calls.is_empty()).collect()
@@ -473,7 +474,7 @@ mod tests {
 
     #[test]
     fn requests_for_approval_in_messages_of_their_own_are_shown_in_linear_time() {
-        // No message has a call, so the results of each request may be in all messages behind it.
+        // No message has a call, so the results of each request may be in any later message.
         let request = |number: usize| {
             let call = ToolCall::new(format!("c{number}"), "pay", "{}");
             let request = ApprovalRequest::new(format!("r{number}"), call, true);

@@ -1,4 +1,4 @@
-//! A page that follows a conversation.
+//! Event streams of followed conversations.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -29,7 +29,7 @@ async fn an_event_tells_of_whatever_is_stored() {
         let event = loop {
             let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
             let text = String::from_utf8(frame.to_vec()).unwrap();
-            // What keeps the connection open is no event.
+            // Keep-alive comments are not events.
             if text.starts_with("event: changed\n") {
                 break text;
             }
@@ -64,7 +64,7 @@ async fn followers_are_bounded_and_end_with_the_server() {
     let serving = tokio::spawn(router.serve(listener, async { drop(stopped.await) }));
     stop.send(()).unwrap();
     serving.await.unwrap().unwrap();
-    // The body of a follower comes to its end.
+    // The event stream ends.
     again.into_body().collect().await.unwrap();
 }
 
@@ -180,7 +180,7 @@ async fn a_server_knows_the_addresses_and_ends_although_clients_stall() {
     ] {
         connect(stall, "").await;
     }
-    // A request is answered behind them, so the server has them all.
+    // The server answers this later request, so it has accepted all earlier connections.
     connect(format!("GET / {head}\r\n"), "HTTP/1.1 200").await;
     stop.send(()).unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(60), serving).await;

@@ -1,4 +1,4 @@
-//! The pages, as a browser asks for them.
+//! Tests of the pages through HTTP requests.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 

@@ -1,4 +1,4 @@
-//! What the pages show.
+//! Tests of the content of pages.
 
 use std::{
     sync::{Arc, Mutex},
@@ -293,7 +293,7 @@ async fn every_conversation_that_waits_is_listed_or_linked() {
     assert_eq!(listed.count(), 1);
 }
 
-/// A conversation that waits for approval of calls.
+/// A conversation with calls that wait for approval.
 async fn waiting(store: &MemoryStore, id: &str, calls: Vec<ToolCall>) -> ChatPipeline {
     let steps = vec![Step::message(Message::tool_calls(calls)), Step::text("It is paid.")];
     let mut agent = pipeline(store, steps, PersistenceMode::PerServiceCall);
@@ -310,7 +310,7 @@ fn decide(id: &str, form: String) -> Request<Body> {
         .unwrap()
 }
 
-/// The name of the field of a call, as the page makes it.
+/// The name of the form's field for a call, computed like the page does.
 fn field(id: &str, name: &str, arguments: &str) -> String {
     let mut digest = Sha256::new();
     for text in [id, name, arguments] {
@@ -491,7 +491,7 @@ async fn long_messages_fill_a_page_before_it_has_so_many() {
     assert_eq!(numbers, (1..=40).rev().collect::<Vec<_>>());
 }
 
-/// A store that cannot read what open runs have staged, or not even their rows.
+/// A store that cannot read the staged messages of open runs, or not even their rows.
 struct Damaged {
     inner: MemoryStore,
     has_damaged_rows: bool,
@@ -548,7 +548,7 @@ async fn a_damaged_open_run_hides_neither_the_conversation_nor_another_run() {
     assert!(!listed.contains("<button"), "{listed}");
 }
 
-/// A store that says what is read of it.
+/// A store that records which data is read.
 struct Watched {
     inner: MemoryStore,
     reads: Arc<Mutex<Vec<&'static str>>>,

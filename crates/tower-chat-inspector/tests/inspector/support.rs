@@ -1,4 +1,4 @@
-//! A store with conversations, and requests to its pages.
+//! A filled store, and requests to its pages.
 
 use axum::{Router, body::Body};
 use http::{Request, Response, StatusCode, header::HOST};
@@ -15,7 +15,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 pub(crate) const HOSTILE: &str = "<script>alert('x')</script> \u{202e}\u{1b}[2J &amp; \"quoted\"";
 
-/// Tools that find, fail, and wait for approval.
+/// Tools that succeed, fail, and need approval.
 pub(crate) fn tools() -> Tools {
     let definition = |name: &str| {
         ToolDefinition::new(
@@ -49,8 +49,8 @@ pub(crate) fn pipeline(
     builder.history(store.clone()).persistence(mode).build().unwrap()
 }
 
-/// A run of two tools side by side in the conversation `errands`, and an answer with hostile texts in
-/// `hostile`.
+/// A store with two conversations: `errands` has a run with two parallel tools, and `hostile` has an
+/// answer with hostile texts.
 pub(crate) async fn filled() -> MemoryStore {
     let store = MemoryStore::new();
     let calls = [
@@ -84,7 +84,7 @@ pub(crate) fn get(page: &str) -> Request<Body> {
     Request::get(page).header(HOST, "localhost:8081").body(Body::empty()).unwrap()
 }
 
-/// A page that is shown.
+/// Requests a page and returns its text.
 pub(crate) async fn page(router: &Router, page: &str) -> String {
     let response = send(router, get(page)).await;
     let status = response.status();
@@ -93,7 +93,7 @@ pub(crate) async fn page(router: &Router, page: &str) -> String {
     text
 }
 
-/// The parts of a page that stand in this order.
+/// Asserts that the page contains these parts in this order.
 pub(crate) fn assert_in_order(page: &str, parts: &[&str]) {
     let mut rest = page;
     for part in parts {

@@ -1,4 +1,4 @@
-//! Debian's Chromium, and a package that drives it.
+//! Installs Debian's Chromium, and a package that controls it.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 const DRIVER: &str = "25.16.0";
 
-/// The folder from which Node.js finds the driver, and the browser's program.
+/// Returns the folder from which Node.js loads the package, and the path of the browser.
 pub(super) fn browser() -> Result<(PathBuf, PathBuf), String> {
     let programs = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
     let browser = programs.iter().map(Path::new).find(|program| program.exists());

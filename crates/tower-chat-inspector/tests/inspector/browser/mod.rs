@@ -1,5 +1,5 @@
-//! The pages in a browser: every page, light and dark, narrow and wide, with the keyboard alone, with
-//! 10,000 messages, hostile and enormous texts, while a run is under way, and with an approval.
+//! Tests the pages in a browser: every page, light and dark, narrow and wide, with the keyboard alone,
+//! with 10,000 messages, with hostile and very large texts, with a run in flight, and with an approval.
 
 mod install;
 
@@ -27,7 +27,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, skip};
 
 use crate::support::*;
 
-/// More messages than a page shows, and enough that loading them all would be noticed.
+/// More messages than a page shows; loading all of them would be slow enough to fail the test.
 const MANY: usize = 10_000;
 
 async fn add_many(store: &MemoryStore) {
@@ -40,7 +40,7 @@ async fn add_many(store: &MemoryStore) {
     store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
 }
 
-/// Texts of megabytes without a space in them: a question, a call, its result and an answer.
+/// Adds texts of megabytes without a space: a question, a call, its result and an answer.
 async fn add_enormous(store: &MemoryStore) {
     let arguments = format!(r#"{{"what": "{}"}}"#, "y".repeat(2 << 20));
     let messages = [
@@ -54,7 +54,7 @@ async fn add_enormous(store: &MemoryStore) {
     store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
 }
 
-/// A run whose tools took their time, one of them in vain.
+/// Adds a run with slow tools, of which one failed.
 async fn add_trip(store: &MemoryStore) {
     let calls = [
         ToolCall::new("t1", "trains", r#"{"from": "Bern", "to": "Paris"}"#),
@@ -105,7 +105,7 @@ async fn add_trip(store: &MemoryStore) {
     store.change_description(&key("trip"), &title).await.unwrap();
 }
 
-/// A run that waits for its model until somebody lets it go on, and one that waits for approval.
+/// Adds a run whose model waits for the gate, and a run that waits for approval.
 async fn add_runs(store: &MemoryStore, gate: &Gate) -> ChatPipeline {
     let pay = ToolCall::new("p1", "pay", r#"{"cents": 990}"#);
     let steps = [Step::message(Message::tool_calls([pay])), Step::text("The bill is paid.")];
@@ -140,7 +140,7 @@ async fn a_person_finds_their_way_through_every_page() {
     let inspector = Inspector::new(store).with_writes(true).with_agent(agent).at_path("/inspector");
     let app = axum::Router::new()
         .nest("/inspector", inspector.into_router())
-        // For the script alone: the model of the run that is under way answers.
+        // Only the test's script uses this route: it opens the gate of the waiting model.
         .route("/go", post(async move || gate.open()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/inspector", listener.local_addr().unwrap());
