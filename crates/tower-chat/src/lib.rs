@@ -1,9 +1,8 @@
-//! For programs that call language models through tower and need their conversations to survive:
-//! durable histories, a tool loop, stores and model clients.
+//! Durable conversations for programs that call language models through tower: stores for histories,
+//! layers that write them, a tool loop, and model clients.
 //!
-//! An agent calls the model, runs tools and calls again, many times for one question. These layers
-//! store every answer that was paid for, and keep what is stored valid for every provider, wherever the
-//! process stops.
+//! For one question, an agent may call the model and run tools many times. The layers store every
+//! answer, and keep the stored history valid for every provider, wherever the process stops.
 //!
 //! ```
 //! # fn main() -> Result<(), tower_chat::BoxError> {
@@ -35,33 +34,33 @@
 //!
 //! # Features
 //!
-//! | feature | module | for |
+//! | feature | module | contents |
 //! |---|---|---|
 //! | `sqlite` (default) | `sqlite` | histories in one file |
 //! | `postgres`, `redis` | `postgres`, `redis` | histories for many machines; `redis-tls`, `redis-cluster` |
-//! | `cache`, `encrypted` | `cache`, `encrypted` | stores around another store |
+//! | `cache`, `encrypted` | `cache`, `encrypted` | stores that wrap another store |
 //! | `providers`, or `anthropic`, `bedrock`, `cohere`, `gemini`, `mistral`, `ollama`, `openai`, `vertex` | `providers` | model clients |
-//! | `gzip`, `async-openai` | `providers` | compressed answers; clients of async-openai in a stack |
+//! | `gzip`, `async-openai` | `providers` | compressed answers; codecs for async-openai's clients |
 //! | `structured` | `providers::structured` | answers that are values of a type |
 //! | `sigv4` | `providers::auth` | AWS signatures for Bedrock |
 //! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
-//! | `inspector` | `inspector` | web pages that show what is in a store |
+//! | `inspector` | `inspector` | web pages that show the content of a store |
 //! | `mcp` | `mcp` | the tools of an MCP server |
-//! | `import` | `import` | histories that other systems have stored |
-//! | `transfer` | `transfer` | whole conversations between stores and files; deleting all of a user |
-//! | `wire` (with every provider) | `wire` | provider JSON to and from messages, for clients and endpoints of your own |
+//! | `import` | `import` | imports of histories from other systems |
+//! | `transfer` | `transfer` | copies of whole conversations between stores and files; deletion of all data of a user |
+//! | `wire` (enabled by every provider) | `wire` | conversion of provider JSON to messages and back, for your own clients and endpoints |
 //! | `macros` | | the attribute `#[tool]` |
 //!
-//! Each module is a crate of its own, for those who write a layer, a store or a model client and need
-//! no more than `tower-chat-core`.
+//! Each module is a separate crate. To write a layer, a store or a model client, you only need
+//! `tower-chat-core`.
 
 pub mod prelude;
 
 pub use tower_chat_layers::*;
 
-/// For implementations of this crate's traits, whose signatures have them: a [`store`], a [`Tool`], a codec
-/// of [`adapt`], a layer or a model client. They are of the versions that this crate uses; `tower` has
-/// its feature `util`, and others with a dependency of your own.
+/// Re-exports for implementations of this crate's traits, whose signatures contain their types: a
+/// [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. They have the versions that
+/// this crate uses. `tower` has its feature `util`; other features need your own dependency.
 #[doc(no_inline)]
 pub use async_trait::async_trait;
 #[doc(no_inline)]
@@ -69,8 +68,8 @@ pub use futures_core::future::BoxFuture;
 #[doc(no_inline)]
 pub use tower;
 
-/// For types of arguments and results, in the versions that tools take: `#[serde(crate =
-/// "tower_chat::serde")]`, or a dependency of the same version.
+/// Re-exports for the types of arguments and results of tools. Use them with `#[serde(crate =
+/// "tower_chat::serde")]`, or depend on the same versions.
 #[doc(no_inline)]
 pub use tower_chat_layers::__macro::{schemars, serde};
 

@@ -1,4 +1,4 @@
-//! What most programs import: `use tower_chat::prelude::*;`.
+//! The items that most programs import: `use tower_chat::prelude::*;`.
 
 pub use tower::{Service, ServiceExt};
 pub use tower_chat_layers::{

@@ -1,5 +1,4 @@
-//! What the compiler says of programs that users get wrong: the files of the folder
-//! `compile_errors`.
+//! Compiler errors of wrong programs: the programs are in the folder `compile_errors`.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -12,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Each program, and what each of the compiler's errors has to contain.
+/// Each program, with texts that the compiler's errors must contain.
 const PROGRAMS: &[(&str, &[&[&str]])] = &[
     (
         "boxed_service",
@@ -87,12 +86,12 @@ fn errors_say_what_to_do() {
     }
 }
 
-/// What the compiler reported of a program: by the first line of the error, all reports that have this
-/// first line. With debug information the compiler reports some errors twice, with other notes.
+/// The compiler errors of a program: for each first line, all reports with this first line. With debug
+/// information the compiler reports some errors twice, with different notes.
 type Errors = BTreeMap<String, String>;
 
-/// Checks all programs in one run of cargo: they are the binaries of a package of their own, which
-/// depends on the facade alone.
+/// Checks all programs in one run of cargo. They are the binaries of one package, which depends only on
+/// the facade.
 fn errors_by_program() -> BTreeMap<String, Errors> {
     let package = package();
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -106,7 +105,7 @@ fn errors_by_program() -> BTreeMap<String, Errors> {
     for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let line: Value = serde_json::from_slice(line).unwrap();
         let message = &line["message"];
-        // An error without a place in the program counts the others.
+        // An error without a span only reports the number of the other errors.
         let is_error = message["level"] == "error"
             && message["spans"].as_array().is_some_and(|spans| !spans.is_empty());
         if line["reason"] == "compiler-message" && is_error {
@@ -134,7 +133,7 @@ fn package() -> PathBuf {
         manifest += &format!("\n[[bin]]\nname = {program:?}\npath = {path:?}\n");
     }
     fs::write(package.join("Cargo.toml"), manifest).unwrap();
-    // The versions of the workspace, which are there without a network.
+    // The lock file of the workspace has versions that are available without a network.
     fs::copy(facade.join("../../Cargo.lock"), package.join("Cargo.lock")).unwrap();
     package
 }

@@ -1,4 +1,4 @@
-//! Tools made of functions and types: what the model is told of them, and what becomes of a call.
+//! Tools that are made from functions and types: their definitions, and the results of calls.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -71,7 +71,7 @@ async fn add(numbers: HashMap<String, i64>) -> i64 {
     numbers.values().sum()
 }
 
-/// The names that the macro might use itself.
+/// Argument names that the macro might use itself.
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Arguments {
     tool: String,
@@ -136,7 +136,7 @@ fn without_arguments(call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
     Ok(Retention::Keep)
 }
 
-/// The text and the error flag that the model is told of one call.
+/// Returns the text and the error flag of the result of one call.
 async fn told(tool: impl Tool, name: &str, arguments: &str) -> (String, bool) {
     let call = Message::tool_calls([ToolCall::new("call_9", name, arguments)]);
     let model = ScriptedModel::new([Step::message(call), Step::text("thanks")]);
@@ -175,7 +175,7 @@ fn settings_are_those_of_the_definition() {
     assert!(definition.accepts_stored_arguments && !definition.strict);
     let tool = add();
     assert_eq!((&*tool.definition().name, &*tool.definition().description), ("sum-up", "Sums up."));
-    // The keys of a map are none that a schema names.
+    // A map accepts keys that its schema does not list.
     let open = TypedTool::new("open", "", async |_: HashMap<String, u8>, _| Ok("")).strict();
     assert!(!open.definition().strict);
 }
@@ -199,7 +199,7 @@ async fn results_are_texts_values_or_nothing() {
 type ApiResult<T> = Result<T, String>;
 type Text = String;
 
-/// What converts into an output, and has the name of a type that is none.
+/// A type that converts into an output, and has the name of a type that does not.
 #[derive(Serialize)]
 struct Page(&'static str);
 
@@ -210,7 +210,7 @@ impl From<Page> for ToolOutput {
 }
 
 mod named {
-    /// Has the name of an output, and is none.
+    /// A type with the name of an output that is not one.
     #[derive(serde::Serialize)]
     pub(crate) struct Value {
         pub(crate) of: u8,
@@ -469,7 +469,7 @@ async fn a_persist_function_decides_what_is_stored() {
     assert_eq!(stored, [("{}", ToolStatus::PendingApproval)]);
 }
 
-/// The schema of a tool in a request of each provider, and whether it is asked to be strict.
+/// Returns the schema of a tool in a request to each provider, and the flag for strict conformance.
 fn rendered(definition: &ToolDefinition) -> Vec<(&'static str, Value, Option<Value>)> {
     let body = |wire: BodyWire, pointer: &str, strict: &str| {
         let tool = wire.render_tool(definition).unwrap();
@@ -510,7 +510,7 @@ fn rendered(definition: &ToolDefinition) -> Vec<(&'static str, Value, Option<Val
     schemas
 }
 
-/// What a strict mode refuses of a schema: the first such thing.
+/// Returns the first part of a schema that strict mode refuses.
 fn refused(schema: &Value, root: &Value) -> Option<String> {
     let fields = schema.as_object()?;
     for keyword in ["oneOf", "const", "default", "minimum", "maxLength", "pattern", "$schema"] {
@@ -565,7 +565,7 @@ fn strict_is_asked_for_only_where_it_was_set() {
     let tool = TypedTool::new("look", "Looks.", async |_: Dish, _| Ok(""));
     for (provider, schema, strict) in rendered(tool.definition()) {
         assert_eq!(refused(&schema, &schema), None, "{provider}");
-        // Responses would make a schema strict by itself.
+        // Responses would otherwise make a schema strict by default.
         let expected = (provider == "responses").then_some(json!(false));
         assert_eq!(strict, expected, "{provider}");
     }

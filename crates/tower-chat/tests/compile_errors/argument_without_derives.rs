@@ -1,4 +1,4 @@
-//! The type of an argument derives nothing.
+//! The type of an argument has no derives.
 
 pub struct Dish {
     pub name: String,

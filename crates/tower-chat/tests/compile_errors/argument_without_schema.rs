@@ -1,4 +1,4 @@
-//! The type of an argument can be read, and has no schema.
+//! The type of an argument has `Deserialize`, but no schema.
 
 use tower_chat::serde;
 

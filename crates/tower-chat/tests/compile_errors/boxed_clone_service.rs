@@ -1,4 +1,4 @@
-//! A boxed service that is not `Sync` is given to a pipeline.
+//! A boxed service that is not `Sync` is used as a model client.
 
 use tower_chat::tower::util::BoxCloneService;
 use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatResponse};

@@ -1,4 +1,4 @@
-//! A boxed service that is neither `Clone` nor `Sync` is given to a pipeline.
+//! A boxed service that is neither `Clone` nor `Sync` is used as a model client.
 
 use tower_chat::tower::util::BoxService;
 use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatResponse};

@@ -1,4 +1,4 @@
-//! A store, a tool, a codec, a layer and a model client, by the facade alone.
+//! A store, a tool, a codec, a layer and a model client that use only the facade.
 
 use tower_chat::{
     BoxError, BoxFuture, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish,

@@ -1,4 +1,4 @@
-//! The error of a tool is no error.
+//! The error type of a tool does not implement `Error`.
 
 pub struct Broken;
 

@@ -1,4 +1,4 @@
-//! A client that answers with a type of its own is given to a pipeline.
+//! A client with its own response type is used as a model client.
 
 use tower_chat::tower::util::BoxCloneSyncService;
 use tower_chat::{BoxError, ChatPipeline, ChatRequest};

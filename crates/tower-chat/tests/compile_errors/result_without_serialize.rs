@@ -1,4 +1,4 @@
-//! The type of a result cannot be written.
+//! The type of a result does not implement `Serialize`.
 
 pub struct Receipt {
     pub cents: u64,
