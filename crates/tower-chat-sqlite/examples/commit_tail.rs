@@ -1,5 +1,5 @@
-//! Measures how the time of an append spreads, and how large the write-ahead log becomes: alone,
-//! and beside somebody who loads a long conversation again and again. Prints microseconds and bytes.
+//! Measures the distribution of the time of an append, and the size of the write-ahead log: alone,
+//! and during continuous loads of a long conversation. Prints microseconds and bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,5 +1,6 @@
-//! Measures what the record of tool calls adds to an append, in bytes of write-ahead log and in
-//! time, and what questions to it cost. Prints means in bytes and medians in microseconds.
+//! Measures the cost that the record of tool calls adds to an append, in bytes of write-ahead log
+//! and in time, and the cost of queries of the record. Prints means in bytes and medians in
+//! microseconds.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement, not part of the crate")]
 
 use std::{fs, path::Path, time::Instant};
@@ -21,7 +22,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
-/// The result of the call before, and the next call.
+/// Returns a write with the result of the call before and the next call.
 fn round(key: &ConversationKey, run: RunId, expected: Revision, is_recorded: bool) -> Write {
     let result = Message::tool_results([ToolResult::new("call", "r".repeat(300))]);
     let call = ToolCall::new("call_0123456789abcdefABCDEF01", "get_weather", "a".repeat(60));
@@ -51,7 +52,7 @@ async fn append(store: &SqliteStore, log: &Path, is_recorded: bool) {
     let mut conversations: Vec<_> = keys.map(|key| (key, RunId::new(), Revision::ABSENT)).collect();
     let (mut times, mut bytes, mut appends) = (Vec::new(), 0, 0);
     for _ in 0..ROUNDS {
-        // An empty log, so that it grows with every append.
+        // The log is emptied, so that it grows with every append.
         store.checkpoint().await.unwrap();
         for (key, run, at) in &mut conversations {
             let write = round(key, *run, *at, is_recorded);

@@ -1,4 +1,4 @@
-//! The statements of a write, inside a transaction that the caller began.
+//! The SQL statements of a write. They run inside a transaction that the caller has begun.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
@@ -19,21 +19,21 @@ use crate::{
     removal, row_key, tool_row,
 };
 
-/// A write with its messages, and the results that are in none, in their stored form.
+/// A write with the stored form of its messages, and of the results that are in no message.
 #[derive(Debug)]
 pub(crate) struct EncodedWrite {
     write: Write,
     bodies: Vec<String>,
-    /// Of the rows that have one, in their order.
+    /// The results of the rows that have one outside of messages, in order.
     results: Vec<String>,
 }
 
-/// Why a write was not stored.
+/// The reason why a write was not stored.
 #[derive(Debug)]
 pub(crate) enum NotStored {
-    /// It may not be; nothing of it was written, and the transaction can go on.
+    /// The write was refused. Nothing of it was written, and the transaction can continue.
     Refused(StoreError),
-    /// SQLite failed, perhaps half-way; the transaction must be rolled back.
+    /// SQLite failed, perhaps in the middle of the write. The transaction must be rolled back.
     Failed(rusqlite::Error),
 }
 
@@ -43,7 +43,7 @@ impl From<rusqlite::Error> for NotStored {
     }
 }
 
-/// Damage is found before anything is written.
+/// Reads precede all statements that write, so that damage refuses the write.
 impl From<NotRead> for NotStored {
     fn from(error: NotRead) -> Self {
         match error {
@@ -60,7 +60,8 @@ impl EncodedWrite {
         Self { write, bodies, results }
     }
 
-    /// The size of its messages and results as they are stored. What it holds besides is small.
+    /// Returns the number of bytes of its messages and results in stored form. The rest of a write
+    /// is small.
     pub(crate) fn bytes(&self) -> usize {
         self.bodies.iter().chain(&self.results).map(String::len).sum()
     }
@@ -69,8 +70,8 @@ impl EncodedWrite {
         self.write.key()
     }
 
-    /// Stores the write, if the conversation is at the revision it expects and its end is the
-    /// writer's; a write that is stored already is acknowledged again.
+    /// Stores the write, if the conversation is at the expected revision and its open run, if any,
+    /// admits the write. A write that is stored already is acknowledged again.
     pub(crate) fn store(
         &self,
         connection: &Connection,
@@ -149,7 +150,7 @@ impl EncodedWrite {
         Ok(result)
     }
 
-    /// Whether the end of the conversation is the writer's.
+    /// Returns whether the open run, if any, admits the write.
     fn may_follow(&self, open: Option<&OpenRun>) -> bool {
         match (open, self.write.as_staged()) {
             (None, None) => true,
@@ -173,7 +174,7 @@ impl EncodedWrite {
         Ok(())
     }
 
-    /// Makes sure that a discard deletes the run's own messages only.
+    /// Checks that a discard deletes only messages of the run.
     fn check_discard(
         &self,
         connection: &Connection,
@@ -195,8 +196,8 @@ impl EncodedWrite {
         Err(NotStored::Refused(StoreError::Corrupt { reason }))
     }
 
-    /// Brings the row of the open run up to date, or ends the run. Returns the run that is open
-    /// afterwards, and what becomes of the service id.
+    /// Updates the row of the open run, or ends the run. Returns the run that is open afterwards,
+    /// and the change of the service id.
     fn stage(
         &self,
         connection: &Connection,
@@ -227,8 +228,8 @@ impl EncodedWrite {
         }
     }
 
-    /// Whether the write's first message stands in the conversation at the position it expects. A
-    /// write without messages is stored if nothing came after it.
+    /// Returns whether the write's first message is stored at the position that the write expects.
+    /// A write without messages counts as stored until the next write.
     fn is_stored(&self, connection: &Connection, found: &Conversation) -> rusqlite::Result<bool> {
         if self.bodies.is_empty() {
             return Ok(found.revision == self.write.result());
@@ -258,7 +259,7 @@ impl EncodedWrite {
         NotStored::Refused(Box::new(conflict.with_open_run(open)).into())
     }
 
-    /// Their numbers are in range.
+    /// Inserts the messages. Their sequence numbers are in range.
     fn insert_messages(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO messages (place, run, run_index, body, checksum)
@@ -275,7 +276,7 @@ impl EncodedWrite {
         Ok(())
     }
 
-    /// Only messages that the run has staged before.
+    /// Replaces messages. Only messages that the run has staged before are replaced.
     fn replace_messages(
         &self,
         connection: &Connection,
@@ -309,8 +310,8 @@ impl EncodedWrite {
     }
 }
 
-/// Whether a call waits for approval in a message that readers see, and was last begun when the
-/// claim says.
+/// Returns whether a call waits for approval in a visible message, and its start time is that of
+/// the claim.
 fn holds(
     connection: &Connection,
     found: Option<&Conversation>,
@@ -344,7 +345,7 @@ fn change_service_id(
         Some(ServiceIdChange::Clear) => None,
         None => return Ok(()),
     };
-    // No row is written where the id is the same.
+    // The condition avoids writing the row when the id is unchanged.
     connection
         .prepare_cached(
             "UPDATE conversations SET service_id = ?2 WHERE id = ?1 AND service_id IS NOT ?2",
@@ -353,10 +354,11 @@ fn change_service_id(
     Ok(())
 }
 
-/// Deletes a conversation with all its messages, and its tool rows and open run by the schema's
-/// triggers; says whether there was one. Of a large one it only begins to: see [`removal`].
+/// Deletes a conversation with all its messages; triggers of the schema delete its tool rows and
+/// its open run. Returns whether it existed. For a large conversation it only begins the deletion:
+/// see [`removal`].
 ///
-/// It looks at nothing but the number, so that a damaged conversation can be deleted.
+/// It reads only the number, so that a damaged conversation can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {
     let Some(number) = conversation::number(connection, key)? else { return Ok(false) };
     if !removal::is_one_step(connection, number)? {
@@ -367,7 +369,7 @@ pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<b
     Ok(true)
 }
 
-/// Makes the row of a conversation, which was made at `created`.
+/// Inserts the row of a conversation that was created at `created`.
 pub(crate) fn insert_conversation(
     connection: &Connection,
     key: &ConversationKey,

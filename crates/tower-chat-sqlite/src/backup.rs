@@ -1,4 +1,4 @@
-//! Copying a store while it is in use.
+//! Backups: copies of a store that is in use.
 
 use std::{
     ffi::OsString,
@@ -15,16 +15,18 @@ use tokio::runtime::Handle;
 
 use crate::{BackupError, SqliteStore, file::StoreFile};
 
-/// Copies a store into another file while it is in use, also by other processes.
+/// Copies a store into another file while this or other processes use it.
 ///
-/// The copy holds everything that was submitted through its own store before it began, and of every
-/// conversation what it was at one moment. Nobody waits for it: readers and writers go on, and only
-/// the write-ahead log grows until it is done, by what is written meanwhile. What is deleted is in
-/// copies made later as little as in the [file](crate#deleting); earlier ones still hold it.
+/// The copy contains everything that was submitted through this store before the backup began, and
+/// is a snapshot of one moment. The backup blocks neither readers nor writers. The write-ahead log
+/// grows by all writes during the backup, because it cannot be reused until the backup ends.
+/// Deleted data are not in later copies, to the extent that they are gone from the
+/// [file](crate#deleting); earlier copies still contain them.
 ///
-/// The file appears under its name when it is complete and on the disk. Until then it is one beside
-/// it whose name begins with a dot and ends with `.part`; a process that is killed leaves that. On
-/// Unix it gets the permissions of the store's file; where it replaces a file, those that both have.
+/// The file appears under its name when it is complete and on the disk. Until then its name begins
+/// with a dot and ends with `.part`. A process that is killed leaves this file behind. On Unix the
+/// copy gets the permissions of the store's file. If it replaces a file, it gets only the
+/// permissions that both files have.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -34,7 +36,7 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 ///
 /// let store = SqliteStore::open(&path).await?;
 /// store.backup(&copy).await?;
-/// // The next day, over the last one.
+/// | // The next day, replace the last backup.
 /// Backup::of(&store).replacing(true).write(&copy).await?;
 /// assert!(SqliteStore::open(&copy).await?.check_integrity().await?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,30 +55,30 @@ enum Source {
 }
 
 impl Backup {
-    /// Of a store that is open.
+    /// Creates a backup of an open store.
     pub fn of(store: &SqliteStore) -> Self {
         Self { source: Source::Store(store.clone()), replacing: false }
     }
 
-    /// Of a file, whether or not somebody has it open. Unlike opening it, this does not bring an
-    /// older one up to date: it is for a copy before that.
+    /// Creates a backup of a file, which may be open elsewhere. Unlike opening the file, it does
+    /// not migrate an older schema. Use it to copy a file before a migration.
     pub fn of_file(path: impl AsRef<Path>) -> Self {
         Self { source: Source::File(path.as_ref().to_path_buf()), replacing: false }
     }
 
-    /// Whether the copy may replace a file that is there (not by default).
+    /// Sets whether the copy may replace an existing file (default: false).
     #[must_use]
     pub fn replacing(mut self, replacing: bool) -> Self {
         self.replacing = replacing;
         self
     }
 
-    /// Makes the copy, and says how many bytes it has. Must be called on a tokio runtime. If the
-    /// future is dropped, the copy is made whole or not at all.
+    /// Makes the copy, and returns its size in bytes. Must be called on a tokio runtime. If the
+    /// future is dropped, the copy is either completed or removed.
     ///
     /// # Errors
     ///
-    /// [`BackupError`]; what was at the path is as it was.
+    /// [`BackupError`]; an existing file at the path is unchanged.
     pub async fn write(self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         let to = to.as_ref().to_path_buf();
         let failed = {
@@ -114,7 +116,7 @@ impl Backup {
     }
 }
 
-/// Copies everything as it is at one moment.
+/// Copies a snapshot of the file.
 fn copy(
     file: &StoreFile,
     target: &Target,
@@ -125,7 +127,7 @@ fn copy(
     const COPY: &str = "copy the store";
     let unreadable = |error| BackupError::Store(file.failure(error).store_error(COPY));
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
-        // Nothing is written but the copy.
+        // The copy is the only file that is written.
         Some(ErrorCode::DiskFull) => target.full(error.into()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
             unreadable(error)
@@ -134,12 +136,12 @@ fn copy(
     };
     file.check_path().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     let source = file.reader().map_err(unreadable)?;
-    // All steps see the same moment, so that none has to begin again when something is written.
+    // All steps read the same snapshot. Without it, SQLite restarts the copy at each write.
     let snapshot = source.unchecked_transaction().map_err(unreadable)?;
     snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(unreadable)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut copy = Connection::open_with_flags(&part.path, flags).map_err(failed)?;
-    // It is thrown away unless it is complete, and synced when it is.
+    // The copy is deleted if it is incomplete, and synced when it is complete.
     let unsafe_and_fast = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF";
     copy.execute_batch(unsafe_and_fast).map_err(failed)?;
     let backup = rusqlite::backup::Backup::new(&snapshot, &mut copy).map_err(failed)?;
@@ -158,7 +160,7 @@ fn copy(
     copy.close().map_err(|(_, error)| failed(error))
 }
 
-/// Where the copy is to be.
+/// The path of the copy.
 #[derive(Debug)]
 struct Target {
     path: PathBuf,
@@ -168,7 +170,7 @@ struct Target {
 }
 
 impl Target {
-    /// Looks whether there may be a copy.
+    /// Checks whether the copy may be written to the path.
     fn new(path: &Path, replacing: bool) -> Result<Self, BackupError> {
         let failed = |error: io::Error| BackupError::Io { path: path.into(), source: error.into() };
         let path = std::path::absolute(path).map_err(failed)?;
@@ -199,7 +201,7 @@ impl Target {
         self.check_log("-wal")
     }
 
-    /// The copy must not take the place of the store, nor of a file that SQLite has beside a database.
+    /// Refuses a copy that would replace the store, or a file that SQLite keeps beside a database.
     fn check_is_not_of(&self, file: &StoreFile) -> Result<(), BackupError> {
         let refused =
             |database: PathBuf| Err(BackupError::OfADatabase { path: self.path.clone(), database });
@@ -214,7 +216,8 @@ impl Target {
         }
     }
 
-    /// What is in a log is taken for newer than the file beside it, whichever that is.
+    /// Refuses a path with a log beside it: SQLite would apply the log to the copy, because it does
+    /// not check that they belong together.
     fn check_log(&self, ending: &str) -> Result<(), BackupError> {
         let log = self.beside(ending);
         match fs::symlink_metadata(&log) {
@@ -223,12 +226,13 @@ impl Target {
         }
     }
 
-    /// Lets SQLite remove a log that holds nothing, such as a process leaves that is killed while it reads.
-    /// SQLite does so with the last connection, so the log of a file that is open elsewhere stays.
+    /// Lets SQLite remove an empty log, such as the one of a reading process that was killed.
+    /// SQLite removes it with the last connection, so that the log of a file that is open elsewhere
+    /// stays.
     fn remove_empty_log(&self) {
         if fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() == 0) {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            // A file that cannot be opened keeps its log, which is refused.
+            // If the file cannot be opened, its log stays, and the caller refuses the path.
             let _ = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
                 connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
             });
@@ -241,20 +245,20 @@ impl Target {
         self.folder.join(name)
     }
 
-    /// Gives the copy its name.
+    /// Renames the complete copy to its name.
     fn publish(&self, part: &Part) -> Result<(), BackupError> {
         self.check()?;
         let published = self.name(part).and_then(|()| sync_folder(&self.folder));
         published.map_err(|error| self.failed(error))
     }
 
-    /// Names the file, also where another one has appeared under the name since the check.
+    /// Renames the file. It fails if another file has appeared under the name since the check.
     fn name(&self, part: &Part) -> io::Result<()> {
         let rename = || fs::rename(&part.path, &self.path);
         if self.replacing {
             return rename();
         }
-        // Unlike a renaming, a link replaces nothing. Not all file systems have links.
+        // Unlike a rename, a hard link never replaces a file. Not all file systems have links.
         match fs::hard_link(&part.path, &self.path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             Err(_) => rename(),
@@ -281,7 +285,7 @@ impl Target {
     }
 }
 
-/// The copy while it is made; it goes when this is dropped.
+/// The incomplete copy. Dropping it removes the file.
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
@@ -292,7 +296,7 @@ impl Part {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
-        // It holds conversations, so only its owner may read it.
+        // The copy contains conversations, so only its owner may read it.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         loop {
@@ -303,17 +307,17 @@ impl Part {
             let path = target.folder.join(name);
             match options.open(&path) {
                 Ok(_) => return Ok(Self { path }),
-                // Somebody of the same number was killed.
+                // A process with the same id was killed and left this file.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(target.failed(error)),
             }
         }
     }
 
-    /// Waits until all of it is on the disk; says how large it is.
+    /// Syncs the file, and returns its size.
     fn sync(&self, target: &Target, store: &StoreFile) -> io::Result<u64> {
         let file = fs::OpenOptions::new().write(true).open(&self.path)?;
-        // The copy is for nobody who may not read the store.
+        // The copy must not have more permissions than the store.
         #[cfg(unix)]
         if let Some(permissions) = store.permissions() {
             use std::os::unix::fs::PermissionsExt;
@@ -329,17 +333,17 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It is gone, if it was given its name.
+        // If the file was renamed, there is nothing to remove.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Makes a new name durable. On Windows it is with the file.
+/// Makes a new name durable. On Windows the sync of the file includes the name.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Tells the thread that copies when nobody waits for it any more.
+/// Signals the copying thread to stop when the future is dropped.
 #[derive(Debug)]
 struct GivesUp(Arc<AtomicBool>);
 

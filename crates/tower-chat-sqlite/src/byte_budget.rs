@@ -1,4 +1,4 @@
-//! The bound on the bytes of submissions that are not finished.
+//! The byte budget: the bound on the bytes of unfinished submissions.
 
 use std::sync::{
     Arc,
@@ -21,13 +21,14 @@ impl ByteBudget {
         Self { limit, taken: AtomicUsize::new(0), freed: Notify::new() }
     }
 
-    /// Counts bytes, also above the limit: their slot was reserved before.
+    /// Counts the bytes of a submission. They may exceed the limit, because the slot was reserved
+    /// before.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> BudgetGuard {
         self.taken.fetch_add(bytes, Ordering::SeqCst);
         BudgetGuard { budget: self.clone(), bytes }
     }
 
-    /// Waits until less than the limit is in use. A single submission may exceed the limit.
+    /// Waits until the bytes in use are below the limit. A single submission may exceed the limit.
     pub(crate) async fn wait(&self) {
         while !self.is_free() {
             let mut freed = std::pin::pin!(self.freed.notified());
@@ -40,13 +41,13 @@ impl ByteBudget {
         }
     }
 
-    /// Whether less than the limit is in use.
+    /// Returns whether the bytes in use are below the limit.
     pub(crate) fn is_free(&self) -> bool {
         self.taken.load(Ordering::SeqCst) < self.limit
     }
 }
 
-/// Bytes of the budget that are in use until this is dropped.
+/// A number of bytes in use. Dropping the guard releases them.
 #[derive(Debug)]
 pub(crate) struct BudgetGuard {
     budget: Arc<ByteBudget>,

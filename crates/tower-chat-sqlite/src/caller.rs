@@ -1,7 +1,7 @@
-//! Work on the calling thread: it saves waking another.
+//! Execution of work on the calling thread, which avoids waking another thread.
 //!
-//! Without it a service call stored with `Durability::Normal` took 40 to 47 us instead of 28 us, 2.8
-//! times the floor instead of 1.9 times (case `sqlite` of the benches, no stored messages).
+//! Without it a service call stored with `Durability::Normal` took 40 to 47 us instead of 28 us,
+//! 2.8 times the floor instead of 1.9 times (case `sqlite` of the benches, no stored messages).
 
 use std::{
     cell::Cell,
@@ -14,14 +14,14 @@ use tokio::{
 };
 
 thread_local! {
-    /// tokio refused to let this thread block.
+    /// Whether tokio has refused to block this thread.
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread may be blocked: on a multi-thread runtime others take over its
-/// tasks.
+/// Returns whether the calling thread may be blocked. On a multi-thread runtime, other threads then
+/// execute its tasks.
 pub(crate) fn may_block() -> bool {
-    // The threads of shuttle may, and are none of a runtime.
+    // The threads of shuttle may be blocked; they belong to no runtime.
     if cfg!(all(test, shuttle)) {
         return true;
     }
@@ -29,10 +29,10 @@ pub(crate) fn may_block() -> bool {
     matches!(flavor, Ok(RuntimeFlavor::MultiThread)) && !REFUSED.get()
 }
 
-/// Runs something that blocks on the calling thread. `None` if tokio does not allow it, with
-/// nothing run: inside a `LocalSet`, which cannot be found out beforehand.
+/// Runs a blocking function on the calling thread. Returns `None` without running it if tokio does
+/// not allow blocking, which happens inside a `LocalSet` and cannot be detected in advance.
 pub(crate) fn block<T>(body: impl FnOnce() -> T) -> Option<T> {
-    // Outside of a task no other task waits for this thread.
+    // Outside of a task, no other task waits for this thread.
     if task::try_id().is_none() {
         return Some(body());
     }

@@ -1,9 +1,9 @@
-//! When the write-ahead log is carried over into the file, and by whom.
+//! Checkpoints: copying the write-ahead log into the file, by a thread of its own or by the writer.
 //!
-//! Only where everything is carried over does the next commit begin the log anew, and a log that is
-//! reused is faster to write than one that grows. A thread of its own carries over while writers go
-//! on; but while they never pause, something is always left. So the writer does the rest, as long as
-//! that is little.
+//! The log is reused from its beginning only after a complete checkpoint, and a reused log is
+//! faster to write than a growing one. A checkpoint thread copies pages while the writer continues.
+//! As long as the writer does not pause, the thread never finishes. Therefore the writer copies the
+//! remaining pages, if they are few.
 
 use std::{
     mem,
@@ -24,38 +24,40 @@ use crate::{
 
 pub(crate) const CHECKPOINT: &str = "empty the write-ahead log";
 
-/// After how many more pages of log the thread is asked to carry over.
+/// The number of new pages in the log after which the checkpoint thread is woken.
 const STEP: u32 = 400;
 
-/// From how many pages of log on the writer carries over what is left. This is also where SQLite
-/// does it by itself, with all of the log at once.
+/// The number of pages in the log from which on the writer copies the remaining pages. It equals
+/// SQLite's default for automatic checkpoints, which copy the whole log at once.
 const LIMIT: u32 = 1000;
 
-/// How many pages the writer carries over at most. After a reader that stayed long there may be any
-/// number; all but these are left to the thread.
+/// The maximum number of pages that the writer copies. After a long read, any number of pages may
+/// remain. The checkpoint thread copies all but these.
 const AT_ONCE: u32 = 2 * LIMIT;
 
-/// From how many pages of log on the writer waits for readers, where only they are in the way.
+/// The number of pages in the log from which on the writer waits for readers, if only readers
+/// prevent a complete checkpoint.
 const PRESSING: u32 = 2 * LIMIT;
 
-/// How long it waits for them, for each so many pages of log; so the log of readers without a gap
-/// is as long as the longest of them needs.
+/// How long the writer waits for readers, multiplied by the size of the log in units of `PRESSING`.
+/// If readers overlap without a gap, the log grows until the wait is as long as the longest read.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
 const MOST_PATIENCE_WITH_READERS: Duration = Duration::from_secs(1);
 
-/// How long one attempt to empty the log waits for readers, while nobody can write; and how long
-/// others can before the next.
+/// How long one attempt to empty the log waits for readers, during which writes are blocked, and
+/// the pause before the next attempt.
 const ATTEMPT: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How often the thread carries over what came meanwhile, before the writer has to stop for it.
+/// The maximum number of passes of the checkpoint thread before the writer has to finish the
+/// checkpoint.
 const PASSES: usize = 8;
 
-/// The state of the log, shared by the writer and the thread that carries it over.
+/// The state of the log, shared by the writer and the checkpoint thread.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     file: StoreFile,
-    /// At how many pages of a log that was begun anew something is to be done first.
+    /// The number of pages in a reused log at which the first checkpoint begins.
     first_due: u32,
     state: Mutex<State>,
     changed: Condvar,
@@ -63,24 +65,24 @@ pub(crate) struct Checkpoints {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many pages the log has since the last commit.
+    /// The number of pages in the log after the last commit.
     log: u32,
-    /// The same, until it is taken.
+    /// The same number, until `take_written` resets it.
     written: u32,
-    /// At how many something is to be done.
+    /// The number of pages at which the next checkpoint begins.
     due: u32,
-    /// How many pages of the log are known to be carried over.
+    /// The number of pages of the log that are known to be copied.
     carried: u32,
-    /// The thread is asked to carry over.
+    /// Whether the checkpoint thread should run.
     is_wanted: bool,
-    /// The thread, or somebody else of this store, is carrying over.
+    /// Whether this store is running a checkpoint.
     is_under_way: bool,
-    /// The log grows faster than the thread carries it over, or the thread cannot.
+    /// Whether the log grows faster than the checkpoint thread copies it, or the thread has failed.
     is_behind: bool,
     is_ending: bool,
 }
 
-/// What is in the log, and how much of it is carried over.
+/// The size of the log, and the number of copied pages, after a checkpoint.
 struct Reached {
     log: u32,
     carried: u32,
@@ -88,8 +90,9 @@ struct Reached {
 
 impl Checkpoints {
     pub(crate) fn new(file: StoreFile) -> Self {
-        // Where commits are synced, a few syncs more are nothing, and the writer has less to wait
-        // for. Otherwise they are all there is: it takes fewer to do it at once.
+        // If commits are synced, a few more syncs cost little, and the writer has less to wait for.
+        // Otherwise the checkpoints cause the only syncs, so that one checkpoint is better than
+        // several.
         let first_due = match file.durability() {
             Durability::Full => STEP,
             Durability::Normal => LIMIT,
@@ -98,7 +101,8 @@ impl Checkpoints {
         Self { file, first_due, state, changed: Condvar::new() }
     }
 
-    /// Follows the commits of a connection, instead of SQLite's own checkpoints in them.
+    /// Counts the pages of each commit on a connection. The hook replaces SQLite's automatic
+    /// checkpoints.
     pub(crate) fn follow(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
         let this = self.clone();
         connection.wal_hook(Some(move |_: &mut Wal, pages| {
@@ -107,7 +111,8 @@ impl Checkpoints {
         }))
     }
 
-    /// After a commit, on its connection: sees to it that the log does not grow without end.
+    /// Bounds the size of the log. The writer calls it after a commit, with the connection of the
+    /// commit.
     pub(crate) fn committed(&self, connection: &Connection) {
         let mut state = self.state();
         let log = state.log;
@@ -120,7 +125,7 @@ impl Checkpoints {
             state.is_wanted = true;
             return self.changed.notify_all();
         }
-        // What is under way is as little as what is left for the writer.
+        // A checkpoint in progress has as few pages to copy as the writer would have.
         let _under_way = self.begin(state);
         let reached = if log < PRESSING {
             carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -129,7 +134,7 @@ impl Checkpoints {
             let waits = connection.busy_timeout(patience.min(MOST_PATIENCE_WITH_READERS));
             waits.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"))
         };
-        // The commit is durable, and stays in the log: the next one tries again.
+        // After an error the commit is still durable in the log. The next commit tries again.
         if let Ok(reached) = reached {
             let mut state = self.state();
             state.carried = reached.carried;
@@ -137,8 +142,8 @@ impl Checkpoints {
         }
     }
 
-    /// Carries everything over, so that the next commit begins the log anew. Where a reader is in the
-    /// way, it grows.
+    /// Copies the whole log, so that the next commit reuses the log from its beginning. If a reader
+    /// prevents the checkpoint, the log grows.
     pub(crate) fn begin_log_anew(&self, connection: &Connection) {
         let _under_way = self.begin(self.state());
         let waits = connection.busy_timeout(PATIENCE_WITH_READERS);
@@ -148,7 +153,7 @@ impl Checkpoints {
         }
     }
 
-    /// The thread that carries over.
+    /// Runs the checkpoint thread.
     pub(crate) fn serve(&self) {
         let mut connection = None;
         loop {
@@ -161,8 +166,8 @@ impl Checkpoints {
             }
             state.is_wanted = false;
             let _under_way = self.begin(state);
-            // What failed is in the log still. The writer tries when that has grown: it needs no
-            // connection of its own for it.
+            // After an error the pages are still in the log. The writer, whose connection is open,
+            // tries when the log has grown.
             if self.catch_up(&mut connection).is_err() {
                 connection = None;
                 self.state().is_behind = true;
@@ -170,11 +175,11 @@ impl Checkpoints {
         }
     }
 
-    /// Carries everything over and empties the log, waiting a while for whoever is in the way.
+    /// Copies the whole log and truncates it. Waits a limited time for readers and other processes.
     pub(crate) fn empty(self: &Arc<Self>, queue: &WriteQueue) -> Result<(), NotRead> {
         let deadline = Instant::now() + PATIENCE;
         {
-            // Most of it while others write.
+            // This copies most of the log while other threads write.
             let _under_way = self.begin(self.state());
             self.catch_up(&mut None)?;
         }
@@ -192,8 +197,8 @@ impl Checkpoints {
         }
     }
 
-    /// Says whether the log is empty. SQLite takes the lock to write first, and keeps it while it
-    /// waits for readers.
+    /// Tries to truncate the log, and returns whether it succeeded. SQLite first acquires the write
+    /// lock and holds the lock while it waits for readers.
     fn try_to_empty(&self) -> Result<bool, NotRead> {
         let _under_way = self.begin(self.state());
         self.check_path()?;
@@ -209,24 +214,25 @@ impl Checkpoints {
         checked.map_err(|failure| NotRead::Damaged(failure.store_error(CHECKPOINT)))
     }
 
-    /// How many pages the log has since the last commit, if that wrote any since this was last asked.
+    /// Returns the number of pages in the log after the last commit, if there were commits since
+    /// the last call.
     pub(crate) fn take_written(&self) -> Option<u32> {
         Some(mem::take(&mut self.state().written)).filter(|pages| *pages > 0)
     }
 
-    /// Asks the thread to carry over.
+    /// Wakes the checkpoint thread.
     pub(crate) fn ask(&self) {
         self.state().is_wanted = true;
         self.changed.notify_all();
     }
 
-    /// Ends the thread.
+    /// Ends the checkpoint thread.
     pub(crate) fn end(&self) {
         self.state().is_ending = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the thread has nothing to do.
+    /// Waits until the checkpoint thread is idle.
     #[cfg(test)]
     pub(crate) fn settle(&self) {
         let mut state = self.state();
@@ -235,7 +241,7 @@ impl Checkpoints {
         }
     }
 
-    /// Carries nothing over, as slowly as wanted.
+    /// Blocks all checkpoints of this store until the guard is dropped.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Drop + '_ {
         self.begin(self.state())
@@ -245,7 +251,8 @@ impl Checkpoints {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody of this store carries over: of two at once SQLite refuses one.
+    /// Waits until no checkpoint of this store is running, because SQLite refuses the second of two
+    /// concurrent checkpoints.
     fn begin(&self, mut state: MutexGuard<'_, State>) -> UnderWay<'_> {
         while state.is_under_way {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -258,13 +265,13 @@ impl Checkpoints {
         let mut state = self.state();
         state.written = pages;
         if pages < mem::replace(&mut state.log, pages) {
-            // It was begun anew.
+            // The log was reused from its beginning.
             state.carried = 0;
             state.due = self.first_due;
         }
     }
 
-    /// Carries over until as little is left as the writer may do.
+    /// Copies pages until the writer may copy the rest.
     fn catch_up(&self, connection: &mut Option<Connection>) -> Result<(), NotRead> {
         let connection = match connection {
             Some(connection) => connection,
@@ -278,7 +285,7 @@ impl Checkpoints {
             let mut state = self.state();
             let log = state.log;
             if log < reached.log {
-                // It was begun anew meanwhile.
+                // The log was reused from its beginning in the meantime.
                 return Ok(());
             }
             state.carried = reached.carried;
@@ -293,7 +300,7 @@ impl Checkpoints {
     }
 }
 
-/// Somebody carries over, until this is dropped.
+/// The guard of a running checkpoint.
 struct UnderWay<'a>(&'a Checkpoints);
 
 impl Drop for UnderWay<'_> {
@@ -304,7 +311,8 @@ impl Drop for UnderWay<'_> {
 }
 
 fn carry_over(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
-    // A log of which nothing is known, as where another process carries it over, counts as empty.
+    // SQLite returns -1 if the number is unknown, for example while another process runs a
+    // checkpoint. It counts as 0.
     let pages = |pages: i64| u32::try_from(pages).unwrap_or(0);
     connection.query_row(sql, [], |row| {
         Ok(Reached { log: pages(row.get(1)?), carried: pages(row.get(2)?) })

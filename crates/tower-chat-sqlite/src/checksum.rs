@@ -1,19 +1,20 @@
-//! The checksum of a stored message, so that one which was damaged is not read as another.
+//! The checksum of a stored message, which detects a damaged message when it is read.
 //!
-//! SQLite's pages have none: a bit that a disk has flipped in a text is read as another text. Of single
-//! bits flipped in a file whose rows have no checksum, one in two was (measured by the campaign
-//! `corruption`, on a file most of which is text).
+//! The pages of SQLite have no checksum: after a bit flip on the disk, SQLite returns a different
+//! text without an error. Of single bit flips in a file without checksums in its rows, one in two
+//! was not detected (measured by the campaign `corruption`, on a file that mostly contains text).
 //!
-//! It is the CRC-32 of the number of the message in its conversation, its id, and its body, and is
-//! stored as a signed number, which takes four bytes. It does not cover the number of the conversation,
-//! so that a copy of a row has the checksum of the row: a row in another conversation has a number that
+//! The checksum is the CRC-32 of the message's sequence number, its id, and its body. It is stored
+//! as a signed integer of four bytes. The number of the conversation is not included, so that a
+//! copied row has the same checksum. A row that is moved to another conversation is detected by its
+//! sequence number.
 //! is not expected there.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
 use crate::row_key;
 
-/// The checksum of a message: its number, run, index in the run, and body.
+/// Computes the checksum of a message from its sequence number, run, index in the run, and body.
 pub(crate) fn of(sequence: u64, run: &[u8], index: i64, body: &[u8]) -> i32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&sequence.to_be_bytes());
@@ -23,8 +24,8 @@ pub(crate) fn of(sequence: u64, run: &[u8], index: i64, body: &[u8]) -> i32 {
     hasher.finalize().cast_signed()
 }
 
-/// Whether a row of row key, run, index in the run, body and checksum is as it was stored. Rows of
-/// releases before checksums have none.
+/// Returns whether a row of row key, run, index in the run, body and checksum is intact. Rows of
+/// releases before checksums have no checksum and count as intact.
 pub(crate) fn fits(row: &Row<'_>) -> rusqlite::Result<bool> {
     let stored = match row.get_ref(4)? {
         ValueRef::Null => return Ok(true),
@@ -38,7 +39,7 @@ pub(crate) fn fits(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(stored == i64::from(of(row_key::sequence(row.get(0)?), run, index, body)))
 }
 
-/// Puts another body into the row of a message.
+/// Replaces the body in the row of a message, and its checksum.
 pub(crate) fn replace_body(
     connection: &Connection,
     row_key: i64,

@@ -1,4 +1,4 @@
-//! A conversation without its messages.
+//! The row of a conversation.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +15,7 @@ use crate::{
     row_key,
 };
 
-/// A conversation that is there.
+/// The row of an existing conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct Conversation {
     pub(crate) number: i64,
@@ -27,7 +27,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// The number of the last message that readers see.
+    /// Returns the sequence number of the last visible message.
     pub(crate) fn visible(&self) -> u64 {
         self.open.as_ref().map_or(self.revision.sequence, |open| open.visible)
     }
@@ -40,7 +40,7 @@ impl Conversation {
     }
 }
 
-/// The number of a conversation, if there is one.
+/// Returns the number of a conversation, if it exists.
 pub(crate) fn number(
     connection: &Connection,
     key: &ConversationKey,
@@ -57,8 +57,9 @@ pub(crate) fn number(
     checked(number, key).map(Some)
 }
 
-/// Fails if the index has led to the row of another conversation: nothing crosses a scope, whatever a disk
-/// has flipped. The index has a copy of the key, and its pages have no checksum.
+/// Fails if the index has returned the row of another conversation. The index contains a copy of
+/// the key, and its pages have no checksum. The check ensures that even a bit flip cannot return
+/// data of another scope.
 fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     if is_its_own {
         return Ok(());
@@ -70,8 +71,8 @@ fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// The number of a conversation, if its rows have keys of their own: those of another number would be
-/// the keys of another conversation's rows.
+/// Returns the number of a conversation if it is in range. With a number out of range, its row keys
+/// would be those of another conversation.
 fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     if (1..=row_key::LAST_CONVERSATION).contains(&number) {
         return Ok(number);
@@ -82,8 +83,8 @@ fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// Looks for a conversation, inside a transaction that the caller began. Its numbers are in
-/// range, or it is damaged.
+/// Reads a conversation, inside a transaction that the caller has begun. Fails if its numbers are
+/// out of range.
 pub(crate) fn find(
     connection: &Connection,
     key: &ConversationKey,
@@ -111,7 +112,8 @@ pub(crate) fn find(
         .optional()?;
     let Some((mut found, is_its_own)) = found else { return Ok(None) };
     check_own(is_its_own, key)?;
-    // Not joined: SQLite would prepare the statement again at every use.
+    // Two statements instead of a join: with a join, SQLite prepares the statement again at every
+    // use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
     found.head().check_range(key, row_key::LAST_SEQUENCE).map_err(NotRead::Damaged)?;
@@ -130,7 +132,7 @@ static FIND: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What the row of a conversation says of its runs.
+/// Reads the activity in the row of a conversation.
 fn activity(row: &Row<'_>) -> rusqlite::Result<Activity> {
     let count = |first: usize, last: usize| {
         let run: Option<[u8; 16]> = row.get(last)?;
@@ -148,13 +150,14 @@ fn activity(row: &Row<'_>) -> rusqlite::Result<Activity> {
     })
 }
 
-/// A number that is not negative.
+/// Reads a number that must not be negative.
 pub(crate) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     let stored: i64 = row.get(index)?;
     u64::try_from(stored).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
-/// Puts a conversation into another incarnation: what expects an earlier one is refused.
+/// Changes the incarnation of a conversation, so that writes which expect an earlier one are
+/// refused.
 pub(crate) fn set_incarnation(
     connection: &Connection,
     conversation: i64,

@@ -1,4 +1,4 @@
-//! Maps the errors of SQLite to what a caller may conclude from them.
+//! Maps errors of SQLite to the errors of a store.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -7,8 +7,8 @@ use tower_chat_core::{SharedError, store::StoreError};
 
 use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
-/// What stopped a transaction, with the file it happened to. Cloned for every write of a failed
-/// group.
+/// The cause why a transaction stopped, with the path of the file. It is cloned for every write of
+/// a failed group.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     path: Arc<Path>,
@@ -22,7 +22,7 @@ enum Cause {
     Panicked(WritePanicked),
 }
 
-/// What a caller may conclude from an error.
+/// The class of an error.
 enum Meaning {
     Locked,
     ReadOnly,
@@ -32,7 +32,7 @@ enum Meaning {
     Full,
     /// The file was moved or replaced.
     Moved(FileMoved),
-    /// A retry may succeed; the text says what an operator can do.
+    /// A retry may succeed. The text is advice for an operator.
     Transient(&'static str),
     /// A panic.
     Panicked(WritePanicked),
@@ -61,7 +61,7 @@ impl Failure {
         matches!(self.meaning(), Meaning::Full)
     }
 
-    /// The error of a store that is open.
+    /// Returns the error of an open store.
     pub(crate) fn store_error(&self, action: &'static str) -> StoreError {
         match self.meaning() {
             Meaning::ReadOnly => StoreError::ReadOnly,
@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// The error of a store that is being opened.
+    /// Returns the error of opening a store.
     pub(crate) fn open_error(&self) -> OpenError {
         let path = self.path.to_path_buf();
         match self.meaning() {
@@ -106,7 +106,7 @@ impl Failure {
             Some(ffi::SQLITE_READONLY_DBMOVED) => {
                 return Meaning::Moved(FileMoved::new(&*self.path, FileChange::Moved));
             }
-            // The index of the write-ahead log could not be made larger.
+            // The index of the write-ahead log could not grow.
             Some(ffi::SQLITE_IOERR_SHMSIZE) => return Meaning::Full,
             Some(_) | None => {}
         }
@@ -133,7 +133,8 @@ impl Failure {
     }
 }
 
-/// Whether a column holds what no release has written there, such as a number out of its range.
+/// Returns whether a column contains a value that no release writes there, such as a number out of
+/// its range.
 fn is_no_value_of_ours(error: &rusqlite::Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The file of a store: what it is, and connections to it.
+//! The file of a store, and connections to it.
 
 pub(crate) mod opening;
 mod private_file;
@@ -23,39 +23,39 @@ use crate::{
 /// The size of the smallest database: one page of the smallest size.
 const SMALLEST: u64 = 512;
 
-/// How long to wait for another process that holds the file.
+/// How long a connection waits for a lock of another process.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is left of a write-ahead log that had to grow, when it is begun anew, in bytes. It is never
-/// so large unless a reader stays long, or a write is as large.
+/// The size to which SQLite truncates the write-ahead log when it reuses the log, in bytes. The log
+/// exceeds this size only after a long read or a large write.
 const LARGEST_IDLE_LOG: u64 = 16 << 20;
-/// How many statements a connection for writing keeps prepared.
+/// The number of prepared statements that a writing connection caches.
 const STATEMENTS: usize = 64;
 
-/// A store's file that was looked at and found to be ours.
+/// A file that was checked and found to be a store.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     path: Arc<Path>,
-    /// The write-ahead log and its index, beside the file that the path refers to.
+    /// The write-ahead log and its index, beside the target of the path if the path is a link.
     log: Arc<Path>,
     index: Arc<Path>,
     durability: Durability,
-    /// Which file it is, once it is known to be ours.
+    /// The identity of the file, once it was found to be a store.
     identity: Option<Identity>,
-    /// Which log and index the writer has open; nothing while it has none.
+    /// The log and index that the writer has open; `None` while the writer has no connection.
     in_use: Arc<Mutex<Option<LogInUse>>>,
-    /// Set where the file is read without a log, since none can be made beside it.
+    /// Set if the file is read without a log, because no log can be created beside it.
     unwritten: Option<Unwritten>,
 }
 
-/// The write-ahead log that a connection has open.
+/// The write-ahead log of an open connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogInUse {
     log: Identity,
     index: Identity,
 }
 
-/// How large the files are.
+/// The sizes of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) file: u64,
@@ -63,20 +63,20 @@ pub(crate) struct Sizes {
 }
 
 impl StoreFile {
-    /// Makes sure that there is an up-to-date store at the path, making or migrating one where the
-    /// options allow it. Returns a connection to it, for writing unless the options say read-only.
+    /// Opens the store at a path. Creates or migrates it if the options allow it. Returns a
+    /// connection, which can write unless the options are read-only.
     pub(crate) fn open(
         path: &Path,
         options: &SqliteOptions,
     ) -> Result<(Self, Connection), OpenError> {
         let io =
             |source: io::Error| OpenError::Io { path: path.to_path_buf(), source: source.into() };
-        // An absolute path: SQLite gives some relative names a meaning of their own, and readers
-        // are opened later, when the working folder may be another.
+        // The path is made absolute, because SQLite interprets some relative names in its own way,
+        // and readers are opened later, when the working directory may have changed.
         let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();
         let mut file = Self::at(path, options.durability);
         match file.size_on_disk()? {
-            // SQLite takes a file of one byte for an empty one.
+            // SQLite treats a file of one byte as an empty one.
             Some(1..SMALLEST) => return Err(OpenError::NotADatabase { path: file.path_buf() }),
             Some(SMALLEST..) => file.check_before_use(options)?,
             found @ (Some(0) | None) => {
@@ -111,7 +111,7 @@ impl StoreFile {
         file
     }
 
-    /// They are beside the file that a link refers to.
+    /// Sets the paths of the log and its index, beside the target of a link.
     fn name_log(&mut self) {
         let file = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path_buf());
         let beside = |ending| {
@@ -122,7 +122,7 @@ impl StoreFile {
         (self.log, self.index) = (beside("-wal"), beside("-shm"));
     }
 
-    /// A store of this or an older version at a path, to be read as it is.
+    /// Opens a store of this or an older version, to read it without a migration.
     pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
         let options = SqliteOptions::new().with_read_only(true);
         match Self::open(path, &options) {
@@ -136,8 +136,8 @@ impl StoreFile {
         }
     }
 
-    /// Fails if the file, its log or the log's index was moved or replaced: another process that opens
-    /// the path would get other files than this connection has.
+    /// Fails if the file, its log or the log's index was moved or replaced. Another process that
+    /// opens the path would then get other files than this connection.
     pub(crate) fn check_path(&self) -> Result<(), Failure> {
         self.check_sizes()?;
         let Some(in_use) = *self.in_use() else { return Ok(()) };
@@ -149,8 +149,9 @@ impl StoreFile {
         }
     }
 
-    /// The same for the file and the log alone, which every write asks for. Says how large they are,
-    /// if that can be told: files that are open can be used without their folder.
+    /// Like [`check_path`](Self::check_path), for the file and the log only. Every write calls it.
+    /// Returns their sizes, or `None` if they cannot be determined: open files can be used without
+    /// access to their folder.
     pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
         let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
         if self.identity.is_some() && file.map(|found| found.identity) != self.identity {
@@ -166,13 +167,13 @@ impl StoreFile {
         }
     }
 
-    /// How large the file and its log are, as far as that can be told.
+    /// Returns the sizes of the file and its log; 0 for a size that cannot be determined.
     pub(crate) fn sizes_on_disk(&self) -> (u64, u64) {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
         (size(&self.path), size(&self.log))
     }
 
-    /// To be called when the writer has opened the log.
+    /// Records the log that the writer has opened.
     pub(crate) fn log_is_open(&self) {
         *self.in_use() = self.find_log();
     }
@@ -182,7 +183,8 @@ impl StoreFile {
         Some(LogInUse { log: log.identity, index: index.identity })
     }
 
-    /// To be called when the writer closes its connection: SQLite may delete the log, and make another.
+    /// Records that the writer closes its connection. SQLite may then delete the log and create
+    /// another one.
     pub(crate) fn log_is_closed(&self) {
         *self.in_use() = None;
     }
@@ -199,27 +201,28 @@ impl StoreFile {
         self.durability
     }
 
-    /// Sees to it that what was committed is on the disk, where commits are not synced.
+    /// Syncs the committed data to the disk, if commits are not synced.
     pub(crate) fn sync_log(&self) -> Result<(), NotSynced> {
         match self.durability {
             Durability::Full => return Ok(()),
             Durability::Normal => {}
         }
-        // Unlike on the file itself, SQLite has no locks on it that would be lost when it is closed.
+        // Unlike the file itself, the log has no locks of SQLite, which closing it would release.
         let synced = OpenOptions::new().write(true).open(&self.log).and_then(|log| log.sync_all());
         match synced {
-            // Whoever closed the last connection has synced it and folded it into the file.
+            // If the log does not exist, the process that closed the last connection has copied it
+            // into the file and synced both.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             synced => synced.map_err(NotSynced),
         }
     }
 
-    /// The permissions of the file, if they can be read.
+    /// Returns the permissions of the file, if they can be read.
     pub(crate) fn permissions(&self) -> Option<fs::Permissions> {
         fs::metadata(&self.path).ok().map(|found| found.permissions())
     }
 
-    /// Whether a path is that of the file, also if one of them is a link.
+    /// Returns whether a path is that of the file, also if one of the paths is a link.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         match (fs::canonicalize(&self.path), fs::canonicalize(path)) {
             (Ok(own), Ok(other)) => own == other,
@@ -235,7 +238,7 @@ impl StoreFile {
         Failure::panicked(&self.path, panic)
     }
 
-    /// A connection for reading.
+    /// Opens a connection for reading.
     pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
         let connection = match self.unwritten {
             Some(_) => self.glance()?,
@@ -246,10 +249,10 @@ impl StoreFile {
         Ok(connection)
     }
 
-    /// SQLite makes a log to read a file, and removes it with the last connection only if that may write.
-    /// It then also carries the log over into the file, so a log that holds something is opened to be
-    /// read alone: it stays as it is, and so does the file. Where the file may not be written, SQLite
-    /// opens it to be read.
+    /// Returns the flags to open the file for reading. To read a file SQLite creates a log. Only a
+    /// connection that may write removes the log when it is closed, and it also copies the log into
+    /// the file. Therefore, if the log has content, the file is opened read-only, which leaves file
+    /// and log unchanged. If the file cannot be written, SQLite opens it read-only in any case.
     fn flags_to_read(&self) -> OpenFlags {
         match self.log_with_content() {
             Some(_) => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -257,18 +260,19 @@ impl StoreFile {
         }
     }
 
-    /// A connection for writing.
+    /// Opens a connection for writing.
     pub(crate) fn writer(&self) -> rusqlite::Result<Connection> {
         self.writer_with(OpenFlags::SQLITE_OPEN_READ_WRITE)
     }
 
     fn connect(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
-        // No mutex inside SQLite: a connection is only ever used by one thread at a time.
+        // A connection is used by one thread at a time, so SQLite needs no mutex.
         Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .and_then(without_trust)
     }
 
-    /// A connection that creates a missing database file with the permissions of the `model` file.
+    /// Opens a connection that creates a missing database file with the permissions of the `model`
+    /// file.
     fn connect_as(&self, model: &PrivateFile, flags: OpenFlags) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?modeof=");
@@ -277,8 +281,9 @@ impl StoreFile {
         Connection::open_with_flags(address, flags).and_then(without_trust)
     }
 
-    /// A temporary file of mode 0600 next to the database, as the model for a new database file. `None`
-    /// if the database exists, and if the model cannot be created: SQLite then reports the reason.
+    /// Creates a temporary file of mode 0600 next to the database, as the model for a new database
+    /// file. Returns `None` if the database exists, or if the model cannot be created: SQLite then
+    /// reports the reason.
     fn model(&self) -> Option<PrivateFile> {
         if !cfg!(unix) || fs::symlink_metadata(&self.path).is_ok() {
             return None;
@@ -297,11 +302,12 @@ impl StoreFile {
             Durability::Normal => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
-        // These pragmas answer with the new value.
+        // These pragmas return a row with the new value.
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         let limit = format!("PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}");
         connection.query_row(&limit, [], |_| Ok(()))?;
-        // All that are ever used: one that is prepared anew costs as much as an append.
+        // The cache is large enough for all statements, because preparing a statement costs as much
+        // as an append.
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     }
@@ -311,7 +317,7 @@ impl StoreFile {
     }
 }
 
-/// A file as SQLite's addresses name it.
+/// Returns the path as a URI of SQLite.
 fn address_of(path: &Path) -> String {
     let mut address = "file:".to_owned();
     if !path.starts_with("/") {
@@ -333,7 +339,7 @@ fn push_escaped(address: &mut String, path: &Path) {
     }
 }
 
-/// What was acknowledged may not be on the disk.
+/// Acknowledged writes may not be on the disk.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the write-ahead log could not be synced: the last writes are stored, but a loss of power may \

@@ -1,4 +1,4 @@
-//! What a file is, for those who check it.
+//! The settings and the condition of a file, for diagnostics.
 
 use std::path::Path;
 
@@ -7,30 +7,32 @@ use tokio::runtime::Handle;
 
 use crate::{OpenError, SqliteStore, file::StoreFile, schema};
 
-/// What the file of a store is like.
+/// The settings and the condition of the file of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileSettings {
-    /// The version of its schema.
+    /// The version of the file's schema.
     pub version: i64,
-    /// The version that this release writes.
+    /// The version of the schema that this release writes.
     pub supported_version: i64,
-    /// How SQLite makes changes of it durable: `wal`, once a store has been written.
+    /// The journal mode of SQLite: `wal`, once a store has been written.
     pub journal_mode: String,
-    /// How large the file is.
+    /// The size of the file, in bytes.
     pub file_bytes: u64,
-    /// How large its write-ahead log is; 0 without one.
+    /// The size of its write-ahead log, in bytes; 0 without a log.
     pub log_bytes: u64,
-    /// How much of the file holds nothing.
+    /// The number of unused bytes in the file.
     pub free_bytes: u64,
-    /// What a quick check of the file finds wrong; nothing, if it is sound. Unlike
-    /// [`check_integrity`](SqliteStore::check_integrity) it does not compare indexes with their tables.
+    /// The errors that a quick check of the file found; empty if it is intact. Unlike
+    /// [`check_integrity`](SqliteStore::check_integrity), the quick check does not compare indexes
+    /// with their tables.
     pub damage: Vec<String>,
 }
 
 impl SqliteStore {
-    /// What the file at a path is like. Nothing is made or changed, and files of every release will do,
-    /// also while others have them open. It reads the whole file. Must be called on a tokio runtime.
+    /// Returns the settings and the condition of the file at a path. Nothing is created or changed.
+    /// Files of every release are accepted, also while other processes have them open. It reads the
+    /// whole file. Must be called on a tokio runtime.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -47,7 +49,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], if there is no store that can be read.
+    /// [`OpenError`], if there is no readable store.
     pub async fn file_settings(path: impl AsRef<Path>) -> Result<FileSettings, OpenError> {
         let path = path.as_ref().to_path_buf();
         let failed = {
@@ -84,7 +86,7 @@ fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Re
     })
 }
 
-/// Damage may keep the check itself from coming to its end.
+/// Checks the file. Damage may also make the check itself fail.
 fn damage(reader: &Connection) -> rusqlite::Result<Vec<String>> {
     let check = || {
         let mut check = reader.prepare("PRAGMA quick_check")?;

@@ -15,7 +15,7 @@ use crate::{
     row_key,
 };
 
-/// Copies what readers see of a conversation; [`Revision::ABSENT`] if they see nothing.
+/// Copies the visible part of a conversation. Returns [`Revision::ABSENT`] if there is none.
 pub(crate) fn fork(
     connection: &Connection,
     from: &ConversationKey,
@@ -46,7 +46,7 @@ pub(crate) fn fork(
             .execute([number, found.pruned.cast_signed()])?;
     }
     let (first, last) = row_key::range_to(found.number, sequence);
-    // Both numbers are in range, and so are the keys of their rows.
+    // Both numbers are in range, and so are their row keys.
     let (first_of_copy, _) = row_key::range(number);
     let distance = first_of_copy.saturating_sub(first);
     connection
@@ -65,7 +65,7 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     let (first, last) = row_key::range_to(number, sequence);
-    // As `ToolRecord::in_copy`.
+    // Equivalent to `ToolRecord::in_copy`.
     connection
         .prepare_cached(
             "UPDATE tool_invocations
@@ -94,7 +94,7 @@ fn copy_description(connection: &Connection, from: i64, to: i64) -> Result<(), N
     Ok(())
 }
 
-/// Makes sure that no message is missing of what readers see, before anything is copied.
+/// Checks that no visible message is missing, before anything is copied.
 fn check_whole(
     connection: &Connection,
     key: &ConversationKey,

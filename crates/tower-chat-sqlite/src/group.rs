@@ -1,11 +1,11 @@
-//! What waits in the queue, and what of it is done together.
+//! The entries of the write queue, and the groups that one transaction stores.
 
 use std::{collections::VecDeque, fmt};
 
 use crate::submission::Submission;
 
-/// The most that one transaction takes from the queue, but at least one submission. A larger group
-/// would save few more syncs and delay all of its callers.
+/// The limits of one transaction. A single submission may exceed them. A larger group would save
+/// few more syncs and delay all of its callers.
 const GROUP_BYTES: usize = 1 << 20;
 const GROUP_SUBMISSIONS: usize = 256;
 
@@ -18,13 +18,14 @@ pub(crate) enum Waiting {
 /// Work that needs the file while the writer connection is idle, such as a checkpoint.
 pub(crate) struct Exclusive(pub(crate) Box<dyn FnOnce() + Send>);
 
-/// What a leader does.
+/// The next work of a leader.
 pub(crate) enum Due {
     Group(Vec<Submission>),
     Exclusive(Exclusive),
 }
 
-/// Takes the next work: exclusive work, or as many submissions as one transaction may hold.
+/// Removes the next work from the queue: exclusive work, or as many submissions as one transaction
+/// may contain.
 pub(crate) fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
     let mut group = Vec::new();
     let mut bytes = 0;

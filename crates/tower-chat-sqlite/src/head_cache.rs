@@ -1,4 +1,4 @@
-//! The writer connection's cache of conversation heads, so that an append needs no query.
+//! The writer connection's cache of conversation heads, which saves a query per append.
 
 use std::collections::HashMap;
 
@@ -13,27 +13,27 @@ use crate::{
     seal_mark,
 };
 
-/// The most conversations that are cached; a full cache is cleared.
+/// The maximum number of cached conversations. A full cache is cleared.
 const LIMIT: usize = 512;
 
-/// The heads of conversations as this connection last wrote them. They are valid until another
-/// connection, of this or another process, commits; SQLite's data version tells when.
+/// The heads of conversations that this connection has written. They are valid until another
+/// connection, of this or another process, commits. SQLite's data version shows such a commit.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
     /// The data version after this connection's last commit.
     version: Option<u32>,
     /// At most [`LIMIT`] entries, so a randomly seeded hash is enough against colliding keys.
     known: HashMap<ConversationKey, Conversation, RandomState>,
-    /// Whether the file holds sealed data, if that is known.
+    /// Whether the file contains sealed data; `None` if that is not known.
     holds_sealed: Option<bool>,
-    /// The writer is to panic where it looks for this conversation.
+    /// Tests make the writer panic when it reads this conversation.
     #[cfg(test)]
     pub(crate) panics_at: Option<ConversationKey>,
 }
 
 impl HeadCache {
-    /// Called when a transaction begins, with the data version: clears the cache if another
-    /// connection has committed.
+    /// Clears the cache if another connection has committed. Called with the data version when a
+    /// transaction begins.
     pub(crate) fn begin(&mut self, version: u32) {
         if self.version != Some(version) {
             self.known.clear();
@@ -41,7 +41,7 @@ impl HeadCache {
         }
     }
 
-    /// Called after a commit, with the data version after it, if it could be read.
+    /// Called with the data version after a commit, or with `None` if it could not be read.
     pub(crate) fn committed(&mut self, version: Option<u32>) {
         self.version = version;
         if version.is_none() {
@@ -49,7 +49,7 @@ impl HeadCache {
         }
     }
 
-    /// Lets a change through, or refuses it, as [`seal_mark::admit`] does.
+    /// Admits a change or refuses it, as [`seal_mark::admit`] does.
     pub(crate) fn admit(
         &mut self,
         connection: &Connection,
@@ -60,7 +60,7 @@ impl HeadCache {
         Ok(())
     }
 
-    /// The head from the cache, or else from the file.
+    /// Returns the head from the cache, or else from the file.
     pub(crate) fn find(
         &self,
         connection: &Connection,
@@ -81,7 +81,7 @@ impl HeadCache {
 
     /// Stores the head that the transaction has written.
     pub(crate) fn keep(&mut self, key: &ConversationKey, conversation: Conversation) {
-        // The partial text has no size limit, so such a head is not cached.
+        // A partial text has no size limit, so that a head with one is not cached.
         if conversation.open.as_ref().is_some_and(|open| open.partial_text.is_some()) {
             self.known.remove(key);
         } else if let Some(known) = self.known.get_mut(key) {
@@ -102,8 +102,8 @@ impl HeadCache {
     }
 }
 
-/// SQLite's data version, which changes with every commit. Unlike `PRAGMA data_version` this needs
-/// no statement.
+/// Returns SQLite's data version, which changes with every commit. Unlike `PRAGMA data_version`
+/// this needs no statement.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let mut version = 0;
     // `None` names the main database.

@@ -1,4 +1,4 @@
-//! Which file a store was opened on, and whether it is still there.
+//! The identity of a store's files, to detect that they were moved or replaced.
 
 use std::{
     fmt, io,
@@ -7,10 +7,11 @@ use std::{
 
 /// The database file of an open store, or its log, was moved, deleted, replaced or truncated.
 ///
-/// SQLite would go on writing to the file that is no longer there, or behind a gap in its log, and what
-/// it wrote would be lost. So the store does not write until the file is back as it was, and does not
-/// read a file that was moved; each write checks this before it is acknowledged. What was acknowledged before
-/// is where the file went, and what was in a part that was cut off is lost. It is the source of a
+/// SQLite does not notice this: it would continue to write to a file that is no longer at the path,
+/// or behind a gap in the log, and these writes would be lost. Therefore the store does not write
+/// until the files are restored, and does not read a file that was moved. Each write checks the
+/// files before it is acknowledged. Writes that were acknowledged before are in the moved file.
+/// Data in a truncated part are lost. The error is the source of a
 /// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
 ///
 /// ```
@@ -29,29 +30,29 @@ use std::{
 pub struct FileMoved {
     /// The store's path.
     pub path: PathBuf,
-    /// What was done.
+    /// The change of the files.
     pub change: FileChange,
 }
 
-/// What happened to the files of an open store.
+/// The change of the files of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileChange {
     /// The file was moved, deleted or replaced.
     Moved,
-    /// The file was made shorter.
+    /// The file was truncated.
     Truncated,
     /// The write-ahead log (`-wal`), or its index (`-shm`), was moved, deleted or replaced.
     LogMoved,
-    /// The write-ahead log was made shorter.
+    /// The write-ahead log was truncated.
     LogTruncated,
-    /// Another program wrote to a file that was read without its log, since its folder cannot be
+    /// Another program wrote to a file that is read without its log, because the folder cannot be
     /// written.
     Written,
 }
 
 impl FileMoved {
-    /// A change of the files at a store's path.
+    /// Creates the error for a change of the files at a store's path.
     pub fn new(path: impl Into<PathBuf>, change: FileChange) -> Self {
         Self { path: path.into(), change }
     }
@@ -95,16 +96,16 @@ impl fmt::Display for FileMoved {
 
 impl std::error::Error for FileMoved {}
 
-/// A file as it is found at a path.
+/// A file at a path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) identity: Identity,
-    /// In bytes.
+    /// The size in bytes.
     pub(crate) size: u64,
 }
 
-/// What tells a file from another that has its name later. A file that is open keeps its identity
-/// to itself.
+/// Distinguishes a file from a later one with the same name. While a file is open, no other file
+/// gets its identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     #[cfg(unix)]
@@ -114,11 +115,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The file at a path; `None` if there is none.
+    /// Returns the file at a path; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// If it cannot be told: an open file can be used without its folder.
+    /// If it cannot be determined: an open file can be used without access to its folder.
     pub(crate) fn at(path: &Path) -> Result<Option<Found>, io::Error> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Found { identity: Self::of(&metadata), size: metadata.len() })),
@@ -133,7 +134,7 @@ impl Identity {
         Self { device: metadata.dev(), number: metadata.ino() }
     }
 
-    /// Elsewhere a file that is open cannot be moved.
+    /// On other systems an open file cannot be moved, so that there is nothing to compare.
     #[cfg(not(unix))]
     fn of(_: &std::fs::Metadata) -> Self {
         Self {}

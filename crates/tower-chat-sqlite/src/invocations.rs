@@ -1,4 +1,4 @@
-//! Questions to the record of tool calls.
+//! Queries of the record of tool calls.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,14 +17,14 @@ use crate::{
     row_key, tool_row,
 };
 
-/// The conversation of a query, if it names one.
+/// Returns the conversation of a query, if it names one.
 pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     let id = query.conversation.as_deref()?;
     Some(ConversationKey::new(&*query.scope, id))
 }
 
-/// The part of a statement that finds the rows a query asks for, as `t`, with their
-/// conversations, as `c`: `FROM` and `WHERE`. What is staged is not among them.
+/// The `FROM` and `WHERE` of a statement that selects the rows of a query, as `t`, with their
+/// conversations, as `c`. Staged rows are not selected.
 pub(crate) struct Filter {
     pub(crate) sql: String,
     pub(crate) values: Vec<Value>,
@@ -33,8 +33,8 @@ pub(crate) struct Filter {
 impl Filter {
     pub(crate) fn new(query: &InvocationQuery) -> Self {
         let mut filter = Self { sql: String::new(), values: Vec::new() };
-        // The order of the joins is given: a conversation's rows are found by their positions, and
-        // come in the order in which they are asked for.
+        // `CROSS JOIN` fixes the order of the joins: the rows of a conversation are found by their
+        // row keys, and returned in that order.
         match &query.sequences {
             None => filter.add(
                 &format!(
@@ -53,7 +53,8 @@ impl Filter {
             ),
         }
         filter.add(" WHERE c.scope = ?", [query.scope.clone().into()]);
-        // What is being deleted is in that scope alone; elsewhere the index says all that is asked for.
+        // A conversation that is being deleted has the empty scope. For other scopes, the index
+        // suffices.
         if query.scope.is_empty() {
             filter.add(&format!(" AND {NOT_DELETED}"), []);
         }
@@ -79,7 +80,7 @@ impl Filter {
     }
 }
 
-/// Each number that a message can have once, as a JSON array.
+/// Returns the valid sequence numbers without duplicates, as a JSON array.
 fn list(sequences: &[u64]) -> String {
     let mut numbers: Vec<u64> = sequences
         .iter()
@@ -92,8 +93,8 @@ fn list(sequences: &[u64]) -> String {
     format!("[{}]", numbers.join(","))
 }
 
-/// The calls that a query asks for, in one statement: the messages they refer to, each once, and
-/// the rows. It reads no other message.
+/// Returns the calls that match a query. One statement reads the rows and the messages that they
+/// refer to, each once, and no other message.
 pub(crate) fn invocations(
     connection: &Connection,
     query: &InvocationQuery,
@@ -126,7 +127,7 @@ pub(crate) fn invocations(
             Some(conversation) => asked.push(Asked::read(row, &query.scope, conversation)?),
         }
     }
-    // SQL promises no order of the two halves, nor within them.
+    // SQL guarantees no order of the two halves, nor within them.
     asked.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
     for Asked { key, row_key, index, record } in asked {
@@ -149,7 +150,7 @@ pub(crate) fn invocations(
 
 const CONVERSATION: usize = 5;
 
-/// A row that is asked for.
+/// A row that matches a query.
 struct Asked {
     key: ConversationKey,
     row_key: i64,
@@ -164,7 +165,7 @@ impl Asked {
         Ok(Self {
             key: ConversationKey::new(scope, conversation),
             row_key,
-            // A number that no call can have is reported with the rest of the row.
+            // An index out of range is reported with the rest of the row.
             index: row.get(first).unwrap_or(u32::MAX),
             record: tool_row::read(row, first, row_key::sequence(row_key)),
         })
@@ -175,7 +176,7 @@ impl Asked {
     }
 }
 
-/// The messages that rows refer to, by their positions.
+/// The messages that rows refer to, by row key.
 #[derive(Default)]
 struct Messages(HashMap<i64, Result<Arc<Message>, String>>);
 
@@ -186,12 +187,12 @@ impl Messages {
         Ok(())
     }
 
-    /// A message of the same conversation as that at `place`.
+    /// Returns a message of the same conversation as that of `row_key`.
     fn find(&self, row_key: i64, sequence: u64) -> Option<Arc<Message>> {
         self.0.get(&in_conversation_of(row_key, sequence)?)?.as_ref().ok().cloned()
     }
 
-    /// Says why, if a message that a row refers to cannot be decoded.
+    /// Returns an error if a message that a row refers to cannot be decoded.
     fn check(&self, row_key: i64, record: &ToolRecord) -> Result<(), String> {
         let in_message = match record.result {
             RecordedResult::InMessage(SequencePosition { sequence, .. }) => Some(sequence),

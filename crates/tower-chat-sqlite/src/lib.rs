@@ -1,4 +1,4 @@
-//! For programs on one machine: a `tower-chat` history store in one SQLite file.
+//! A `tower-chat` history store in one SQLite file, for programs on one machine.
 //!
 //! [`SqliteStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
 //! clone it freely.
@@ -23,109 +23,113 @@
 //! # }).unwrap();
 //! ```
 //!
-//! # What is durable, and when
+//! # Durability
 //!
-//! The file is in WAL mode. With [`Durability::Full`], the default, a write that was acknowledged
-//! survives the loss of power; with [`Durability::Normal`] it survives the end of the process.
-//! Writes that wait at the same time share one transaction and one sync of the disk, up to 256 or
-//! 1 MiB; a caller that finds the store idle does its own write, without waking another thread, as
-//! it reads the head of a conversation.
-//! Where the disk is slow, [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits: the
-//! queue is bounded in submissions and in bytes.
+//! The file is in WAL mode. With [`Durability::Full`], the default, an acknowledged write survives
+//! a power loss. With [`Durability::Normal`] it survives the end of the process. Writes that wait
+//! at the same time share one transaction and one sync of the disk, up to 256 submissions or 1 MiB.
+//! If the store is idle, the calling thread executes its own write, without waking another thread;
+//! the same applies to reading a head. If the disk is slow,
+//! [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits, because the queue is bounded
+//! in submissions and in bytes.
 //!
 //! # The write-ahead log
 //!
-//! At 1,000 pages (4 MB) of log (`-wal`) the writer carries over into the file what is left of it, and
-//! the log is begun anew; with [`Durability::Full`] a thread has done most of it by then, while others
-//! read and write. The log grows larger where a transaction is, and while somebody reads for long:
-//! nothing may be written over that is being read. Afterwards the thread carries over what has come
-//! together, and the log is cut to 16 MiB. Where readers leave no gap, the writer waits for them from
-//! 2,000 pages on: 50 ms at first, 1 s where the log is 40,000 pages long.
+//! When the log (`-wal`) has 1,000 pages (4 MB), the writer copies the remaining pages into the
+//! file, and the log is reused from its beginning. With [`Durability::Full`] a checkpoint thread
+//! has copied most pages before, while other threads read and write. The log grows larger during a
+//! large transaction and during a long read, because pages that a reader may need cannot be
+//! overwritten. Afterwards the checkpoint thread copies the accumulated pages, and the log is
+//! truncated to 16 MiB. If readers overlap without a gap, the writer waits for them from 2,000
+//! pages on: 50 ms at first, 1 s if the log has 40,000 pages.
 //!
-//! # When something is wrong with the disk
+//! # Failures of the disk
 //!
-//! What was acknowledged stays, as long as nobody takes the file or its log away, nothing is
-//! half-stored, and the store can be used again as soon as the cause is gone; it need not be opened
-//! again, but where its log is lost. On a full disk what is in the log is
-//! carried over at once, so that its room can be used again.
+//! Acknowledged writes stay stored, as long as the file and its log are not removed, and no write
+//! is stored in part. The store can be used again as soon as the cause of the failure is removed.
+//! It must be opened again only if its log was lost. If the disk is full, the store copies the log
+//! into the file at once, so that the log can be reused.
 //!
 //! | cause | error of a store that is open | error of opening |
 //! |---|---|---|
-//! | no room | [`StoreError::StorageFull`](tower_chat_core::store::StoreError::StorageFull) | [`OpenError::StorageFull`] |
-//! | it may not be written | [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly) | [`OpenError::ReadOnly`] |
-//! | the file or its log was moved, deleted, replaced or truncated | [`FileMoved`], as the source, of the next write | |
-//! | the file is damaged, or a row holds a number out of its range | [`StoreError::Corrupt`](tower_chat_core::store::StoreError::Corrupt) or [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), of that conversation | [`OpenError::Corrupt`] |
-//! | a panic while it writes | [`WritePanicked`], as the source, of that one write | |
-//! | a quota or a limit on the size of files, of which SQLite says only that it could not write | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Io`] |
-//! | another process holds it, or writing fails | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Locked`], [`OpenError::Io`] |
+//! | the disk is full | [`StoreError::StorageFull`](tower_chat_core::store::StoreError::StorageFull) | [`OpenError::StorageFull`] |
+//! | there is no permission to write | [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly) | [`OpenError::ReadOnly`] |
+//! | the file or its log was moved, deleted, replaced or truncated | [`FileMoved`], as the source of the next write's error | |
+//! | the file is damaged, or a row contains a number out of its range | [`StoreError::Corrupt`](tower_chat_core::store::StoreError::Corrupt) or [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), for that conversation | [`OpenError::Corrupt`] |
+//! | a panic during a write | [`WritePanicked`], as the source of that write's error | |
+//! | a quota or a limit on file sizes, for which SQLite only reports a failed write | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Io`] |
+//! | another process has the lock, or writing fails | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Locked`], [`OpenError::Io`] |
 //!
 //! # Backups
 //!
-//! [`SqliteStore::backup`] copies a store while it is in use, as does `tower-chat backup`. To copy the
-//! file by other means, close the store everywhere first: what is in the log is not in the file.
+//! [`SqliteStore::backup`] and `tower-chat backup` copy a store while it is in use. To copy the
+//! file by other means, close the store in all processes first, because the content of the log is
+//! not in the file.
 //!
 //! # Several processes
 //!
-//! Any number of processes on one machine may use one file. A process that finds it locked waits
-//! for five seconds, then reports an error that is retryable. SQLite does not give the lock in order:
-//! beside one that writes all the time another may wait in vain, the more so the slower the disk is.
-//! The file may not be on a network file system.
+//! Any number of processes on one machine may use one file. A process that finds the file locked
+//! waits for five seconds, then reports a retryable error. SQLite does not grant the lock in order.
+//! If one process writes continuously, another may not get the lock in time, especially on a slow
+//! disk. The file must not be on a network file system.
 //!
-//! A store that was opened before `fork(2)` may not be used in the child, nor dropped: open it there
-//! anew.
+//! A store that was opened before `fork(2)` must be neither used nor dropped in the child process.
+//! Open the file again there.
 //!
 //! # The record of tool calls
 //!
-//! Its rows are written with their messages, into a tree of their own, which adds a page or two to
-//! the write-ahead log. There is no index by tool, status or time, since each would add as much
-//! again: a question reads the rows of the conversation that it names, or else of its whole scope.
-//! Times are kept in whole milliseconds.
+//! The rows of the record are written with their messages, into a table of their own, which adds
+//! one or two pages per append to the write-ahead log. There are no indexes by tool, status or
+//! time, because each would add as much again. A query reads the rows of the conversation that it
+//! names, or else of its whole scope. Times are stored in whole milliseconds.
 //!
 //! # Open runs
 //!
-//! What a run stages stands in the tables of the messages and of the record, at its final position; a
-//! row for each open run says how much of its conversation readers see. A commit takes this row
-//! away and moves nothing. [`rows`](tower_chat_core::store::HistoryStore::rows) shows what readers see,
-//! and [`rewrite`](tower_chat_core::store::HistoryStore::rewrite) leaves a conversation alone while a run
-//! is open. A process of a release without open runs must not have the file open while it is migrated:
-//! it would show what is staged.
+//! Staged messages and rows are in the same tables as committed ones, at their final positions. A
+//! row for each open run stores the number of visible messages in its conversation. A commit
+//! deletes this row and moves nothing. [`rows`](tower_chat_core::store::HistoryStore::rows) returns
+//! the visible rows, and [`rewrite`](tower_chat_core::store::HistoryStore::rewrite) refuses a
+//! conversation with an open run. While a file is migrated, no process of a release without open
+//! runs may have it open, because that release would return staged messages as visible ones.
 //!
 //! # Damage
 //!
-//! Each message has a checksum, of its content and its position. One that was changed in the file, as by a
-//! disk that has flipped a bit, is not read as another: it is
-//! [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), and `tower-chat verify`
-//! names it. Messages that releases before version 6 of the file have stored have none. The record of
-//! tool calls, the directory and the pages of the file have none either; much of what is damaged there is
-//! found by [`SqliteStore::check_integrity`], and not all. Frames of the write-ahead log have checksums of
-//! SQLite's: it takes a damaged one for the end of the log, so what was written after it is missing, and
-//! nothing tells so. `tower-chat-encrypted` authenticates all content.
+//! Each message has a checksum of its content and its position. A message that was changed in the
+//! file, for example by a bit flip on the disk, is reported as
+//! [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), and
+//! `tower-chat verify` lists it. Messages that were stored before version 6 of the file have no
+//! checksum. Neither have the record of tool calls, the directory and the pages of the file:
+//! [`SqliteStore::check_integrity`] detects some damage there, but not all. Frames of the
+//! write-ahead log have checksums of SQLite. SQLite treats a damaged frame as the end of the log,
+//! so that later writes are lost without an error. `tower-chat-encrypted` authenticates all
+//! content.
 //!
-//! # Who may read it
+//! # Permissions
 //!
-//! On Unix a file that a store makes may be read and written by its owner alone (mode 0600), whatever the
-//! umask, and so may its log (`-wal`), the log's index (`-shm`) and [backups](Backup). A file that is there
-//! keeps its permissions, and its log has the same.
+//! On Unix a new file is readable and writable for its owner only (mode 0600), whatever the umask.
+//! The same applies to its log (`-wal`), the log's index (`-shm`) and [backups](Backup). An
+//! existing file keeps its permissions, and its log gets the same ones.
 //!
 //! # Deleting
 //!
-//! A conversation of more than 1 MiB is deleted in steps: first no reader finds it any more, then its rows
-//! go, at most about 1 MiB of them in one transaction, and the log is begun anew after each. So it takes
-//! little room on a disk that is full, and less where it has to: 16 KiB at a time, or one message, if
-//! that is larger. Where even that fails, the error says so, and the conversation is gone for readers;
-//! what is left of it goes with the next deletion, or when the file is opened for writing the next time,
-//! which is also so after a crash. A pruning is one transaction, however much it takes away.
+//! A conversation of more than 1 MiB is deleted in steps. The first step makes it invisible to
+//! readers. Each further step deletes about 1 MiB of rows in one transaction, and the log is reused
+//! after each step. A deletion therefore needs little space on a full disk. If even that space is
+//! missing, the steps become smaller, down to 16 KiB or one message. If a step still fails, the
+//! deletion returns an error, and the conversation is invisible. The remaining rows are deleted by
+//! the next deletion, or when the file is next opened for writing, as after a crash. A prune is one
+//! transaction of any size.
 //!
-//! What is deleted or pruned is overwritten where it stands in the file. The write-ahead log (`-wal`)
-//! still holds it until it is reused; [`SqliteStore::checkpoint`] empties it at once.
+//! Deleted and pruned data are overwritten in the file. The write-ahead log (`-wal`) contains them
+//! until it is reused. [`SqliteStore::checkpoint`] truncates it at once.
 //!
-//! Copies may stay. When a page becomes too small, SQLite moves rows to others, and does not always
-//! overwrite where they were: a piece of a text, of less than a page (4 KB), or an id may then stand in
-//! free room of the file until a row comes to stand there, and in [backups](Backup) too.
-//! [`SqliteStore::vacuum`], as `tower-chat vacuum`, writes the file anew, without any of that: where
-//! nothing may be left, delete, and vacuum now and then. That costs as much as the whole file is
-//! large. To lose the key is the other way, and it reaches copies of the file: `tower-chat-encrypted`
-//! with its `ErasableKeys`.
+//! Some copies may remain in the file. When a page becomes too small, SQLite moves rows to other
+//! pages and does not always overwrite the old location. A fragment of a text, smaller than a page
+//! (4 KB), or an id may then be in unused space of the file until SQLite reuses that space, and
+//! also in [backups](Backup). [`SqliteStore::vacuum`], or `tower-chat vacuum`, rewrites the file
+//! without such fragments, at a cost proportional to the size of the file. If no copy may remain,
+//! vacuum the file after deletions. Alternatively, deleting an encryption key makes the data
+//! unreadable in all copies of the file: see `ErasableKeys` of `tower-chat-encrypted`.
 
 mod append;
 mod backup;

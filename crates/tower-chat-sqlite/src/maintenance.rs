@@ -1,5 +1,4 @@
-//! Looking at a file row by row, and rewriting rows in place: for checks and repairs, never for
-//! runs.
+//! Reads a file row by row and rewrites rows in place, for checks and repairs.
 
 use std::sync::Arc;
 
@@ -16,17 +15,17 @@ use crate::{
     row_key, tool_row,
 };
 
-/// Rows that belong to no conversation.
+/// The number of rows that belong to no conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StrayRows {
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Rows of the record of tool calls.
+    /// The number of rows of the record of tool calls.
     pub tools: u64,
 }
 
-/// What SQLite finds wrong with the file; nothing, if it is sound.
+/// Returns the errors that SQLite finds in the file; empty if it is intact.
 pub(crate) fn integrity(connection: &Connection) -> Result<Vec<String>, NotRead> {
     let mut statement = connection.prepare("PRAGMA integrity_check")?;
     let reported =
@@ -34,7 +33,7 @@ pub(crate) fn integrity(connection: &Connection) -> Result<Vec<String>, NotRead>
     Ok(if reported == ["ok"] { Vec::new() } else { reported })
 }
 
-/// Writes all trees anew, with nothing but their rows.
+/// Rewrites the whole file without unused space.
 pub(crate) fn vacuum(connection: &Connection) -> Result<(), NotRead> {
     Ok(connection.execute_batch("VACUUM")?)
 }
@@ -43,7 +42,7 @@ pub(crate) fn rows(
     connection: &Connection,
     key: &ConversationKey,
 ) -> Result<Option<ConversationRows>, NotRead> {
-    // All statements see the same moment.
+    // All statements read the same snapshot.
     let snapshot = connection.unchecked_transaction()?;
     let Some(found) = conversation::find(&snapshot, key)? else { return Ok(None) };
     let (first, last) = row_key::range_to(found.number, found.visible());
@@ -59,7 +58,7 @@ pub(crate) fn rows(
     ))?;
     let tools = statement.query_map([first, last], |row| {
         let sequence = row_key::sequence(row.get(0)?);
-        // A number that no call can have is reported with the rest of the row.
+        // An index out of range is reported with the rest of the row.
         let call = SequencePosition { sequence, index: row.get(1).unwrap_or(u32::MAX) };
         Ok((call, tool_row::read(row, 1, sequence)))
     })?;
@@ -78,7 +77,7 @@ pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
     Ok(StrayRows { messages: count("messages")?, tools: count("tool_invocations")? })
 }
 
-/// Removes the tool rows that belong to no conversation; says how many there were.
+/// Deletes the tool rows that belong to no conversation, and returns their number.
 pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead> {
     let removed = connection.execute(
         "DELETE FROM tool_invocations WHERE place >> 32 NOT IN (SELECT id FROM conversations)",
@@ -87,7 +86,7 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
     Ok(removed as u64)
 }
 
-/// Corrects the counts of the directory.
+/// Recomputes the counts of the directory.
 pub(crate) fn recount(
     connection: &mut Connection,
     key: &ConversationKey,
@@ -112,7 +111,7 @@ pub(crate) fn recount(
         [number],
     )?;
     for (run, calls) in tool_calls {
-        // A run has a row for each model, and nothing says which of them asked.
+        // A run has one row for each model, and the record does not contain the model of a call.
         transaction.execute(
             "UPDATE run_usage SET tool_calls = CASE
                  WHEN model = (SELECT min(model) FROM run_usage WHERE number = ?1 AND run = ?2)
@@ -124,8 +123,8 @@ pub(crate) fn recount(
     Ok(transaction.commit()?)
 }
 
-/// Does a rewrite, inside a transaction that the caller began. A refusal has changed nothing: the
-/// transaction goes on.
+/// Executes a rewrite, inside a transaction that the caller has begun. If it is refused, nothing
+/// was changed, and the transaction can continue.
 pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revision, NotStored> {
     let Some(found) = conversation::find(connection, &rewrite.key)? else {
         return Err(NotStored::Refused(rewrite.conflict(Revision::ABSENT, None)));

@@ -1,14 +1,14 @@
-//! Why a store cannot be opened.
+//! The errors of opening a store.
 
 use std::path::PathBuf;
 
 use tower_chat_core::BoxError;
 
-/// A store could not be opened. The file is left as it was.
+/// A store could not be opened. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no file, and none was to be made.
+    /// The file does not exist, and creating it was not allowed.
     #[error(
         "there is no conversation store at `{}`: check the path, or allow creating it",
         path.display()
@@ -17,13 +17,13 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
     },
-    /// The folder in which the file is, or is to be, does not exist.
+    /// The folder of the file does not exist.
     #[error("the folder of `{}` does not exist: make it first, or check the path", path.display())]
     NoFolder {
         /// The store's path.
         path: PathBuf,
     },
-    /// What is there is no SQLite database.
+    /// The file is not a SQLite database.
     #[error(
         "`{}` is not a SQLite database: give another path, or move the file away",
         path.display()
@@ -32,7 +32,7 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
     },
-    /// It is a SQLite database of some other program.
+    /// The file is a SQLite database of another program.
     #[error(
         "`{}` is a SQLite database, but not a conversation store: give the store a file of its own",
         path.display()
@@ -41,8 +41,9 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
     },
-    /// It says that it is a store, and its schema has something that no release makes: a view, a trigger, an
-    /// index, a table, or a table with other columns. Nothing of it is run.
+    /// The header identifies the file as a store, but its schema contains an object that no release
+    /// creates: a view, a trigger, an index, a table, or a table with other columns. The store does
+    /// not execute it.
     #[error(
         "`{}` has in its schema {object}, which no release makes so: if you have added that, remove it; \
          otherwise restore the file from a copy that you trust",
@@ -51,10 +52,10 @@ pub enum OpenError {
     Altered {
         /// The store's path.
         path: PathBuf,
-        /// What no release makes.
+        /// The unknown object of the schema.
         object: String,
     },
-    /// A newer release wrote it.
+    /// A newer release wrote the file.
     #[error(
         "`{}` has schema version {version}, and this release knows versions up to {supported}: \
          open it with the newer release that wrote it",
@@ -63,13 +64,12 @@ pub enum OpenError {
     Newer {
         /// The store's path.
         path: PathBuf,
-        /// The version it has.
+        /// The schema version of the file.
         version: i64,
-        /// The newest version that can be opened.
+        /// The newest supported schema version.
         supported: i64,
     },
-    /// An older release wrote it, and it cannot be brought up to date because it was opened
-    /// read-only.
+    /// An older release wrote the file, and it cannot be migrated because it was opened read-only.
     #[error(
         "`{}` has schema version {version} and must be brought up to version {supported}: \
          open it once for writing",
@@ -78,12 +78,13 @@ pub enum OpenError {
     Older {
         /// The store's path.
         path: PathBuf,
-        /// The version it has.
+        /// The schema version of the file.
         version: i64,
-        /// The version it needs.
+        /// The required schema version.
         supported: i64,
     },
-    /// The file, or the folder that must hold its write-ahead log, cannot be written.
+    /// There is no permission to write the file, or its folder, in which the write-ahead log is
+    /// created.
     #[error(
         "`{}` or its folder cannot be written: change the permissions, or open it read-only",
         path.display()
@@ -92,8 +93,8 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
     },
-    /// The folder cannot be written, and the write-ahead log holds changes: SQLite makes an index of
-    /// the log beside it to read them.
+    /// There is no permission to write the folder, and the write-ahead log has content. To read the
+    /// log, SQLite creates an index in the folder.
     #[error(
         "`{}` cannot be read where it is: changes are in `{}`, and its folder cannot be written: \
          let the program that writes it close it, copy both files to a folder that can be written, or \
@@ -104,7 +105,7 @@ pub enum OpenError {
     UnreadLog {
         /// The store's path.
         path: PathBuf,
-        /// The log.
+        /// The path of the log.
         log: PathBuf,
     },
     /// The file is damaged.
@@ -116,10 +117,10 @@ pub enum OpenError {
     Corrupt {
         /// The store's path.
         path: PathBuf,
-        /// What SQLite found.
+        /// The error of SQLite.
         source: BoxError,
     },
-    /// Another process holds the file.
+    /// Another process has a lock on the file.
     #[error("`{}` is locked by another process: try again when it is done", path.display())]
     Locked {
         /// The store's path.
@@ -127,8 +128,8 @@ pub enum OpenError {
         /// SQLite's error.
         source: BoxError,
     },
-    /// There is no room on the disk to make the file, to bring it up to date, or for its
-    /// write-ahead log.
+    /// The disk is full, so that the file cannot be created or migrated, or its write-ahead log
+    /// cannot be created.
     #[error("there is no room on the disk of `{}`: make room, and open it again", path.display())]
     StorageFull {
         /// The store's path.
@@ -141,10 +142,10 @@ pub enum OpenError {
     InvalidOption {
         /// The setting.
         option: &'static str,
-        /// The value it was given.
+        /// The value of the setting.
         value: usize,
     },
-    /// Anything else that the file system, SQLite or the runtime reports.
+    /// Any other error of the file system, SQLite or the runtime.
     #[error("`{}` cannot be opened: see the cause", path.display())]
     Io {
         /// The store's path.
@@ -155,7 +156,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether opening may succeed when it is tried again unchanged.
+    /// Returns whether opening may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Locked { .. } | Self::StorageFull { .. } => true,

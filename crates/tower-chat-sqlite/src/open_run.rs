@@ -1,4 +1,4 @@
-//! The row of an open run, and what is staged of it.
+//! The rows of open runs, and their staged messages.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -17,7 +17,7 @@ use crate::{
     row_key, tool_row,
 };
 
-/// The open run of a conversation.
+/// Returns the open run of a conversation.
 pub(crate) fn find(
     connection: &Connection,
     conversation: i64,
@@ -28,7 +28,7 @@ pub(crate) fn find(
         .optional()
 }
 
-/// Reads the row of an open run; its columns begin at `first`.
+/// Reads the row of an open run, whose columns begin at `first`.
 fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpenRun> {
     let lease = Lease {
         attempt: row.get(first + 2)?,
@@ -53,8 +53,8 @@ fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<SystemTime> {
     milliseconds::time(stored).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
-/// Writes the row of a conversation's open run instead of the one there is, unless they are the
-/// same. Returns the run as it is stored.
+/// Replaces the row of a conversation's open run, unless it is unchanged. Returns the run with its
+/// stored times.
 pub(crate) fn put(
     connection: &Connection,
     conversation: i64,
@@ -90,7 +90,7 @@ pub(crate) fn put(
     Ok(open)
 }
 
-/// The run with its times as they are stored.
+/// Returns the run with its times rounded as they are stored.
 fn stored_times(mut open: OpenRun) -> OpenRun {
     let stored = |time| milliseconds::time(milliseconds::of(time)).unwrap_or(time);
     open.opened_at = stored(open.opened_at);
@@ -99,7 +99,7 @@ fn stored_times(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Removes the row of a conversation's open run: what is left is the history.
+/// Deletes the row of a conversation's open run, which makes its messages visible.
 pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
@@ -107,8 +107,8 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// Whether all messages after those that readers see are the run's own, as is so wherever a run was
-/// staged: otherwise the row that says how many readers see is damaged.
+/// Returns whether all messages after the visible ones belong to the run. This is so for every run
+/// that a store has staged; otherwise the number of visible messages in the row is damaged.
 pub(crate) fn owns_the_rest(
     connection: &Connection,
     conversation: i64,
@@ -124,7 +124,7 @@ pub(crate) fn owns_the_rest(
         .query_row(params![first, last, open.run.to_bytes()], |row| row.get(0))
 }
 
-/// Removes everything after the messages that readers see, and the row of the open run.
+/// Deletes all messages after the visible ones, and the row of the open run.
 pub(crate) fn discard(
     connection: &Connection,
     conversation: i64,
@@ -140,7 +140,7 @@ pub(crate) fn discard(
     close(connection, conversation)
 }
 
-/// A conversation's open run with everything staged of it, as it is at one moment.
+/// Returns a conversation's open run with everything that is staged of it, as of one moment.
 pub(crate) fn content(
     connection: &Connection,
     key: &ConversationKey,
@@ -174,7 +174,7 @@ pub(crate) fn content(
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
 }
 
-/// The conversations of a scope that have an open run, in the byte order of their ids.
+/// Returns the conversations of a scope that have an open run, in the byte order of their ids.
 pub(crate) fn list(
     connection: &Connection,
     scope: &str,
@@ -183,7 +183,7 @@ pub(crate) fn list(
 ) -> Result<Vec<ConversationKey>, NotRead> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let scope: Arc<str> = scope.into();
-    // There are few open runs, however many conversations.
+    // The statement begins with the open runs, because there are few of them.
     let mut statement = connection.prepare_cached(
         "SELECT conversation
          FROM open_runs CROSS JOIN conversations ON id = number

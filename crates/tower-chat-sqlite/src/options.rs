@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options of opening a store.
 
 use std::path::Path;
 
@@ -6,27 +6,29 @@ use tokio::sync::Semaphore;
 
 use crate::{OpenError, SqliteStore};
 
-/// What an acknowledged write survives.
+/// The failures that an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The loss of power, and the end of the system: every commit waits until the disk says that it
-    /// has the write (`synchronous=FULL`). What was acknowledged is never lost, unless the disk
-    /// forgets what it said it had; on macOS the drive's own cache is not waited for.
+    /// An acknowledged write survives a power loss and a crash of the system. Every commit waits
+    /// until the disk reports that the write is stored (`synchronous=FULL`). The guarantee depends
+    /// on the disk: on macOS, SQLite does not wait for the drive's own cache.
     #[default]
     Full,
-    /// The end of the process, however it ends. The loss of power, and the end of the system, may
-    /// undo the last writes, newest first; the file stays sound (`synchronous=NORMAL`).
+    /// An acknowledged write survives the end of the process, however it ends. A power loss or a
+    /// crash of the system may undo the last writes, newest first; the file stays consistent
+    /// (`synchronous=NORMAL`).
     ///
-    /// At risk is what was written since the write-ahead log was last synced, which is when it is
-    /// carried over into the file: after 1,000 pages (4 MB) and one transaction, and at [`close`](tower_chat_core::store::HistoryStore::close)
-    /// and [`checkpoint`](SqliteStore::checkpoint). While somebody reads all the time, or the disk is
-    /// full, it may be more. No time bounds it: the last writes of a store at rest stay at risk
-    /// until the system writes them of its own accord.
+    /// The writes since the last sync of the write-ahead log are at risk. The log is synced by
+    /// checkpoints: after 1,000 pages (4 MB) and one transaction, and at
+    /// [`close`](tower_chat_core::store::HistoryStore::close) and
+    /// [`checkpoint`](SqliteStore::checkpoint). If readers overlap without a gap, or the disk is
+    /// full, it may be more. There is no time limit: the last writes of an idle store stay at risk
+    /// until the operating system writes them to the disk.
     Normal,
 }
 
-/// Settings with which to open a [`SqliteStore`].
+/// The options with which a [`SqliteStore`] is opened.
 ///
 /// ```no_run
 /// # async fn open() -> Result<(), tower_chat_sqlite::OpenError> {
@@ -52,8 +54,8 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The defaults: full durability, 1024 slots and 64 MiB in the queue, 4 readers; a missing file
-    /// is made.
+    /// Creates the default options: full durability, 1024 slots and 64 MiB in the queue, 4 readers;
+    /// a missing file is created.
     pub fn new() -> Self {
         Self {
             durability: Durability::Full,
@@ -67,76 +69,79 @@ impl SqliteOptions {
         }
     }
 
-    /// What an acknowledged write survives.
+    /// Sets the durability of acknowledged writes.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Says that one process at a time opens the file, as a desktop application or a single server
-    /// does. Journaled runs then take no lease, and a run that the process before has left open is
-    /// taken over without waiting for one to end. Off by default.
+    /// Declares that one process at a time opens the file, such as a desktop application or a
+    /// single server. Journaled runs then take no lease, and a run that the former process left
+    /// open is resumed without waiting for a lease to expire. The default is false.
     ///
-    /// It changes nothing in the file, and keeps no other process from opening it: see
-    /// [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for what follows
-    /// if one does.
+    /// The option changes nothing in the file, and does not prevent other processes from opening
+    /// it: see [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for the
+    /// consequences.
     #[must_use]
     pub fn with_exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
         self
     }
 
-    /// How many submissions may be reserved or under way at the same time, at least 1; more wait
-    /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
+    /// Sets the maximum number of submissions that are reserved or unfinished, at least 1. Further
+    /// callers wait in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
     pub fn with_max_queued(mut self, submissions: usize) -> Self {
         self.max_queued = submissions;
         self
     }
 
-    /// How many bytes of messages may be submitted and not yet be durable, at least 1, before
-    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A caller with a slot is
-    /// taken all the same, since a submission cannot wait: the queue holds at most this much, and
-    /// what those submit who have reserved.
+    /// Sets the maximum number of bytes in unfinished submissions, at least 1. When it is reached,
+    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A caller that already has
+    /// a slot may exceed the limit, because a submission cannot wait.
     #[must_use]
     pub fn with_max_queued_bytes(mut self, bytes: usize) -> Self {
         self.max_queued_bytes = bytes;
         self
     }
 
-    /// How many conversations can be read at the same time, at least 1. Each takes a connection,
-    /// opened when it is first needed, and a thread of tokio's blocking pool while it reads.
+    /// Sets how many conversations can be read at the same time, at least 1. Each reader has a
+    /// connection, which is opened when it is first needed, and uses a thread of tokio's blocking
+    /// pool while it reads.
     #[must_use]
     pub fn with_readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
     }
 
-    /// Whether a missing file is made; otherwise it is [`OpenError::Missing`].
+    /// Sets whether a missing file is created. If not, opening it fails with
+    /// [`OpenError::Missing`].
     #[must_use]
     pub fn with_create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Whether the store is only read. Every write then fails with
-    /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly), and nothing is made
-    /// but an empty write-ahead log and SQLite's index of it, which the last connection removes if it
-    /// may write the file. A log that holds something stays as it is. In a folder that cannot be
-    /// written, the file is read by itself if its log is empty or missing, and refused with
-    /// [`OpenError::UnreadLog`] if not; a read during which another program begins to write to it fails.
+    /// Sets whether the store is read-only. Every write then fails with
+    /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly).
+    ///
+    /// Opening the store changes no data. It creates an empty write-ahead log and SQLite's index of
+    /// it if they are missing; the last connection removes both if it has permission to write the
+    /// file. A log with content is unchanged. If there is no permission to write the folder, the
+    /// file is read without a log if the log is empty or missing, and otherwise refused with
+    /// [`OpenError::UnreadLog`]. A read fails if another program writes to the file meanwhile.
     #[must_use]
     pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Whether a caller on a multi-thread runtime does short work itself (the default): its own
-    /// write where nobody else is writing, and the read of a head. That saves waking another
-    /// thread. It uses tokio's `block_in_place`, which panics inside a `LocalSet`; the panic is
-    /// caught and the other thread takes over, but under `panic = "abort"` a program that uses the
-    /// store from `spawn_local` should turn this off.
+    /// Sets whether a caller on a multi-thread runtime executes short work on its own thread (the
+    /// default): its own write if the store is idle, and the read of a head. This avoids waking
+    /// another thread. It uses tokio's `block_in_place`, which panics inside a `LocalSet`. The
+    /// panic is caught, and the other thread executes the work. Under `panic = "abort"`, a program
+    /// that uses the store from `spawn_local` should disable this option.
     #[must_use]
     pub fn with_work_on_caller(mut self, work_on_caller: bool) -> Self {
         self.work_on_caller = work_on_caller;
@@ -147,7 +152,7 @@ impl SqliteOptions {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; a file that is not a store is left as it is.
+    /// [`OpenError`]; a file that is not a store is unchanged.
     pub async fn open(self, path: impl AsRef<Path>) -> Result<SqliteStore, OpenError> {
         let allowed = 1..=Semaphore::MAX_PERMITS;
         for (option, value) in [("max_queued", self.max_queued), ("readers", self.readers)] {

@@ -18,9 +18,9 @@ pub(crate) const SQL: &str = "
     WHERE t.status = 'pending_approval' AND t.place BETWEEN ?1 AND ?2
     ORDER BY t.place, t.call_index";
 
-/// The requests of the calls that wait in messages that readers see, those of one answer together.
+/// Returns the requests of the calls that wait in visible messages, grouped by answer.
 ///
-/// However long the record is, it reads the rows that wait and their messages alone.
+/// It reads only the rows that wait and their messages, however long the record is.
 pub(crate) fn pending_approvals(
     connection: &Connection,
     key: &ConversationKey,

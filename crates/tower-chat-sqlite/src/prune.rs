@@ -1,4 +1,4 @@
-//! Taking the oldest runs of a conversation away.
+//! Pruning: deleting the oldest runs of a conversation.
 
 use rusqlite::Connection;
 use tower_chat_core::{
@@ -8,7 +8,7 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, row_key};
 
-/// Takes away what need not be kept, inside a transaction that the caller began.
+/// Deletes the runs that need not be kept, inside a transaction that the caller has begun.
 pub(crate) fn prune(
     connection: &Connection,
     key: &ConversationKey,
@@ -40,7 +40,7 @@ pub(crate) fn prune(
     Ok(cut.pruned)
 }
 
-/// Reads the key and the run of every message, and nothing of its body.
+/// Reads the key and the run of every message, but not its body.
 fn see_messages(
     connection: &Connection,
     conversation: i64,
@@ -72,7 +72,7 @@ fn see_calls(
         let call =
             SequencePosition { sequence: row_key::sequence(row.get(0)?), index: row.get(1)? };
         let status: String = row.get(2)?;
-        // A status that nobody knows may be that of a call that waits.
+        // An unknown status counts as waiting, so that its run is kept.
         let status = status.parse().unwrap_or(ToolStatus::Pending);
         let result: Option<i64> = row.get(3)?;
         let result = result.map(|_| conversation::unsigned(row, 3)).transpose()?;

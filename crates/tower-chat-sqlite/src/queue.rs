@@ -1,4 +1,4 @@
-//! The queue of writes: which thread runs them, and in what order.
+//! The write queue: the order of submissions, and the thread that executes them.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -30,11 +30,11 @@ use crate::{
     writer::{Busy, Writer},
 };
 
-/// Submissions in order, and the writer that runs them.
+/// The queue of submissions, and the writer that executes them.
 ///
-/// The leader runs one group of submissions. A caller leads its own submission if no other leader is
-/// active and no submission waits. Otherwise the writer thread leads the waiting submissions, and the
-/// exclusive work between them. The state's mutex decides who leads.
+/// A leader executes one group of submissions. A caller leads its own submission if no other leader
+/// is active and no submission waits. Otherwise the writer thread leads the waiting submissions,
+/// and the exclusive work between them. The mutex of the state decides which thread leads.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     state: Mutex<State>,
@@ -42,7 +42,7 @@ pub(crate) struct WriteQueue {
     wake: Condvar,
     writer: Mutex<Writer>,
     work_on_caller: bool,
-    /// The opened file has rows of deleted conversations.
+    /// Whether the opened file contains rows of deleted conversations.
     has_deleted_rows: bool,
     commits: AtomicU64,
     writes: AtomicU64,
@@ -51,17 +51,17 @@ pub(crate) struct WriteQueue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Waiting>,
-    /// A leader is active.
+    /// Whether a leader is active.
     led: bool,
-    /// How many submissions have finished since the queue was made.
+    /// The number of submissions that have finished since the queue was created.
     finished: u64,
     /// The conversations of the unfinished submissions: first those of the active group, then those
     /// that wait.
     unfinished: VecDeque<Keys>,
     barriers: Vec<Barrier>,
-    /// No submission is accepted any more.
+    /// Whether the queue refuses submissions.
     closed: bool,
-    /// The writer thread ends when nothing is left.
+    /// Whether the writer thread ends when the queue is empty.
     retiring: bool,
 }
 
@@ -86,7 +86,7 @@ impl WriteQueue {
         }
     }
 
-    /// Runs an append on the caller's thread, or queues it for the writer thread.
+    /// Executes an append on the caller's thread, or queues it for the writer thread.
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
         let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
         let mut state = self.state();
@@ -116,9 +116,9 @@ impl WriteQueue {
         self.enqueue(state, Waiting::Submission(submission));
     }
 
-    /// Queues work that takes SQLite's lock on another connection. The writer thread runs it between
-    /// two groups, so no submission of this store fails on that lock. It is skipped if the receiver
-    /// was dropped. The sender is dropped without an outcome if the queue is closed.
+    /// Queues work that takes SQLite's lock on another connection. The writer thread executes it
+    /// between two groups, so that no submission of this store fails on that lock. It is skipped if
+    /// the receiver was dropped. The sender is dropped without an outcome if the queue is closed.
     pub(crate) fn run_exclusively<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -139,14 +139,14 @@ impl WriteQueue {
 
     fn enqueue(&self, mut state: MutexGuard<'_, State>, waiting: Waiting) {
         state.waiting.push_back(waiting);
-        // A leader wakes the thread when it is done.
+        // The active leader wakes the thread when it has finished.
         if !state.led {
             self.wake.notify_one();
         }
     }
 
-    /// A receiver that resolves when all submissions so far have finished, or those that change one
-    /// conversation. `None` if there are none.
+    /// Returns a receiver that resolves when all submissions so far have finished, or all that
+    /// change one conversation. Returns `None` if there are none.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {
@@ -159,12 +159,12 @@ impl WriteQueue {
         Some(receiver)
     }
 
-    /// Accepts no more submissions.
+    /// Refuses submissions from now on.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
-    /// Accepts no more submissions, and ends the writer thread once the queue is empty.
+    /// Refuses submissions from now on, and ends the writer thread once the queue is empty.
     pub(crate) fn retire(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -172,7 +172,7 @@ impl WriteQueue {
         self.wake.notify_one();
     }
 
-    /// The writer thread.
+    /// Runs the writer thread.
     pub(crate) fn serve(&self) -> Result<(), NotSynced> {
         let _end = ThreadEnd(self);
         if self.has_deleted_rows {
@@ -186,7 +186,7 @@ impl WriteQueue {
                 },
                 Due::Exclusive(Exclusive(work)) => {
                     let _writer = self.writer();
-                    // A panic drops the sender, which tells the caller.
+                    // A panic drops the sender, which the caller receives as an error.
                     drop(catch(work));
                     drop(lead);
                 }
@@ -221,7 +221,7 @@ impl WriteQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for work and becomes the leader of it. `None` when the queue retires.
+    /// Waits for work and becomes its leader. Returns `None` when the queue retires.
     fn next(&self) -> Option<(Lead<'_>, Due)> {
         let mut state = self.state();
         loop {
@@ -242,15 +242,15 @@ impl WriteQueue {
         }
     }
 
-    /// Runs the caller's own submission. If another process holds the file lock, the submission goes
-    /// to the front of the queue, for the writer thread.
+    /// Executes the caller's own submission. If another process has the file lock, the submission
+    /// goes to the front of the queue, for the writer thread.
     fn lead_alone(&self, append: Submission<Append>) -> Ticket {
         let lead = Lead { queue: self, submissions: 1 };
         let mut group = [append];
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // Resolved before the lead ends, as with a group.
+            // The ticket is resolved before the lead ends, as for a group.
             let ticket = append.done();
             drop(lead);
             return ticket;
@@ -284,7 +284,8 @@ impl WriteQueue {
     }
 }
 
-/// The leader's guard, for one group or one piece of exclusive work. Dropped even on a panic.
+/// The guard of a leader, for one group or one piece of exclusive work. It is dropped even after a
+/// panic.
 struct Lead<'a> {
     queue: &'a WriteQueue,
     submissions: usize,
@@ -293,14 +294,15 @@ struct Lead<'a> {
 impl Lead<'_> {
     /// Resolves the tickets of the group, and ends the lead.
     fn finish(self, group: impl IntoIterator<Item = Submission>) {
-        // Before the barrier passes, so that every ticket before it has its outcome.
+        // The tickets are resolved before the barrier, so that every earlier ticket has its outcome
+        // when the barrier resolves.
         for submission in group {
             submission.resolve();
         }
         drop(self);
     }
 
-    /// Ends the lead with nothing done; the group goes to the front of the queue.
+    /// Ends the lead without a result. The group goes to the front of the queue.
     fn give_back(
         mut self,
         group: impl IntoIterator<Item = Submission, IntoIter: DoubleEndedIterator>,
@@ -333,14 +335,15 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// Closes the queue when the writer thread ends, also by a panic, and refuses the waiting submissions.
+/// Closes the queue when the writer thread ends, also after a panic, and refuses the waiting
+/// submissions.
 struct ThreadEnd<'a>(&'a WriteQueue);
 
 impl Drop for ThreadEnd<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        // Dropping exclusive work drops its sender, which tells the caller.
+        // Dropping exclusive work drops its sender, which the caller receives as an error.
         let waiting: Vec<Submission> = mem::take(&mut state.waiting)
             .into_iter()
             .filter_map(|waiting| match waiting {

@@ -1,4 +1,4 @@
-//! The statements that read.
+//! The SQL statements of reads.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{
     checksum, conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key,
 };
 
-/// How many messages of a conversation, as `c`, readers see, or may see, in a statement.
+/// The number of visible messages of a conversation, as `c`, or an upper bound of it.
 pub(crate) const VISIBLE: &str =
     "ifnull((SELECT visible FROM open_runs WHERE number = c.id), 4294967295)";
 
-/// Why something was not read.
+/// The reason why a read failed.
 #[derive(Debug)]
 pub(crate) enum NotRead {
-    /// What is stored is not as it should be.
+    /// The stored data are damaged.
     Damaged(StoreError),
     /// SQLite failed.
     Failed(rusqlite::Error),
@@ -32,9 +32,9 @@ impl From<rusqlite::Error> for NotRead {
     }
 }
 
-/// A conversation without its messages.
+/// Reads the head of a conversation.
 pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Head, NotRead> {
-    // All statements see the same moment.
+    // All statements read the same snapshot.
     let snapshot = connection.unchecked_transaction()?;
     let Some(found) = conversation::find(&snapshot, key)? else {
         return Ok(Head::new(Revision::ABSENT));
@@ -43,8 +43,8 @@ pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Hea
     Ok(found.head().with_pending_approvals(pending))
 }
 
-/// A conversation with all its messages that readers see, as it is at one moment.
-/// Says how many bytes the messages have as they are stored.
+/// Reads a conversation with all its visible messages, as of one moment. Also returns the number of
+/// bytes of the messages in stored form.
 pub(crate) fn history(
     connection: &Connection,
     key: &ConversationKey,
@@ -65,12 +65,12 @@ pub(crate) fn history(
     Ok((history, bytes))
 }
 
-/// What is read of messages: the statement for [`messages`].
+/// The statement that [`messages`] executes.
 pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body, checksum FROM messages
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
-/// The messages with these keys, which follow the first `before` of the conversation without a gap.
-/// What is read of them is added to `bytes`.
+/// Reads the messages with these row keys, which must follow the first `before` messages of the
+/// conversation without a gap. Adds the number of bytes to `bytes`.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,
@@ -97,7 +97,7 @@ fn body_bytes(row: &Row<'_>) -> rusqlite::Result<usize> {
     })
 }
 
-/// The message of a row, which has to have this number in its conversation.
+/// Decodes the message of a row, which must have this sequence number.
 fn message_at(
     row: &Row<'_>,
     key: &ConversationKey,
@@ -120,7 +120,7 @@ pub(crate) fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
     NotRead::Damaged(StoreError::Corrupt { reason })
 }
 
-/// Conversations of a scope in the byte order of their ids.
+/// Lists conversations of a scope in the byte order of their ids.
 pub(crate) fn list(
     connection: &Connection,
     scope: &str,
@@ -149,7 +149,8 @@ pub(crate) fn list(
     ids.map(|id| Ok(ConversationKey::new(scope.clone(), id?))).collect()
 }
 
-/// Scopes in byte order, those too where all is staged. Each is one step in the index.
+/// Lists scopes in byte order, including those whose conversations are all staged. Each scope is
+/// one step in the index.
 pub(crate) fn scopes(
     connection: &Connection,
     after: Option<&str>,
@@ -169,7 +170,8 @@ pub(crate) fn scopes(
     Ok(found)
 }
 
-/// What is being deleted is in this scope too.
+/// Returns whether the empty scope has a conversation. Conversations that are being deleted have
+/// this scope too.
 fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT 1 FROM conversations c WHERE scope = '' AND {NOT_DELETED} LIMIT 1"
@@ -177,7 +179,8 @@ fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     Ok(statement.exists([])?)
 }
 
-/// The message of a row of row key, run, index in its run, body, and checksum.
+/// Decodes the message of a row with the columns row key, run, index in its run, body, and
+/// checksum.
 pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
     let not_ours = |what| Ok(Err(FormatError::malformed(what)));
     let ValueRef::Blob(run) = row.get_ref(1)? else {

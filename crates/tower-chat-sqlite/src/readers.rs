@@ -1,4 +1,4 @@
-//! The connections that read.
+//! The pool of reading connections.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use tower_chat_core::{BoxError, store::StoreError};
 
 use crate::{SqliteOptions, caller, file::StoreFile, read::NotRead};
 
-/// A bounded pool of connections, each opened when it is first needed.
+/// A bounded pool of connections. Each is opened when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: StoreFile,
@@ -24,7 +24,7 @@ impl Readers {
         Self { file, permits, idle, work_on_caller: options.work_on_caller }
     }
 
-    /// Reads a few rows: on the calling thread, if that may block and nobody has to be waited for.
+    /// Reads a few rows, on the calling thread if it may block and a connection is free.
     pub(crate) async fn read_few<T: Send + 'static>(
         self: &Arc<Self>,
         action: &'static str,
@@ -40,7 +40,7 @@ impl Readers {
         self.read(action, read).await
     }
 
-    /// Reads on a thread that may block.
+    /// Reads on a thread of the blocking pool.
     pub(crate) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         action: &'static str,
@@ -51,14 +51,15 @@ impl Readers {
         let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
         let readers = self.clone();
         let reading = runtime.spawn_blocking(move || {
-            // Until the connection is idle again, also where nobody waits any more.
+            // The permit is held until the connection is idle again, even if the future was
+            // dropped.
             let _permit = permit;
             readers.read_here(action, read)
         });
         reading.await.map_err(|_| failed(RuntimeGone.into()))?
     }
 
-    /// Closes the connections that nobody uses at the moment.
+    /// Closes the idle connections.
     pub(crate) fn release(&self) {
         self.idle().clear();
     }
@@ -90,7 +91,7 @@ impl Readers {
                 self.idle().push(connection);
                 Err(error)
             }
-            // The connection is given up: the next reader starts with a fresh one.
+            // The connection is dropped, and the next reader opens another.
             Err(NotRead::Failed(error)) => Err(failed(error)),
         }
     }

@@ -1,24 +1,24 @@
 //! Deleting a conversation in steps of a bounded size.
-//!
-//! What is deleted is overwritten, and each page of it goes through the write-ahead log. A large
-//! conversation at once would need as much room for its log as it is large, which a full disk has not.
-//! So it is first renamed, and no reader finds it any more; then its rows go in steps, between which the
-//! log is carried over and begun anew; its own row goes last, so that no other conversation has its
-//! number before. What a crash leaves is gone on with when the file is opened, and at the next deletion.
+//! The deletion overwrites each page, and each overwritten page is written to the write-ahead log.
+//! Deleting a large conversation in one transaction would need as much space for the log as the
+//! conversation has, which a full disk does not have. Therefore the conversation is first renamed,
+//! so that no reader finds it. Then its rows are deleted in steps, with a checkpoint after each.
+//! Its own row is deleted last, so that its number is not reused before. A deletion that a crash
+//! interrupts is continued when the file is opened, and by the next deletion.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::row_key;
 
-/// How much of rows is deleted in one step, in bytes, and how many rows.
+/// The maximum number of bytes, and of rows, that one step deletes.
 pub(crate) const STEP: u64 = 1 << 20;
 const ROWS: usize = 1000;
 
-/// Tells a conversation that is being deleted from all others, in a statement that reads it as `c`: no
-/// store ever writes this incarnation.
+/// The condition that excludes conversations which are being deleted, for a statement that reads a
+/// conversation as `c`. No store writes the incarnation 0 otherwise.
 pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
-/// Whether all rows of a conversation can go in one step.
+/// Returns whether all rows of a conversation can be deleted in one step.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
     let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);
@@ -26,7 +26,7 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
         && first_of(Table::Tools)?.is_none_or(|end| end == last))
 }
 
-/// Takes a conversation away from its readers. Nobody can guess the name that it has then.
+/// Makes a conversation invisible to readers, by a random name.
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -39,7 +39,7 @@ pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()
     Ok(())
 }
 
-/// The number of a conversation whose deletion has begun, if there is one.
+/// Returns the number of a conversation whose deletion has begun, if there is one.
 pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached(
@@ -50,7 +50,7 @@ pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
         .optional()
 }
 
-/// Deletes some rows of a conversation, at most about so many bytes of them; says whether that was all.
+/// Deletes rows of a conversation, about this many bytes at most. Returns whether no rows remain.
 pub(crate) fn step(connection: &Connection, number: i64, bytes: u64) -> rusqlite::Result<bool> {
     let (first, _) = row_key::range(number);
     for table in [Table::Messages, Table::Tools] {
@@ -91,8 +91,8 @@ impl Table {
     }
 }
 
-/// Up to which key the rows go in the next step: the last that a conversation can have, if those are
-/// all. `None`, if there are none.
+/// Returns the last row key of the next step. If the step includes all rows, it is the last
+/// possible key of the conversation. Returns `None` if there are no rows.
 fn end_of_step(
     connection: &Connection,
     table: Table,
@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn what_fits_goes_in_one_step() {
         let half = usize::try_from(STEP / 2).unwrap();
-        // Messages and results, by their lengths; the conversation after it has a large one.
+        // The lengths of messages and results. The next conversation in the file has a large
+        // message.
         let cases: [(&[usize], &[usize], bool); 6] = [
             (&[], &[], true),
             (&[10, 20], &[30], true),

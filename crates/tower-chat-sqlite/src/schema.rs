@@ -1,4 +1,4 @@
-//! The tables, and how older files are brought up to date.
+//! The schema: the tables, and the migrations of older files.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -8,11 +8,11 @@ use tower_chat_core::{format, store::author::is_sealed_message};
 
 use crate::{directory, seal_mark};
 
-/// Marks a file as ours, in its header: `twch`.
+/// The application id in the header of a store's file: `twch`.
 pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
-/// One step each, from the version of its position in the list to the next. A step that was released
-/// is never changed.
+/// The migrations. Each one migrates the version of its index to the next version. A released
+/// migration is never changed.
 const MIGRATIONS: &[&str] =
     &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY, CHECKSUMS, MARKS];
 
@@ -33,16 +33,18 @@ const MESSAGES: &str = "
     ) STRICT;
 ";
 
-/// The record of tool calls: one tree, and no index.
+/// The record of tool calls: one tree without an index.
 ///
-/// Measured with a call recorded in every append and its outcome in the next, the record adds 1.3
-/// to 1.6 pages to what an append writes; a table with row numbers and a unique index 2.2 to 3.2,
-/// and each index on top, by tool, status or time, one to two pages more. Without one, questions
-/// read the rows of their scope, or of their conversation where they name it. These lie together
-/// and are short: nothing that stands in a message is copied.
+/// With a call recorded in every append and its outcome in the next, the record adds 1.3 to 1.6
+/// pages to the log per append. A table with row numbers and a unique index would add 2.2 to 3.2
+/// pages, and each further index, by tool, status or time, one to two pages (measured). Without an
+/// index, queries read the rows of their conversation, or of their scope if they name no
+/// conversation. These rows are adjacent and short, because they do not copy the content of
+/// messages.
 ///
-/// A process of an older release that has the file open while it is migrated knows nothing of the
-/// table, and numbers of conversations are used again; so the rows go by a trigger.
+/// A process of an older release that has the file open during the migration does not know the
+/// table, and numbers of conversations are reused. Therefore a trigger deletes the rows of a
+/// deleted conversation.
 const TOOL_INVOCATIONS: &str = "
     CREATE TABLE tool_invocations (
         place INTEGER NOT NULL, -- of the message that holds the call
@@ -65,14 +67,14 @@ const TOOL_INVOCATIONS: &str = "
     END;
 ";
 
-/// The open runs, one of a conversation at most.
+/// The open runs, at most one per conversation.
 ///
-/// What a run stages stands in the other tables at its final position, so that a commit is one row
-/// that goes; readers stop at the number of messages that they see. In the other modes an append
-/// looks into an empty tree, and writes nothing more than before.
+/// Staged messages are in the other tables at their final positions. A commit deletes one row, and
+/// readers read up to the stored number of visible messages. In the other modes an append looks up
+/// a row in an empty tree and writes nothing more than before.
 ///
-/// The index makes a conversation's pending approvals come at the same cost at any length of its
-/// record. Rows of other statuses are not in it.
+/// With the partial index, the cost of reading a conversation's pending approvals does not depend
+/// on the length of its record. Rows with other statuses are not in the index.
 const OPEN_RUNS: &str = "
     CREATE TABLE open_runs (
         number INTEGER PRIMARY KEY, -- conversations.id
@@ -94,16 +96,16 @@ const OPEN_RUNS: &str = "
     WHERE status = 'pending_approval';
 ";
 
-/// How many messages of a conversation were pruned, so that one which is missing is noticed.
+/// The number of pruned messages of a conversation, so that a missing message is detected.
 const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
 
-/// What the directory says of conversations and their runs. `crate::directory` says why the last
-/// activity of a conversation stands in two tables, and the index has its hour alone.
+/// The directory of conversations and their runs. `crate::directory` documents why the last
+/// activity of a conversation is in two tables, and why the index contains only the hour.
 ///
-/// A process of an older release that has the file open while it is migrated writes none of it, and what
-/// it writes is not counted.
+/// A process of an older release that has the file open during the migration writes nothing to
+/// these tables, so that its writes are not counted.
 const DIRECTORY: &str = "
     ALTER TABLE conversations ADD COLUMN created INTEGER; -- milliseconds since 1970, as all times
     ALTER TABLE conversations ADD COLUMN last_active INTEGER NOT NULL DEFAULT 0;
@@ -138,10 +140,11 @@ const DIRECTORY: &str = "
     END;
 ";
 
-/// The checksum of a message ([`crate::checksum`]); none of those that are there already.
+/// The checksum of a message ([`crate::checksum`]). Existing messages get none.
 ///
-/// A process of an older release that has the file open while it is migrated changes bodies without their
-/// checksums: the trigger takes those away. To copy a conversation fails in such a process.
+/// A process of an older release that has the file open during the migration changes bodies without
+/// their checksums; a trigger then deletes the checksum. Copying a conversation fails in such a
+/// process.
 const CHECKSUMS: &str = "
     ALTER TABLE messages ADD COLUMN checksum INTEGER;
     CREATE TRIGGER body_changed AFTER UPDATE OF body ON messages
@@ -150,7 +153,8 @@ const CHECKSUMS: &str = "
     END;
 ";
 
-/// What holds of the whole file, in one row: whether it holds sealed data ([`crate::seal_mark`]).
+/// The properties of the whole file, in one row: whether it contains sealed data
+/// ([`crate::seal_mark`]).
 const MARKS: &str = "
     CREATE TABLE store_marks (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -162,38 +166,38 @@ const MARKS: &str = "
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// The version from which on a file has a directory.
+/// The first version with a directory.
 const DIRECTORY_VERSION: usize = 5;
 
-/// The version from which on a file says whether it holds sealed data.
+/// The first version with the mark of sealed data.
 const MARKS_VERSION: usize = 7;
 
-/// After how many steps of SQLite's virtual machine the look at a file is given up, in thousands. The schema
-/// of a store takes a few hundred steps.
+/// The maximum number of steps of SQLite's virtual machine for checking a file, in thousands.
+/// Checking the schema of a store needs a few hundred steps.
 const MOST_STEPS: u32 = 1_000;
 
-/// The statements of the tables in which `ANALYZE` stores its statistics.
+/// The statements that create the tables of `ANALYZE`.
 const STATISTICS: [(&str, &str); 2] = [
     ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 ];
 
-/// What a file is, as its header and schema say.
+/// The kind of a file, by its header and schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A database with nothing in it.
+    /// An empty database.
     Empty,
     /// A store with this schema version.
     Store { version: i64 },
-    /// It says that it is a store of a known version, and has not the schema of one.
+    /// The header identifies a store of a known version, and the schema differs from that version.
     Altered(Difference),
-    /// Some other program's database.
+    /// A database of another program.
     Foreign,
 }
 
-/// Whether a file of an older version holds sealed data, as the service id or a message of a conversation
-/// says. A store that is written through a wrapper has little in plaintext, so the search ends soon there;
-/// elsewhere few messages have the text for which it looks, and only those are decoded.
+/// Returns whether a file of an older version contains sealed data, by the service ids and messages
+/// of its conversations. In an encrypted store few texts match the search, so that it ends soon. In
+/// other stores few messages match, and only those are decoded.
 fn has_sealed_data(connection: &Connection) -> Result<bool> {
     let sealed_heads =
         "SELECT EXISTS (SELECT 1 FROM conversations WHERE service_id LIKE 'tower-chat-_:%')";
@@ -204,7 +208,7 @@ fn has_sealed_data(connection: &Connection) -> Result<bool> {
     let mut statement = connection.prepare(sql)?;
     let mut bodies = statement.query([])?;
     while let Some(row) = bodies.next()? {
-        // A body that is damaged says nothing.
+        // A damaged body is skipped.
         let Ok(body) = row.get::<_, String>(0) else { continue };
         if format::decode(&body).is_ok_and(|message| is_sealed_message(&message)) {
             return Ok(true);
@@ -213,17 +217,17 @@ fn has_sealed_data(connection: &Connection) -> Result<bool> {
     Ok(false)
 }
 
-/// How the schema of a file differs from that of a store.
+/// The difference between the schema of a file and that of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// This is missing.
+    /// An object is missing.
     Missing(String),
-    /// This is none of a store's, or was made by another statement than a store's.
+    /// An object is unknown, or was created by another statement.
     Unknown(String),
 }
 
-/// Looks at what a file is, without changing it, as it is at one moment: another process may just
-/// be making it. The look ends after a number of steps, whatever the file has in its schema.
+/// Determines the kind of a file without changing it, in one snapshot, because another process may
+/// be creating it. The check stops after a maximum number of steps, whatever the schema contains.
 pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
     let mut steps = 0;
     let counts = move || {
@@ -240,7 +244,7 @@ fn look(connection: &Connection) -> Result<Content> {
     content_at_this_moment(&*connection.unchecked_transaction()?)
 }
 
-/// The same inside a transaction that somebody else began.
+/// Determines the kind of a file inside a transaction that the caller has begun.
 fn content_at_this_moment(connection: &Connection) -> Result<Content> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = pragma("user_version")?;
@@ -258,8 +262,8 @@ fn content_at_this_moment(connection: &Connection) -> Result<Content> {
     }
 }
 
-/// Makes the tables of an empty database, or brings those of an older store up to date, in one
-/// transaction. Other content is left as it is. Returns what the file is afterwards.
+/// Creates the tables of an empty database, or migrates an older store, in one transaction. Other
+/// content is unchanged. Returns the kind of the file afterwards.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let content = content_at_this_moment(&transaction)?;
@@ -289,11 +293,11 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     Ok(Content::Store { version: VERSION })
 }
 
-/// The type and the name of what a schema has, with its table and its statement.
+/// The objects of a schema: type and name, with the table and the statement.
 type Objects = BTreeMap<(String, String), (String, String)>;
 
-/// How the schema of a file differs from the one that the migrations make. The schema of a newer version is
-/// not known.
+/// Returns the difference between the schema of a file and the result of the migrations. The schema
+/// of a newer version is unknown and not compared.
 fn difference(connection: &Connection, version: i64) -> Result<Option<Difference>> {
     let known = usize::try_from(version).ok().and_then(|version| known()?.get(version));
     let Some(mut missing) = known.cloned() else { return Ok(None) };
@@ -309,7 +313,8 @@ fn difference(connection: &Connection, version: i64) -> Result<Option<Difference
     Ok(missing.map(|(kind, name)| Difference::Missing(format!("the {kind} `{name}`"))))
 }
 
-/// The schema of each version, from 0 on. `None` if this process cannot make a database in memory.
+/// Returns the schema of each version, from 0 on. Returns `None` if this process cannot create a
+/// database in memory.
 fn known() -> Option<&'static Vec<Objects>> {
     static KNOWN: OnceLock<Option<Vec<Objects>>> = OnceLock::new();
     KNOWN.get_or_init(|| made_by_migrations().ok()).as_ref()
@@ -325,7 +330,8 @@ fn made_by_migrations() -> Result<Vec<Objects>> {
     Ok(versions)
 }
 
-/// What the schema of a database has. A value that is no text stands as one that no statement makes.
+/// Returns the objects of a schema. A value that is not a text is replaced with one that matches no
+/// statement.
 fn objects(connection: &Connection) -> Result<Objects> {
     let text = |value: ValueRef<'_>| match value {
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
@@ -341,7 +347,7 @@ fn objects(connection: &Connection) -> Result<Objects> {
     objects.collect()
 }
 
-/// A statement with a single space wherever it has white space.
+/// Returns a statement with all white space replaced by single spaces.
 fn without_layout(statement: &str) -> String {
     statement.split_whitespace().collect::<Vec<_>>().join(" ")
 }

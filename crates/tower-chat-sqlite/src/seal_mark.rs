@@ -1,13 +1,13 @@
-//! Whether the file holds sealed data, and which changes it takes then.
+//! The mark of a file that contains sealed data, and the check of changes against it.
 
 use rusqlite::Connection;
 use tower_chat_core::store::StoreError;
 
 use crate::append::NotStored;
 
-/// Lets a change through, or refuses it: a file that holds sealed data takes no change from outside of the
-/// wrapper that seals them. Returns whether the file holds sealed data. To be called in the transaction of
-/// the change, before anything is written.
+/// Admits a change or refuses it: a file with sealed data accepts only changes from the wrapper
+/// that seals the data. Returns whether the file contains sealed data. Must be called in the
+/// transaction of the change, before anything is written.
 pub(crate) fn admit(
     connection: &Connection,
     known: Option<bool>,
@@ -33,7 +33,7 @@ fn read(connection: &Connection) -> rusqlite::Result<bool> {
         .query_row([], |row| row.get(0))
 }
 
-/// Marks the file as one that holds sealed data.
+/// Marks the file as one that contains sealed data.
 pub(crate) fn set(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("UPDATE store_marks SET holds_sealed = 1", []).map(drop)
 }

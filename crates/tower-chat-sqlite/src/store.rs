@@ -32,23 +32,24 @@ use crate::{
     write_panicked::catch,
 };
 
-/// Keeps conversations in one SQLite file.
+/// Stores conversations in one SQLite file.
 ///
-/// Clones are handles of the same store. When the last is dropped, writes that were submitted are
-/// done first; that may block for as long as they take. To wait without blocking,
-/// [`close`](HistoryStore::close) the store before.
+/// Clones are handles of the same store. Dropping the last handle waits for the submitted writes,
+/// and blocks the thread meanwhile. To wait without blocking, [`close`](HistoryStore::close) the
+/// store before.
 ///
 /// Its async methods must be called on a tokio runtime.
 #[derive(Debug, Clone)]
 pub struct SqliteStore(Arc<Shared>);
 
-/// How much a store has written since it was opened.
+/// The number of commits and writes of a store since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Transactions committed. Under load one holds the writes of many submissions.
+    /// The number of committed transactions. Under load, one transaction contains the writes of
+    /// many submissions.
     pub commits: u64,
-    /// Writes acknowledged.
+    /// The number of acknowledged writes.
     pub writes: u64,
 }
 
@@ -56,22 +57,22 @@ pub struct Statistics {
 struct Shared {
     handle: StoreHandle,
     readers: Arc<Readers>,
-    /// `None` in a store that was opened read-only.
+    /// `None` if the store was opened read-only.
     writing: Option<Writing>,
 }
 
 impl SqliteStore {
-    /// Opens the store at a path with the default options, making it if there is none. Must be
-    /// called on a tokio runtime.
+    /// Opens the store at a path with the default options, and creates it if it does not exist.
+    /// Must be called on a tokio runtime.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; a file that is not a store is left as it is.
+    /// [`OpenError`]; a file that is not a store is unchanged.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         SqliteOptions::new().open(path).await
     }
 
-    /// Options with which to open a store.
+    /// Returns options with which to open a store.
     pub fn options() -> SqliteOptions {
         SqliteOptions::new()
     }
@@ -108,7 +109,7 @@ impl SqliteStore {
         Ok(Self(Arc::new(Shared { handle, readers, writing })))
     }
 
-    /// How much this store has written since it was opened.
+    /// Returns the number of commits and writes since the store was opened.
     pub fn statistics(&self) -> Statistics {
         self.0.writing.as_ref().map_or(Statistics { commits: 0, writes: 0 }, |writing| Statistics {
             commits: writing.queue.commits(),
@@ -135,7 +136,7 @@ impl SqliteStore {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    /// Changes the file on a connection of its own, after everything submitted so far and before
+    /// Changes the file on a separate connection, after everything submitted so far and before
     /// everything submitted later.
     pub(crate) async fn run_exclusively<T: Send + 'static>(
         &self,
@@ -161,7 +162,7 @@ impl SqliteStore {
         self.0.readers.file()
     }
 
-    /// Waits until everything submitted so far is finished, or everything for one conversation.
+    /// Waits until all submissions so far have finished, or all for one conversation.
     pub(crate) async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
         let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
         match barrier {
@@ -408,7 +409,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.readers.release();
         if let Some(writing) = &self.writing {
-            // Whom it concerns has closed the store.
+            // A caller that needs the outcome has called `close`.
             drop(writing.retire()());
         }
     }

@@ -1,4 +1,4 @@
-//! What is submitted, and how it is answered: at once, or out of the queue.
+//! Submissions: executed by their caller, or queued for the writer thread.
 
 mod append;
 mod changes;
@@ -27,40 +27,41 @@ use crate::{
     telemetry::TELEMETRY,
 };
 
-/// What is submitted, with its slot: an append that its caller may do itself, or an entry
-/// of the queue.
+/// A submission with its slot: an append that its caller may execute, or an entry of the queue.
 #[derive(Debug)]
 pub(crate) struct Submission<W = Queued> {
     slot: Slot,
-    /// Its part of the queue's byte budget; only appends use the budget.
+    /// Its share of the queue's byte budget. Only appends have one.
     budget: Option<BudgetGuard>,
     queued: Queuing,
     work: W,
 }
 
-/// What a transaction does for a submission.
+/// The part of a transaction that executes a submission.
 pub(crate) trait Work {
-    /// Does its next write inside a transaction. After an error the transaction must be rolled
-    /// back, and the submission either [started over](Self::start_over) or [failed](Self::fail).
+    /// Executes the next write inside a transaction. After an error the transaction must be rolled
+    /// back, and the submission must be either [started over](Self::start_over) or
+    /// [failed](Self::fail).
     fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next>;
 
-    /// Forgets what it did, after a rollback.
+    /// Resets the submission, after a rollback.
     fn start_over(&mut self);
 
-    /// Ends it with SQLite's error after this many writes that are durable.
+    /// Ends the submission with SQLite's error, after this many durable writes.
     fn fail(&mut self, completed: usize, failure: &Failure);
 
-    /// How many writes it stored.
+    /// Returns the number of stored writes.
     fn stored(&self) -> usize;
 
-    /// Whether all it does is one write.
+    /// Returns whether the submission consists of one write.
     fn is_single(&self) -> bool;
 
-    /// Whether it has deleted a conversation, of which rows may be left to be removed in steps.
+    /// Returns whether it has deleted a conversation whose rows may have to be deleted in further
+    /// steps.
     fn has_deleted(&self) -> bool;
 }
 
-/// An append, or another change, that waits in the queue, and who is told.
+/// An append or another change in the queue, with the sender for its outcome.
 #[derive(Debug)]
 pub(crate) enum Queued {
     Append(Append, TicketSender),
@@ -73,16 +74,16 @@ pub(crate) enum Queued {
 
 #[derive(Debug)]
 pub(crate) struct Append {
-    /// One, except where an outbox is emptied.
+    /// The writes: usually one, or several from an outbox.
     writes: Vec<EncodedWrite>,
     stored: usize,
     outcome: Result<Revision, AppendError>,
 }
 
-/// The conversations of a submission: one as a rule.
+/// The conversations of a submission, usually one.
 pub(crate) type Keys = Vec<ConversationKey>;
 
-/// Whether a submission has more to do.
+/// Whether a submission has more writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Step,
@@ -90,19 +91,19 @@ pub(crate) enum Next {
 }
 
 impl<W> Submission<W> {
-    /// How many bytes of messages and results it holds.
+    /// Returns the number of bytes of its messages and results.
     pub(crate) fn bytes(&self) -> usize {
         self.budget.as_ref().map_or(0, BudgetGuard::bytes)
     }
 
-    /// The transaction that does it begins.
+    /// Records that its transaction begins.
     pub(crate) fn begin(&mut self) {
         self.queued.begin();
     }
 }
 
 impl Submission<Append> {
-    /// An append that counts against the queue's byte budget until it has an outcome.
+    /// Creates an append that counts against the queue's byte budget until it has an outcome.
     pub(crate) fn append(slot: Slot, writes: Vec<Write>, budget: &Arc<ByteBudget>) -> Self {
         let writes: Vec<_> = writes.into_iter().map(EncodedWrite::new).collect();
         let budget = Some(budget.take(writes.iter().map(EncodedWrite::bytes).sum()));
@@ -116,19 +117,20 @@ impl Submission<Append> {
         self.slot.may_block()
     }
 
-    /// The conversations it changes.
+    /// Returns the conversations that it changes.
     pub(crate) fn keys(&self) -> Keys {
         self.work.keys()
     }
 
-    /// Leaves it to the queue.
+    /// Converts it into an entry of the queue.
     pub(crate) fn queued(self) -> (Submission, Ticket) {
         let Self { slot, budget, queued, work } = self;
         let (reply, ticket) = Ticket::channel();
         (Submission { slot, budget, queued, work: Queued::Append(work, reply) }, ticket)
     }
 
-    /// Releases its slot; the outcome of what its caller has done.
+    /// Releases its slot and returns a ticket with the outcome, for an append that its caller has
+    /// executed.
     pub(crate) fn done(self) -> Ticket {
         self.work.tell_refusal();
         self.queued.end();
@@ -142,12 +144,12 @@ impl Submission {
         Self { slot, budget: None, queued: TELEMETRY.queued(0, None), work }
     }
 
-    /// The conversations it changes.
+    /// Returns the conversations that it changes.
     pub(crate) fn keys(&self) -> Keys {
         self.work.keys()
     }
 
-    /// Ends it because the store takes no more writes.
+    /// Ends it with [`StoreError::Closed`].
     pub(crate) fn refuse(&mut self) {
         match &mut self.work {
             Queued::Append(append, _) => {
@@ -161,14 +163,14 @@ impl Submission {
         }
     }
 
-    /// Releases its slot and wakes the task that waits for its ticket.
+    /// Releases its slot and sends the outcome.
     pub(crate) fn resolve(self) {
         if let Queued::Append(append, _) = &self.work {
             append.tell_refusal();
         }
         self.queued.end();
         drop((self.slot, self.budget));
-        // Nobody need be waiting.
+        // Sending fails if the receiver was dropped.
         match self.work {
             Queued::Append(append, reply) => reply.send(append.outcome),
             Queued::Delete(delete) => drop(delete.reply.send(delete.outcome)),
@@ -225,7 +227,7 @@ impl Work for Queued {
         self.keys().iter().for_each(|key| heads.panic_at(key));
         match self {
             Self::Append(append, _) => append.step(connection, heads),
-            // Nobody is told, so nothing need be done: the caller gave up.
+            // If the caller has dropped the receiver, the change is skipped.
             Self::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
             Self::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
             Self::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),

@@ -1,4 +1,4 @@
-//! A row of the record of tool calls: how it is written, and read.
+//! Writing and reading rows of the record of tool calls.
 
 use std::time::SystemTime;
 
@@ -13,15 +13,15 @@ use tower_chat_core::{
 
 use crate::row_key;
 
-/// The columns of a row from the call's index on, in the order in which [`read`] takes them.
+/// The columns of a row from the call's index on, in the order in which [`read`] expects them.
 pub(crate) const COLUMNS: &str = "call_index, round_index, call_id, name, status, \
     result_sequence, result_index, result, error, started, finished";
 
-/// The stored form of a result that no message holds.
+/// Returns the stored form of a result that is in no message.
 ///
 /// # Panics
 ///
-/// Never: every result has a JSON form, since all map keys in it are strings.
+/// Never: every result has a JSON form, because all map keys in it are strings.
 pub(crate) fn result_apart(record: &ToolRecord) -> Option<String> {
     match &record.result {
         RecordedResult::None | RecordedResult::InMessage(_) => None,
@@ -33,8 +33,8 @@ pub(crate) fn result_apart(record: &ToolRecord) -> Option<String> {
     }
 }
 
-/// Writes rows of a conversation, each replacing the row of the same call, with its
-/// [`result_apart`].
+/// Writes rows of a conversation with their [`result_apart`]. Each replaces the former row of its
+/// call.
 pub(crate) fn put<'a>(
     connection: &Connection,
     conversation: i64,
@@ -45,7 +45,8 @@ pub(crate) fn put<'a>(
         return Ok(());
     }
     let mut put = connection.prepare_cached(
-        // By place: to look for names costs more than the row.
+        // The values are in the order of the columns: parsing column names costs more than writing
+        // the row.
         "REPLACE INTO tool_invocations VALUES
             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?;
@@ -61,7 +62,7 @@ pub(crate) fn put<'a>(
             record.call_id,
             record.name,
             record.status.as_str(),
-            // No message has a number that is too large for the column.
+            // No sequence number exceeds the range of the column.
             in_message.map(|position| i64::try_from(position.sequence).unwrap_or(i64::MAX)),
             in_message.map(|position| position.index),
             result,
@@ -73,11 +74,12 @@ pub(crate) fn put<'a>(
     Ok(())
 }
 
-/// Reads a row of a call in the message with this number; its [`COLUMNS`] begin at `first`.
+/// Reads a row for a call in the message with this sequence number. Its [`COLUMNS`] begin at
+/// `first`.
 ///
 /// # Errors
 ///
-/// What is wrong with the row.
+/// A description of the damage in the row.
 pub(crate) fn read(row: &Row<'_>, first: usize, sequence: u64) -> Result<ToolRecord, String> {
     let call = SequencePosition { sequence, index: column(row, first)? };
     let round_index = column(row, first + 1)?;

@@ -1,4 +1,4 @@
-//! Counts over the record of tool calls.
+//! Totals of the record of tool calls.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tower_chat_core::{
 
 use crate::{invocations::Filter, read::NotRead};
 
-/// The calls that fit a query, counted per tool.
+/// Counts the calls that match a query, per tool.
 pub(crate) fn tool_totals(
     connection: &Connection,
     query: &InvocationQuery,
@@ -21,8 +21,9 @@ pub(crate) fn tool_totals(
         .filter(|status| status.is_open())
         .map(|status| format!("'{status}'"))
         .collect();
-    // Unlike sum(), total() never overflows. A day begins at a multiple of its milliseconds, before
-    // 1970 as well. Rows come one by one, and each is added to the totals of its tool.
+    // Unlike `sum()`, `total()` never overflows. A day begins at a multiple of its milliseconds,
+    // before 1970 as well. The rows are read one by one, and each is added to the totals of its
+    // tool.
     let sql = format!(
         "SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
              count(*) FILTER (WHERE t.status IN ({open})),
@@ -33,7 +34,7 @@ pub(crate) fn tool_totals(
          {sql} GROUP BY t.name, day, taken ORDER BY t.name",
         error = ToolStatus::Error,
         open = open.join(", "),
-        // Of a call that is under way the column has until when it is held.
+        // For a call in progress, the column contains the expiry of its lease.
         finished = format_args!(
             "CASE WHEN t.status = '{}' AND coalesce(t.result_sequence, t.result) IS NULL THEN NULL \
              ELSE t.finished END",
@@ -49,13 +50,13 @@ pub(crate) fn tool_totals(
     Ok(totals)
 }
 
-/// The milliseconds of a day.
+/// The number of milliseconds in a day.
 const DAY: i64 = 86_400_000;
 
-/// Adds the calls of a tool that were started on one day and took the same time.
+/// Adds the calls of a tool that started on one day and took the same time.
 fn add(row: &Row<'_>, totals: &mut Vec<ToolTotals>) -> rusqlite::Result<()> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-    // A damaged name is counted as well as another.
+    // A damaged name is counted like any other.
     let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?);
     if totals.last().is_none_or(|last| last.name != name) {
         totals.push(ToolTotals::new(name));

@@ -1,4 +1,4 @@
-//! Whether the files are as the writer left them.
+//! Detects files that were truncated since the writer's last transaction.
 
 use rusqlite::Connection;
 
@@ -11,27 +11,28 @@ use crate::{
 /// The size of the smallest database.
 const SMALLEST: u64 = 512;
 
-/// What a write-ahead log has besides its pages, and with each of them, in bytes: see
+/// The bytes of a write-ahead log besides its pages: the header of the file, and that of each page.
+/// See
 /// <https://www.sqlite.org/fileformat2.html#walformat>.
 const LOG_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
-/// How large the files have to be when the writer next has the lock to write.
+/// The minimum sizes of the files at the writer's next transaction.
 ///
-/// A log that somebody makes shorter SQLite does not notice: it goes on behind where the log ended,
-/// and who opens the file later reads up to the gap. While nobody else has written, nobody may have
-/// made it shorter either. SQLite's count of commits says whether somebody has, and a checkpoint that
-/// empties the log counts as one.
+/// SQLite does not notice that the log was truncated: it continues behind the former end of the
+/// log, and a process that opens the file later reads only up to the gap. If no other connection
+/// has committed, the log must not have become shorter. SQLite's data version shows whether one
+/// has. A checkpoint that truncates the log counts as a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// SQLite's count at that time.
+    /// SQLite's data version after the last transaction.
     version: Option<u32>,
     least: Option<Sizes>,
     page_size: u64,
 }
 
 impl Watched {
-    /// From now on, on a connection that was just opened.
+    /// Begins to watch the files, on a connection that was just opened.
     pub(crate) fn begin(
         file: &StoreFile,
         connection: &Connection,
@@ -50,10 +51,10 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Looks at the files, inside a transaction that has the lock to write.
+    /// Checks the files, inside a transaction that has the write lock.
     ///
-    /// That is two calls of `stat`, which took 3.6 us together on the machine of the benches when it was
-    /// busy: 1 % of a durable append, and 4 % of one that is not synced.
+    /// It calls `stat` twice, which took 3.6 us together on the busy machine of the benches: 1 % of
+    /// a durable append, and 4 % of one that is not synced.
     pub(crate) fn check(
         &mut self,
         file: &StoreFile,
@@ -77,8 +78,9 @@ impl Watched {
             Some(least) if found.file == least.file => least.file,
             least => {
                 let pages = self.pages(file, connection)?;
-                // After a vacuum the file is longer than its pages until a checkpoint cuts it to what
-                // these were then; pages that were added since are in the log.
+                // After a vacuum the file is longer than its pages, until a checkpoint truncates it
+                // to the number of pages at the time of the vacuum. Pages that were added since are
+                // in the log.
                 let is_cut_later = found.file > pages;
                 least.filter(|_| is_cut_later).map_or(found.file.min(pages), |least| least.file)
             }
@@ -88,7 +90,8 @@ impl Watched {
         Ok(())
     }
 
-    /// To be called after a commit, with the number of pages in the log, where it has written any.
+    /// Updates the sizes after a commit, with the number of pages in the log if the commit wrote
+    /// any.
     pub(crate) fn committed(&mut self, version: Option<u32>, pages: Option<u32>) {
         self.version = version;
         if let (Some(least), Some(pages)) = (&mut self.least, pages) {
@@ -97,7 +100,7 @@ impl Watched {
         }
     }
 
-    /// How large the database is, in bytes.
+    /// Returns the size of the database, in bytes.
     fn pages(&self, file: &StoreFile, connection: &Connection) -> Result<u64, Failure> {
         let pages: i64 = connection
             .pragma_query_value(None, "page_count", |row| row.get(0))

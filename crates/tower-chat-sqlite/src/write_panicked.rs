@@ -5,7 +5,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A panic stopped one write, and nothing of it is stored. The other writes of the store go on.
+/// A panic stopped one write, and nothing of it is stored. Other writes of the store are not
+/// affected.
 ///
 /// It is the source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend) that is
 /// not retryable. Under `panic = "abort"` there is no such error: the process ends.
@@ -13,11 +14,11 @@ use std::{
 #[error("a panic stopped the write, which was undone: {message}: report it as a bug")]
 #[non_exhaustive]
 pub struct WritePanicked {
-    /// What the panic said.
+    /// The message of the panic.
     pub message: String,
 }
 
-/// Does something that may panic.
+/// Runs a function and returns a panic as an error.
 pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, WritePanicked> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|panic| WritePanicked::new(&*panic))
 }

@@ -1,4 +1,4 @@
-//! The connection that writes, and the transactions on it.
+//! The writer: the writing connection and its transactions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,31 +15,31 @@ use crate::{
     write_panicked::{WritePanicked, catch},
 };
 
-/// Owns the connection that writes.
+/// Owns the writing connection.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: StoreFile,
     checkpoints: Arc<Checkpoints>,
-    /// `None` after a rollback failed, until the next transaction opens another.
+    /// `None` after a failed rollback, until the next transaction opens another connection.
     connection: Option<Connection>,
-    /// What the connection knows.
+    /// The heads that the connection has cached.
     heads: HeadCache,
-    /// What the files were when it had the lock.
+    /// The sizes of the files after the last transaction.
     watched: Watched,
-    /// Whether rows of deleted conversations were left when it was made.
+    /// Whether the file contained rows of deleted conversations when the writer was created.
     has_deleted_rows: bool,
-    /// How many transactions were committed.
+    /// The number of committed transactions.
     commits: u64,
 }
 
-/// Another process holds the file, or may take it before all is done; nothing was stored.
+/// Another process has the lock, or may take it before the group is finished. Nothing was stored.
 #[derive(Debug)]
 pub(crate) struct Busy;
 
-/// How few bytes a step of a removal has at least where the disk is full.
+/// The minimum number of bytes that one step of a removal deletes if the disk is full.
 const SMALLEST_STEP: u64 = 16 << 10;
 
-/// Where a transaction stopped; it is rolled back.
+/// The stage at which a transaction stopped. It is rolled back.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     BeforeBegin(Failure),
@@ -75,8 +75,8 @@ impl Writer {
         Ok(Self { file, checkpoints, connection, heads, watched, has_deleted_rows, commits: 0 })
     }
 
-    /// Goes on with deletions that a process before has left, once. Where that fails, the next deletion
-    /// does.
+    /// Continues deletions that an earlier process has not finished, once. If that fails, the next
+    /// deletion continues them.
     pub(crate) fn purge_deleted_rows(&mut self) {
         if std::mem::take(&mut self.has_deleted_rows) {
             drop(catch(|| self.remove_deleted()));
@@ -91,22 +91,22 @@ impl Writer {
         self.commits
     }
 
-    /// Makes what was committed durable and closes the connection.
+    /// Makes the committed data durable and closes the connection.
     pub(crate) fn finish(&mut self) -> Result<(), NotSynced> {
         let synced = self.file.sync_log();
         self.release();
         synced
     }
 
-    /// Closes the connection; the next write opens another.
+    /// Closes the connection. The next write opens another.
     pub(crate) fn release(&mut self) {
         self.file.log_is_closed();
         self.connection = None;
         self.heads.forget();
     }
 
-    /// Fails a group in which something panicked outside of its statements. Whether it was committed
-    /// before is open, as where a connection is lost: a repetition finds out.
+    /// Fails a group after a panic outside of its statements. Whether the group was committed is
+    /// unknown, as after a lost connection. Repeating the writes shows it.
     pub(crate) fn panicked<W: Work>(&mut self, group: &mut [W], panic: WritePanicked) {
         self.release();
         let failure = self.file.panicked(panic);
@@ -115,31 +115,31 @@ impl Writer {
         }
     }
 
-    /// Has the writer panic where it looks for a conversation.
+    /// Makes the writer panic when it reads a conversation.
     #[cfg(test)]
     pub(crate) fn panics_at(&mut self, key: tower_chat_core::ConversationKey) {
         self.heads.forget();
         self.heads.panics_at = Some(key);
     }
 
-    /// The connection, to change what is in the file.
+    /// Returns the connection, to change the content of the file.
     #[cfg(test)]
     pub(crate) fn connection_mut(&mut self) -> &mut Connection {
         self.heads.forget();
         self.observed()
     }
 
-    /// The connection, to observe what it does.
+    /// Returns the connection, to observe it.
     #[cfg(test)]
     pub(crate) fn observed(&mut self) -> &mut Connection {
         self.connection.as_mut().unwrap()
     }
 
-    /// Does a group of submissions in one transaction and leaves its outcome in each.
+    /// Executes a group of submissions in one transaction and stores the outcome in each.
     ///
     /// # Errors
     ///
-    /// [`Busy`], only where `patience` is zero.
+    /// [`Busy`], only if `patience` is zero.
     pub(crate) fn write<W: Work>(
         &mut self,
         group: &mut [W],
@@ -155,12 +155,12 @@ impl Writer {
             Err(Stopped::BeforeBegin(failure)) if failure.is_busy() && patience.is_zero() => {
                 return Err(Busy);
             }
-            // One of the group failed: find out which, by doing every write on its own.
+            // One submission of the group failed. Executing every write alone shows which one.
             Err(Stopped::AtStatement(_)) if !is_single(group) => {
                 for submission in &mut *group {
                     submission.start_over();
                 }
-                // Each begins anew, and may have to wait for another process.
+                // Each transaction may have to wait for another process.
                 if patience.is_zero() {
                     return Err(Busy);
                 }
@@ -185,16 +185,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what is left of deleted conversations, in steps.
+    /// Deletes the remaining rows of deleted conversations, in steps.
     pub(crate) fn remove_deleted(&mut self) -> Result<(), Stopped> {
         let mut size = removal::STEP;
         loop {
-            // Nothing is begun where nothing is left, as is so nearly always.
+            // Usually nothing remains, and no transaction is begun.
             let left = self.connection.as_ref().map(removal::find).transpose();
             let left = left.map_err(|error| Stopped::BeforeBegin(self.file.failure(error)))?;
             let Some(number) = left.flatten() else { return Ok(()) };
             match self.transaction(PATIENCE, |connection, _| {
-                // Another process may have been faster.
+                // Another process may have finished the deletion.
                 if removal::find(connection)? == Some(number) {
                     removal::step(connection, number, size)?;
                 }
@@ -204,7 +204,7 @@ impl Writer {
                 Err(stopped) if stopped.is_full() && size > SMALLEST_STEP => size /= 2,
                 Err(stopped) => return Err(stopped),
             }
-            // The next step writes over what this one has put into the log.
+            // The next step overwrites the pages that this one has written to the log.
             if let Some(connection) = &self.connection {
                 self.checkpoints.begin_log_anew(connection);
             }
@@ -219,7 +219,7 @@ impl Writer {
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
                 }
-                // Nor could the others begin, and each would wait as long again.
+                // The others cannot begin either, and each would wait as long again.
                 Err((completed, Stopped::BeforeBegin(failure))) => {
                     submission.fail(completed, &failure);
                     rest.by_ref().for_each(|submission| submission.fail(0, &failure));
@@ -228,8 +228,8 @@ impl Writer {
         }
     }
 
-    /// Does every write of a submission in a transaction of its own. An error says how many were
-    /// done before.
+    /// Executes every write of a submission in its own transaction. An error contains the number of
+    /// writes that were stored before.
     fn write_alone(
         &mut self,
         submission: &mut impl Work,
@@ -256,7 +256,7 @@ impl Writer {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             gone => {
-                // It opens whatever is in that place.
+                // Opening the path would open a file that has replaced the store's.
                 self.file.check_path().map_err(Stopped::BeforeBegin)?;
                 let opened = self.file.writer().map_err(failure).and_then(|mut connection| {
                     let version = prepare(&self.file, &self.checkpoints, &mut connection)?;
@@ -295,21 +295,21 @@ impl Writer {
             self.connection = None;
         }
         if outcome.as_ref().is_err_and(Stopped::is_full) {
-            // The next transaction can write over what is in the file.
+            // A checkpoint lets the next transaction reuse the log.
             self.checkpoints.ask();
         }
         outcome
     }
 }
 
-/// Follows the commits of a connection; SQLite's count of them so far.
+/// Prepares a connection for writing: counts its commits, and returns SQLite's data version.
 fn prepare(
     file: &StoreFile,
     checkpoints: &Arc<Checkpoints>,
     connection: &mut Connection,
 ) -> Result<u32, Failure> {
     let prepared = checkpoints.follow(connection).and_then(|()| {
-        // A read opens the log, and has the count begin.
+        // Reading opens the log, which initializes the data version.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         head_cache::version(connection)
     });

@@ -1,4 +1,5 @@
-//! The metrics of a store: in a process of its own, since the writer thread records for the process.
+//! A test of the metrics of a store. It needs its own process, because the writer thread records
+//! for the process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +19,7 @@ use tower_chat_testkit::RecordedMetrics;
 
 const SYSTEM: &str = "{db.system.name=sqlite}";
 
-/// Writes that follow one another, and the bytes of their messages as they are stored.
+/// Returns consecutive writes, and the bytes of their messages in stored form.
 fn writes(id: &str, texts: &[&str]) -> (Vec<Write>, f64) {
     let mut revision = Revision::ABSENT;
     let mut bytes = 0;
@@ -43,7 +44,7 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
     let path = folder.path().join("chat.db");
     let store = SqliteStore::open(&path).await.unwrap();
 
-    // Another process holds the file, so what is submitted waits in the queue.
+    // Another process has the lock, so that submissions wait in the queue.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (three, bytes) = writes("three", &["red", "yellow ochre", "prussian blue"]);
@@ -80,7 +81,7 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
             format!("tower_chat.store.commit.size{SYSTEM} 1 values"),
             format!("tower_chat.store.commit.writes{SYSTEM} 1 values"),
             format!("tower_chat.store.conflicts{SYSTEM} 1"),
-            // The writes, the refused write and the deletion.
+            // The values are those of the writes, the refused write and the deletion.
             format!("tower_chat.store.queue.duration{SYSTEM} 3 values"),
             format!("tower_chat.store.queue.length{SYSTEM} = 0"),
             format!("tower_chat.store.queue.size{SYSTEM} = 0"),

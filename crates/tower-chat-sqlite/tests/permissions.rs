@@ -1,4 +1,5 @@
-//! Files and folders that may not be written or read, as a user who is held to it.
+//! Tests of files and folders without permission to write or read, as a user to whom permissions
+//! apply.
 //!
 //! These tests have a process of their own: a child that another test spawns while the program is
 //! copied would inherit the open copy, and Linux executes no file that is open for writing.
@@ -27,20 +28,20 @@ use tower_chat_sqlite::{BackupError, OpenError, SqliteStore};
 const HELD: &str = "TOWER_CHAT_SQLITE_HELD_TO_PERMISSIONS";
 const NOBODY: u32 = 65534;
 
-/// Whether permissions mean something to this user.
+/// Returns whether permissions apply to this user.
 fn is_held_to_permissions() -> bool {
     let file = tempfile::NamedTempFile::new().unwrap();
     allow(file.path(), 0o444);
     fs::OpenOptions::new().write(true).open(file.path()).is_err()
 }
 
-/// Runs a test of this binary as a user who is held to permissions: this one, or nobody.
+/// Runs a test of this binary as a user to whom permissions apply: this one, or `nobody`.
 fn run_held(test: &str) {
-    /// A child that another test begins meanwhile would have the copy open to write for a moment,
-    /// and no system runs a program that somebody may be writing.
+    /// Serializes the copies. A child that another test spawns meanwhile would have the copy open
+    /// for writing, and Linux executes no such file.
     static COPIES: Mutex<()> = Mutex::new(());
     let alone = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
-    // Somebody else may not be able to reach this program where it is.
+    // The user may have no permission to access the folder of this program.
     let folder = tempfile::tempdir().unwrap();
     allow(folder.path(), 0o777);
     let program = folder.path().join("program");
@@ -63,7 +64,7 @@ fn allow(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A folder of its own for the child; `None` where the test is run by hand.
+/// Creates a folder for the child; `None` if the test is run without a parent.
 fn child() -> Option<(TempDir, PathBuf)> {
     let folder = tempfile::tempdir_in(std::env::var_os(HELD)?).unwrap();
     assert!(is_held_to_permissions());
@@ -71,7 +72,7 @@ fn child() -> Option<(TempDir, PathBuf)> {
     Some((folder, path))
 }
 
-/// A store with one message.
+/// Creates a store with one message.
 async fn make(path: &Path) -> (SqliteStore, Revision) {
     let store = SqliteStore::open(path).await.unwrap();
     let one = write(&key("c"), RunId::new(), Revision::ABSENT, &["one"]);
@@ -102,7 +103,7 @@ async fn child_may_not_write() {
     allow(folder.path(), 0o555);
     let made = SqliteStore::open(folder.path().join("new.db")).await;
     let opened = SqliteStore::open(&path).await;
-    // Its log is gone, so the file alone says what is stored.
+    // The log was removed, so that the file contains all messages.
     let store = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     drop(store);
@@ -126,18 +127,18 @@ async fn child_loses_permissions() {
     let (store, at) = make(&path).await;
     allow(&path, 0o000);
     allow(folder.path(), 0o555);
-    // No reader was needed yet, and none can be opened now.
+    // No reader was needed before, and none can be opened now.
     let error = store.load(&key("c")).await.unwrap_err();
     assert!(matches!(error, StoreError::Backend { retryable: true, .. }), "{error:?}");
     let error = store.backup(folder.path().join("copy.db")).await.unwrap_err();
     assert!(matches!(error, BackupError::ReadOnly { .. }), "{error:?}");
-    // A file that is open can be written: what is acknowledged is stored.
+    // An open file can still be written, and acknowledged writes are stored.
     let at = append(&store, vec![write(&key("c"), RunId::new(), at, &["two"])]).await.unwrap();
     let second = SqliteStore::open(&path).await.unwrap_err();
     assert!(matches!(second, OpenError::ReadOnly { .. } | OpenError::Io { .. }), "{second:?}");
     allow(&path, 0o600);
     assert_eq!(texts(&store, &key("c")).await, ["one", "two"]);
-    // The log cannot be removed from the folder, and is found by the next who opens the file.
+    // The log cannot be removed from the folder. The next process that opens the file reads it.
     append(&store, vec![write(&key("c"), RunId::new(), at, &["three"])]).await.unwrap();
     store.close().await.unwrap();
     allow(folder.path(), 0o755);
@@ -165,7 +166,7 @@ async fn a_new_file_is_its_owner_s_alone_and_one_that_is_there_keeps_its_permiss
     append(&store, vec![one]).await.unwrap();
     assert_eq!(others("chat.db").map(|path| mode(&path)), [0o640; 3]);
     store.close().await.unwrap();
-    // An empty file was made by somebody who has said who may read it.
+    // The permissions of an empty file are those that its creator chose.
     let empty = folder.path().join("empty.db");
     fs::File::create(&empty).unwrap();
     allow(&empty, 0o604);

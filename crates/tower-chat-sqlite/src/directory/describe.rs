@@ -8,7 +8,7 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation};
 
-/// Sets the description, if it has this version; returns the new version.
+/// Sets the description, if it has this version, and returns the new version.
 pub(crate) fn describe(
     connection: &Connection,
     key: &ConversationKey,

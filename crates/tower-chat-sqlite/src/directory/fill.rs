@@ -1,4 +1,4 @@
-//! What the directory says of conversations that older releases have written.
+//! Migration: the directory of conversations that older releases have written.
 
 use std::time::SystemTime;
 
@@ -8,9 +8,9 @@ use tower_chat_core::{RunId, store::author::milliseconds};
 use super::HOUR;
 use crate::row_key;
 
-/// Writes the rows of the directory for a file that has none, inside the transaction that has made the
-/// tables: times from the ids of runs, counts from the messages and the record. It reads the key of
-/// every message once.
+/// Inserts the rows of the directory into a file without them, inside the transaction that has
+/// created the tables. Times are those in the ids of runs; counts are those of the messages and the
+/// record. It reads the key of every message once.
 pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let now = milliseconds::of(SystemTime::now());
     let mut statement = connection.prepare("SELECT place, run FROM messages ORDER BY place")?;
@@ -18,7 +18,7 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let mut found: Option<Found> = None;
     while let Some(row) = rows.next()? {
         let row_key: i64 = row.get(0)?;
-        // A damaged id is that of no run.
+        // A damaged run id is skipped.
         let Ok(run) = row.get(1).map(RunId::from_bytes) else { continue };
         let number = row_key::conversation(row_key);
         if found.as_ref().is_none_or(|found| found.number != number) {
@@ -34,7 +34,7 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     if let Some(done) = found {
         done.store(connection)?;
     }
-    // One of which nothing is left but its own row, such as its service id.
+    // These conversations have only their own row, for example with a service id.
     connection.execute(
         "UPDATE conversations SET created = ?1, last_active = ?1, active_hour = ?2
          WHERE created IS NULL",
@@ -43,10 +43,10 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(TOOL_CALLS)
 }
 
-/// What was found of one conversation.
+/// The data of one conversation.
 struct Found {
     number: i64,
-    /// The last message that readers see.
+    /// The sequence number of the last visible message.
     visible: i64,
     created: Option<i64>,
     last_active: i64,
@@ -123,7 +123,7 @@ impl Found {
     }
 }
 
-/// Of the tools that a run has called the record says how many.
+/// Sets the number of tool calls of each run from the record.
 const TOOL_CALLS: &str = "
     UPDATE run_usage SET tool_calls = called.calls
     FROM (

@@ -1,4 +1,4 @@
-//! What the directory says of one conversation, or of many.
+//! Queries of the directory for one conversation or several.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -20,12 +20,12 @@ use crate::{
     row_key,
 };
 
-/// What is read of a conversation, as `c`.
+/// The columns of a conversation, as `c`.
 const COLUMNS: &str =
     "c.id, c.scope, c.conversation, ifnull(c.created, 0), c.runs, c.mode, c.title,
     c.metadata, c.description_version";
 
-/// What the directory says of a conversation, as it is at one moment.
+/// Returns the summary of a conversation, as of one moment.
 pub(crate) fn summary(
     connection: &Connection,
     key: &ConversationKey,
@@ -44,8 +44,8 @@ pub(crate) fn summary(
     entry.completed(&snapshot).map(Some)
 }
 
-/// A page of the conversations that fit a query, as it is at one moment. Conversations of a scope are
-/// found by the index, hour by hour from the newest.
+/// Returns a page of the conversations that match a query, as of one moment. Conversations of a
+/// scope are found by the index, hour by hour from the newest.
 pub(crate) fn conversations(
     connection: &Connection,
     query: &ConversationQuery,
@@ -54,7 +54,7 @@ pub(crate) fn conversations(
     let (sql, values) = statement(query);
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-    // The state costs a look at other tables, so it is the last that is compared.
+    // The state needs queries of other tables, so it is compared last.
     let mut of_any_state = query.clone();
     of_any_state.state = None;
     let mut page = ConversationPage::default();
@@ -84,7 +84,8 @@ pub(crate) fn conversations(
     Ok(page)
 }
 
-/// The conversations that may fit, in order. The hours of the index bound what is read.
+/// Returns the statement for the conversations that may match, in order. The hours of the index
+/// bound the rows that it reads.
 fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     let mut sql = format!(
         "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c WHERE {NOT_DELETED}"
@@ -114,12 +115,12 @@ fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
 /// A row of the directory.
 struct Entry {
     number: i64,
-    /// All but what other tables have.
+    /// The summary without the data of other tables.
     summary: ConversationSummary,
 }
 
 impl Entry {
-    /// Reads a row; what cannot be read is reported beside those that can.
+    /// Reads a row. An unreadable row is reported beside the readable ones.
     fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, UnreadableConversation>> {
         let key = ConversationKey::new(row.get::<_, Arc<str>>(1)?, row.get::<_, Arc<str>>(2)?);
         let unreadable = |reason: String| Ok(Err(UnreadableConversation::new(key.clone(), reason)));
@@ -145,18 +146,18 @@ impl Entry {
         summary.description_version = row.get::<_, i64>(8)?.cast_unsigned();
         summary.runs = row.get::<_, i64>(4)?.cast_unsigned();
         let mode: Option<String> = row.get(5)?;
-        // A mode that this release does not know is not told.
+        // A mode that this release does not know is ignored.
         summary.last_mode = mode.and_then(|mode| mode.parse::<PersistenceMode>().ok());
         Ok(Ok(Self { number: row.get(0)?, summary }))
     }
 
-    /// Adds what other tables have of the conversation.
+    /// Adds the data of other tables.
     fn completed(self, connection: &Connection) -> Result<ConversationSummary, NotRead> {
         let Self { number, mut summary } = self;
         summary.usage = total(connection, number)?;
         let found = match conversation::find(connection, &summary.key) {
             Ok(Some(found)) => found,
-            // Its numbers cannot be: it is listed all the same.
+            // Its numbers are out of range. It is listed with the state `Damaged`.
             Ok(None) | Err(NotRead::Damaged(_)) => {
                 summary.state = ConversationState::Damaged;
                 return Ok(summary);
@@ -179,7 +180,7 @@ impl Entry {
     }
 }
 
-/// Whether a call waits for approval in a message that readers see.
+/// Returns whether a call waits for approval in a visible message.
 fn waits(connection: &Connection, number: i64, visible: u64) -> rusqlite::Result<bool> {
     let (first, last) = row_key::range_to(number, visible);
     connection
@@ -196,7 +197,7 @@ pub(super) fn time(stored: i64) -> Option<SystemTime> {
     milliseconds::time(stored)
 }
 
-/// The last messages that readers see before one.
+/// Returns the last visible messages before a sequence number.
 pub(crate) fn messages_before(
     connection: &Connection,
     key: &ConversationKey,

@@ -1,12 +1,13 @@
-//! What the directory says of conversations: how an append writes it.
+//! The directory: conversations, their activity, and the usage of their runs.
 //!
-//! An append writes one row, that of its run and model in `run_usage`, whose leaf is as a rule the one
-//! that the append before has written. The row of the conversation changes only with the run, the mode
-//! or the hour: what it has of the last activity is exact up to its last run, whose rows say the rest.
-//! The index by which conversations are listed has the hour alone, so that it changes once an hour.
+//! An append writes one row in `run_usage`, that of its run and model, usually in the same leaf
+//! page as the append before. The row of the conversation changes only when the run, the mode or
+//! the hour changes. Its last activity is exact for all but the last run; the rows of the last run
+//! have the exact time. The index for lists of conversations contains only the hour, so that it
+//! changes once an hour.
 //!
-//! It is one page more in the log. The case `directory` of the benches measures it, by turns with appends
-//! that tell nothing.
+//! The directory adds one page per append to the log. The case `directory` of the benches compares
+//! it with appends without activity.
 
 mod describe;
 mod fill;
@@ -29,25 +30,26 @@ pub(crate) use self::{
     usage::{runs, usage},
 };
 
-/// How many milliseconds an hour has, by which conversations are indexed.
+/// The number of milliseconds in an hour, the unit of the index of conversations.
 const HOUR: i64 = 3_600_000;
 
-/// When a conversation, as `c`, was last active.
+/// The exact last activity of a conversation, as `c`.
 pub(crate) const LAST_ACTIVE: &str = "max(c.last_active, ifnull((
     SELECT max(last) FROM run_usage WHERE number = c.id AND run = c.last_run), c.last_active))";
 
-/// What the row of a conversation says of its runs.
+/// The activity in the row of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// In milliseconds since 1970, as all times here. Exact, unlike in the row.
+    /// The last activity in milliseconds since 1970, like all times here. It is exact, unlike the
+    /// column.
     pub(crate) last_active: i64,
     pub(crate) runs: RunCount,
     pub(crate) mode: Option<PersistenceMode>,
-    /// What is counted once the open run is discarded. It means nothing while no run is open.
+    /// The number of runs after the open run is discarded. It is ignored while no run is open.
     pub(crate) without_open_run: RunCount,
 }
 
-/// How many runs there were, and which was the last.
+/// The number of runs, and the last run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunCount {
     pub(crate) count: u64,
@@ -55,14 +57,14 @@ pub(crate) struct RunCount {
 }
 
 impl Activity {
-    /// That of a conversation which is made by a write.
+    /// Creates the activity of a conversation that a write is about to create.
     pub(crate) fn before(write: &Write) -> Self {
         let at = write.activity().map_or_else(std::time::SystemTime::now, RunActivity::began_at);
         let (runs, without_open_run) = (RunCount::default(), RunCount::default());
         Self { last_active: milliseconds::of(at), runs, mode: None, without_open_run }
     }
 
-    /// That after a write, of a conversation of which a run was open before, or was not.
+    /// Returns the activity after a write. `was_open` is whether a run was open before the write.
     #[must_use]
     pub(crate) fn after(mut self, write: &Write, was_open: bool) -> Self {
         if write.as_staged().is_some() && !was_open {
@@ -82,12 +84,12 @@ impl Activity {
         self
     }
 
-    /// The hour in which it was last active, by which it is listed.
+    /// Returns the hour of the last activity, which is in the index.
     pub(crate) fn hour(&self) -> i64 {
         self.last_active.div_euclid(HOUR)
     }
 
-    /// Writes what has changed since `before` into the row of the conversation.
+    /// Writes the differences to `before` into the row of the conversation.
     pub(crate) fn store(
         &self,
         connection: &Connection,
@@ -122,7 +124,8 @@ impl Activity {
     }
 }
 
-/// A statement of its own, since SQLite writes an index wherever a statement names its column.
+/// Sets the hour in a statement of its own, because SQLite writes to an index whenever a statement
+/// names its column.
 fn set_hour(connection: &Connection, number: i64, hour: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE conversations SET active_hour = ?2 WHERE id = ?1")?
@@ -130,7 +133,7 @@ fn set_hour(connection: &Connection, number: i64, hour: i64) -> rusqlite::Result
     Ok(())
 }
 
-/// Adds what a write tells of its run.
+/// Adds the activity of a write to its run.
 pub(crate) fn add_usage(
     connection: &Connection,
     number: i64,
@@ -162,7 +165,8 @@ pub(crate) fn add_usage(
     Ok(())
 }
 
-/// Counts are at most 2^53 - 1, so that no sum of two overflows: [`UsageSum::LARGEST`].
+/// All counts are at most 2^53 - 1 ([`UsageSum::LARGEST`]), so that the sum of two does not
+/// overflow.
 const ADD_USAGE: &str = "
     INSERT INTO run_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
     ON CONFLICT (number, run, model) DO UPDATE SET

@@ -1,4 +1,4 @@
-//! What runs have used.
+//! Queries of the usage of runs.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{conversation, open_run, read::NotRead, removal::NOT_DELETED};
 const COUNTS: &str = "service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens,
     reasoning_tokens, cost_nanos";
 
-/// Reads the counts of a row, which begin at `first`. A negative one counts as nothing.
+/// Reads the counts of a row, which begin at `first`. A negative count is read as 0.
 fn counts(row: &Row<'_>, first: usize) -> rusqlite::Result<UsageSum> {
     let count = |column: usize| {
         row.get::<_, i64>(first + column).map(|count| u64::try_from(count).unwrap_or_default())
@@ -30,7 +30,7 @@ fn counts(row: &Row<'_>, first: usize) -> rusqlite::Result<UsageSum> {
     Ok(UsageSum::of_calls(count(0)?, count(1)?).with_tokens(tokens).with_cost_nanos(cost))
 }
 
-/// What all runs of a conversation have used.
+/// Returns the usage of all runs of a conversation.
 pub(super) fn total(connection: &Connection, number: i64) -> rusqlite::Result<UsageSum> {
     let sql = format!("SELECT {COUNTS} FROM run_usage WHERE number = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -42,7 +42,7 @@ pub(super) fn total(connection: &Connection, number: i64) -> rusqlite::Result<Us
     Ok(sum)
 }
 
-/// What runs have used, added up as a query asks.
+/// Returns the usage of runs, summed up by the grouping of a query.
 pub(crate) fn usage(
     connection: &Connection,
     query: &UsageQuery,
@@ -76,7 +76,7 @@ fn model(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
     Ok(Some(model).filter(|model| !model.is_empty()))
 }
 
-/// The runs of a conversation, newest first, as they are at one moment.
+/// Returns the runs of a conversation, newest first, as of one moment.
 pub(crate) fn runs(
     connection: &Connection,
     key: &ConversationKey,

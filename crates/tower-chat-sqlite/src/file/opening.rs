@@ -1,4 +1,4 @@
-//! How a file is looked at before it is used, and opened.
+//! Checking and opening a file.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl StoreFile {
-    /// The size of the file, or `None` if there is none.
+    /// Returns the size of the file, or `None` if it does not exist.
     pub(super) fn size_on_disk(&self) -> Result<Option<u64>, OpenError> {
         match fs::metadata(&self.path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
@@ -34,21 +34,21 @@ impl StoreFile {
         }
     }
 
-    /// Refuses a file that is not ours before anything is done to it.
+    /// Refuses a file that is not a store, before anything is changed.
     pub(super) fn check_before_use(&self, options: &SqliteOptions) -> Result<(), OpenError> {
         let failed = |error| self.failure(error).open_error();
         let look =
             || self.reader().and_then(|mut reader| schema::content(&mut reader)).map_err(failed);
         let content = match self.glance().and_then(|mut glance| schema::content(&mut glance)) {
-            // As far as the file itself says; its write-ahead log may say more.
+            // The write-ahead log may have more content than the file itself.
             Ok(Content::Empty | Content::Altered(_)) => look()?,
             Ok(content) => content,
-            // The power went while the file was made. SQLite restores it from the journal when it is
-            // opened for writing.
+            // A power loss interrupted the creation of the file. SQLite restores it from the
+            // journal when it is opened for writing.
             Err(error) if is_half_written(&error) && !options.read_only && self.has_journal() => {
                 return Ok(());
             }
-            // Another process may have been writing to it.
+            // Another process may be writing to the file.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => look()?,
             Err(error) => return Err(failed(error)),
         };
@@ -72,8 +72,9 @@ impl StoreFile {
         }
     }
 
-    /// Whether a transaction from before the change to WAL mode was begun, and neither finished nor
-    /// undone. Unlike the file itself, its journal can be read without SQLite: there are no locks on it.
+    /// Returns whether a transaction from before the switch to WAL mode was neither completed nor
+    /// rolled back. Unlike the file itself, its journal may be read without SQLite, because SQLite
+    /// has no locks on it.
     fn has_journal(&self) -> bool {
         const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
         let mut path = self.path.as_os_str().to_owned();
@@ -83,9 +84,9 @@ impl StoreFile {
         read.is_ok() && first == MAGIC
     }
 
-    /// A connection that sees what the file itself says, without its write-ahead log. It takes no
-    /// lock and makes no files. To open the file without SQLite is no way to look at it: closing
-    /// it would free all locks that this process has on it.
+    /// Opens a connection that reads only the file itself, without its write-ahead log, takes no
+    /// lock and creates no files. Reading the file without SQLite is not possible: closing it would
+    /// release all locks of this process on it.
     pub(super) fn glance(&self) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?immutable=1");
@@ -106,18 +107,19 @@ impl StoreFile {
     pub(super) fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
-        // Changing to WAL mode does not always wait for other connections by itself.
+        // The switch to WAL mode does not always wait for other connections.
         while_locked(PATIENCE, || self.try_open_current_writer(flags))
     }
 
     fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
         let failed = |error| self.failure(error).open_error();
-        // The folder is there, as is the file if it is not to be made: it may not be written.
+        // The folder exists, and the file too unless it may be created. Therefore `CannotOpen`
+        // means that there is no permission to write.
         let failed_to_write = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(ErrorCode::CannotOpen) => OpenError::ReadOnly { path: self.path_buf() },
             _ => failed(error),
         };
-        // SQLite makes the file, its log and the log's index with the permissions of this one.
+        // SQLite creates the file, its log and the log's index with the permissions of this model.
         let model = if flags.contains(OpenFlags::SQLITE_OPEN_CREATE) { self.model() } else { None };
         let opened = match &model {
             Some(model) => self.connect_as(model, flags),
@@ -135,8 +137,8 @@ impl StoreFile {
             Content::Altered(_) | Content::Foreign => false,
         };
         if is_behind {
-            // The tables are made before the change to WAL mode, so that a file is ours by its
-            // header, or empty, at every moment.
+            // The tables are created before the switch to WAL mode, so that the file is always
+            // either empty or identified as a store by its header.
             content = schema::migrate(&mut connection).map_err(failed_to_write)?;
         }
         self.check_content(content)?;
@@ -168,7 +170,7 @@ impl StoreFile {
         }
     }
 
-    /// Touches all tables, so that a damaged file is found now.
+    /// Reads from all tables, so that damage is found now.
     fn check_tables(&self, connection: &Connection) -> Result<(), OpenError> {
         let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages),
             (SELECT max(place) FROM tool_invocations)";
@@ -184,8 +186,8 @@ impl StoreFile {
     }
 }
 
-/// The connection, with which what a file has in its schema runs nothing but what SQLite itself holds to be
-/// harmless, and views cannot be read: a store has none.
+/// Restricts a connection: the schema of the file may call only functions that SQLite considers
+/// harmless, and views cannot be read, because a store has none.
 pub(super) fn without_trust(connection: Connection) -> rusqlite::Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
@@ -197,7 +199,7 @@ fn is_half_written(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
 }
 
-/// Tries again while another process holds the file, up to a time.
+/// Retries while another process has the lock on the file, up to a time limit.
 pub(crate) fn while_locked<T>(
     patience: Duration,
     mut attempt: impl FnMut() -> Result<T, OpenError>,

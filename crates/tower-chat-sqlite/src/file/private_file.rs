@@ -1,4 +1,4 @@
-//! A file that its owner alone may read.
+//! A temporary file that only its owner may read.
 
 use std::{
     ffi::OsString,
@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// An empty file that its owner alone may read and write, until this is dropped.
+/// An empty file that only its owner may read and write. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct PrivateFile(pub(super) PathBuf);
 

@@ -1,9 +1,9 @@
 //! Stores in folders that cannot be written.
 //!
-//! To read a database in WAL mode, SQLite makes the log and its index beside it. Where it may not, it
-//! can be told that nobody writes to the file (`immutable=1`), and then looks at the file alone. That
-//! is right as long as the log holds nothing and no other program writes: the first is looked at before,
-//! the second after each read.
+//! To read a database in WAL mode, SQLite creates the log and its index beside it. If that is not
+//! permitted, `immutable=1` makes SQLite read only the file itself. The result is correct as long
+//! as the log is empty and no other program writes. The log is checked when the file is opened, and
+//! writes of other programs are checked after each read.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use rusqlite::ErrorCode;
 use super::StoreFile;
 use crate::{FileChange, OpenError, failure::Failure, schema};
 
-/// The file as it was when it was opened.
+/// The size and time of the file when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unwritten {
     size: u64,
@@ -31,15 +31,15 @@ impl Unwritten {
 }
 
 impl StoreFile {
-    /// Looks whether the file can be read with its log, and is read alone if it has none and none can
-    /// be made.
+    /// Decides how the file is read: with its log, or without it if the log has no content and
+    /// cannot be created.
     pub(super) fn choose_how_to_read(&mut self) -> Result<(), OpenError> {
         let Err(error) = self.reader().and_then(|mut reader| schema::content(&mut reader)) else {
             return Ok(());
         };
         match error.sqlite_error_code() {
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {}
-            // Whoever opens the file says what is wrong with it.
+            // Opening the file reports its error.
             Some(_) | None => return Ok(()),
         }
         if let Some(log) = self.log_with_content() {
@@ -49,7 +49,7 @@ impl StoreFile {
         Ok(())
     }
 
-    /// Fails if another program has begun to write to a file that was read without its log.
+    /// Fails if another program has begun to write to a file that is read without its log.
     pub(crate) fn check_unwritten(&self) -> Result<(), Failure> {
         match self.unwritten {
             Some(before)
@@ -62,7 +62,8 @@ impl StoreFile {
         }
     }
 
-    /// The write-ahead log, or the journal of a change that was not completed, if it holds anything.
+    /// Returns the path of the write-ahead log, or of the journal of an incomplete transaction, if
+    /// it has content.
     pub(super) fn log_with_content(&self) -> Option<PathBuf> {
         let mut journal = self.path.as_os_str().to_owned();
         journal.push("-journal");

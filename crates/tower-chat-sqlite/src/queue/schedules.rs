@@ -1,4 +1,4 @@
-//! The write queue under many schedules, over a real file.
+//! Tests of the write queue under many schedules, with a real file.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,7 +30,7 @@ use crate::{
     writer::Writer,
 };
 
-/// One file for all schedules, each of which has conversations of its own.
+/// The folder of all schedules. Each schedule uses its own conversations.
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 static CONVERSATIONS: AtomicU32 = AtomicU32::new(0);
 
@@ -44,7 +44,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Starts a queue; `work_on_caller` allows callers to run their own writes.
+    /// Starts a queue; `work_on_caller` allows callers to execute their own writes.
     fn new(name: &str, work_on_caller: bool) -> Self {
         let options = SqliteOptions::new().with_durability(Durability::Normal);
         let path: PathBuf = FOLDER.path().join(name);
@@ -58,8 +58,8 @@ impl Fixture {
         Self { queue, budget: Arc::new(ByteBudget::new(1 << 20)), serving }
     }
 
-    /// Starts a thread that submits consecutive writes to a conversation of its own without waiting for any:
-    /// they must be stored in this order or refused.
+    /// Starts a thread that submits consecutive writes to its own conversation without waiting.
+    /// They must be stored in this order or refused.
     fn submit(&self) -> thread::JoinHandle<Vec<Ticket>> {
         let (queue, budget) = (self.queue.clone(), self.budget.clone());
         thread::spawn(move || {
@@ -98,7 +98,7 @@ fn resolved(ticket: Ticket) -> Ticket {
     Ticket::done(ticket.now_or_never().expect("the barrier has passed"))
 }
 
-/// Two threads submit writes, and this one runs exclusive work in between.
+/// Submits writes from two threads, and exclusive work from this one.
 fn store_all(name: &'static str, work_on_caller: bool) {
     let fixture = Fixture::new(name, work_on_caller);
     let submitters = [fixture.submit(), fixture.submit()];

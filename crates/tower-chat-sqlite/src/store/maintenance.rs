@@ -1,4 +1,4 @@
-//! What is done with a whole file, and what repairs it.
+//! Operations on the whole file, and repairs.
 
 use std::path::Path;
 
@@ -13,13 +13,12 @@ use crate::{
 };
 
 impl SqliteStore {
-    /// Moves everything from the write-ahead log into the file and empties the log, so that
-    /// nothing deleted is left there ([Deleting](crate#deleting)). Otherwise there is no need to call
-    /// it.
+    /// Copies the write-ahead log into the file and truncates the log, so that the log contains no
+    /// deleted data ([Deleting](crate#deleting)). There is no other reason to call it.
     ///
     /// # Errors
     ///
-    /// If the store cannot be written; retryable, if a reader or another process was in the way.
+    /// If the store cannot be written; retryable, if a reader or another process has prevented it.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let Writing { checkpoints, queue, .. } = self.writing()?;
         let (checkpoints, queue) = (checkpoints.clone(), queue.clone());
@@ -28,31 +27,31 @@ impl SqliteStore {
         self.0.readers.read(CHECKPOINT, empty).await
     }
 
-    /// Writes the whole file anew, so that nothing is left of what was deleted, and empties the log
-    /// ([Deleting](crate#deleting)). The file becomes as small as it can be; conversations, open runs
-    /// and revisions stay as they are.
+    /// Rewrites the whole file, so that it contains no deleted data, and truncates the log
+    /// ([Deleting](crate#deleting)). The file becomes as small as possible. Conversations, open
+    /// runs and revisions do not change.
     ///
-    /// It takes room for two more files as large: the log, and a temporary one without a name (on
-    /// Unix in `SQLITE_TMPDIR`, or else `TMPDIR`), which goes when it is done. Readers go on. Writes of
-    /// this store wait until it is done; those of another process fail if it takes longer than they
-    /// wait for a lock. If the future is dropped, it is done or not done, and what was deleted may
-    /// still be in the log.
+    /// It needs space for two more files of the same size: the log, and a temporary file without a
+    /// name (on Unix in `SQLITE_TMPDIR`, or else `TMPDIR`). Reads continue meanwhile. Writes of
+    /// this store wait; writes of another process fail if it takes longer than their lock timeout.
+    /// If the future is dropped, the vacuum may or may not take effect, and the log may still
+    /// contain deleted data.
     ///
     /// # Errors
     ///
-    /// If the store cannot be written; retryable, if there is no room, or a reader or another
-    /// process was in the way. Nothing is lost then, and what was deleted may still be there.
+    /// If the store cannot be written; retryable, if the disk is full, or a reader or another
+    /// process has prevented it. No data are lost then, and deleted data may still exist.
     pub async fn vacuum(&self) -> Result<(), StoreError> {
         let vacuumed =
             self.run_exclusively("vacuum the file", |connection| maintenance::vacuum(connection));
         let vacuumed = vacuumed.await;
-        // Where it failed, what it wrote takes room there.
+        // After a failure the log contains the pages that the vacuum has written.
         let emptied = self.checkpoint().await;
         vacuumed.and(emptied)
     }
 
-    /// What SQLite finds wrong with the file, in its words; nothing, if the file is sound. It reads
-    /// all of it.
+    /// Returns the errors that SQLite finds in the file; empty if the file is intact. It reads the
+    /// whole file.
     ///
     /// # Errors
     ///
@@ -62,19 +61,19 @@ impl SqliteStore {
         self.0.readers.read("check the file", maintenance::integrity).await
     }
 
-    /// Copies the store into another file while it is in use, and says how many bytes that has.
-    /// [`Backup`] says what is in it, and can replace an earlier one.
+    /// Copies the store into another file while it is in use, and returns the size of the copy in
+    /// bytes. [`Backup`] documents the content of the copy, and can replace an earlier one.
     ///
     /// # Errors
     ///
-    /// [`BackupError`]; [`BackupError::Exists`], if there is a file.
+    /// [`BackupError`]; [`BackupError::Exists`], if the file exists.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         Backup::of(self).write(to).await
     }
 
-    /// Makes what the directory counts of a conversation anew: how many runs it had, and how many tool calls
-    /// each of these runs asked for. Counts below zero become zero. For a repair: what is not named here,
-    /// such as tokens, is in no message.
+    /// Recomputes counts of a conversation in the directory, for a repair: the number of its runs,
+    /// and the number of tool calls of each of these runs. Negative counts become zero. Other
+    /// counts, such as tokens, are in no message and cannot be recomputed.
     ///
     /// # Errors
     ///
@@ -91,7 +90,7 @@ impl SqliteStore {
         self.run_exclusively("count the runs of a conversation", recount).await
     }
 
-    /// How many rows belong to no conversation.
+    /// Returns the number of rows that belong to no conversation.
     ///
     /// # Errors
     ///
@@ -101,7 +100,8 @@ impl SqliteStore {
         self.0.readers.read("look for stray rows", maintenance::stray).await
     }
 
-    /// Removes rows of the record of tool calls that belong to no conversation; says how many.
+    /// Deletes rows of the record of tool calls that belong to no conversation, and returns their
+    /// number.
     ///
     /// # Errors
     ///

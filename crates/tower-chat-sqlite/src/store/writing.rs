@@ -1,4 +1,4 @@
-//! What a store that can be written has besides its readers.
+//! The writing part of a store: the queue, the threads and the checkpoints.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -59,16 +59,17 @@ impl Writing {
         Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
-    /// Ends the threads when all that was submitted is done and durable, and gives the right to wait
-    /// for it, once.
+    /// Ends the threads when everything submitted is finished and durable. Returns a function that
+    /// waits for their end.
     pub(super) fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());
         move || {
             checkpoints.end();
-            // The last connection that closes folds the write-ahead log into the file; two that
-            // close at the same time may each take the other for the last, so the writer comes
-            // after all others. A thread that panicked has told those who waited for it.
+            // The connection that is closed last copies the write-ahead log into the file. If two
+            // are closed at the same time, each may consider the other the last one. Therefore the
+            // writer closes its connection after all others. A thread that panicked has already
+            // reported the panic to its callers.
             match threads {
                 Some(Threads { writer, checkpoints }) => {
                     drop(checkpoints.join());

@@ -1,4 +1,4 @@
-//! What a transaction does for an append.
+//! The execution of an append in a transaction.
 
 use rusqlite::Connection;
 use tower_chat_core::store::{Revision, author::AppendError};

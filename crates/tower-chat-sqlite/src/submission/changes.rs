@@ -1,4 +1,4 @@
-//! Changes other than appends, and who is told of their outcome.
+//! Changes other than appends, with the senders for their outcomes.
 
 use tokio::sync::oneshot;
 use tower_chat_core::{

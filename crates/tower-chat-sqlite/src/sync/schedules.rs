@@ -15,7 +15,7 @@ thread_local! {
     static LOSES_NOTIFICATIONS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Plants a fault: from now on `notify_one` wakes no thread in the tests of this thread.
+/// Injects a fault: from now on `notify_one` wakes no thread in the tests of this thread.
 pub(crate) fn lose_notifications() {
     LOSES_NOTIFICATIONS.set(true);
 }
@@ -64,13 +64,13 @@ pub(crate) mod oneshot {
     }
 }
 
-/// Runs a test under schedules that are random at every point, and under schedules with preemptions at up to
-/// three points (PCT).
+/// Runs a test under random schedules, and under schedules with preemptions at up to three points
+/// (PCT).
 pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
     let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
     let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());
     let mut config = Config::new();
-    // SQLite runs on the stacks of shuttle's threads.
+    // SQLite uses the stacks of shuttle's threads.
     config.stack_size = 1 << 20;
     Runner::new(RandomScheduler::new_from_seed(1, count), config.clone()).run(test.clone());
     Runner::new(PctScheduler::new_from_seed(2, 3, count), config).run(test);

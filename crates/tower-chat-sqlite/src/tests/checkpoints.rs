@@ -1,4 +1,5 @@
-//! The write-ahead log stays small, whoever reads, and is small again after a reader that stayed.
+//! Tests that the write-ahead log stays small while readers come and go, and becomes small again
+//! after a long read.
 
 use std::{
     fs,
@@ -26,7 +27,7 @@ use crate::{
 const PAGE: u64 = 4096 + 24;
 
 impl Fixture {
-    /// One that is as fast as it can be.
+    /// Creates a fixture with fast commits.
     async fn fast() -> Self {
         Self::with(SqliteStore::options().with_durability(Durability::Normal)).await
     }
@@ -35,7 +36,8 @@ impl Fixture {
         fs::metadata(self.folder.path().join("chat.db-wal")).unwrap().len()
     }
 
-    /// Appends to the end of a conversation so often; gives the largest size of the log.
+    /// Appends to the end of a conversation this many times, and returns the largest size of the
+    /// log.
     async fn append_often(&self, at: &mut Revision, times: usize) -> u64 {
         let text = "x".repeat(2000);
         let mut largest = 0;
@@ -48,7 +50,7 @@ impl Fixture {
     }
 }
 
-/// Begins to read, and sees this moment until it ends.
+/// Begins a read transaction, which sees this snapshot until it ends.
 fn begin_to_read(connection: &Connection) {
     connection.execute_batch("BEGIN").unwrap();
     connection.query_row("SELECT count(*) FROM conversations", [], |_| Ok(())).unwrap();
@@ -83,8 +85,8 @@ async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again(
         "what the reader sees is still there"
     );
     reader.execute_batch("COMMIT").unwrap();
-    // The thread is told when the log has grown by 400 pages more; all that it leaves to the
-    // writer is what comes while it works.
+    // The checkpoint thread is woken after 400 more pages. The writer copies only the pages that
+    // are added while the thread works.
     fixture.append_often(&mut at, 450).await;
     fixture.store.checkpoints().settle();
     fixture.append_often(&mut at, 450).await;
@@ -104,11 +106,11 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     let megabyte = "x".repeat(1 << 20);
     let large = write("large", run(2), Revision::ABSENT, &[megabyte.as_str(); 10]);
     fixture.submit(vec![large]).await.await.unwrap();
-    // The thread has tried, and could not.
+    // The checkpoint thread has tried and failed.
     fixture.store.checkpoints().settle();
     reader.execute_batch("COMMIT").unwrap();
     let held = fixture.store.checkpoints().hold();
-    // Were the writer to do it, it would wait here for ever.
+    // If the writer ran a checkpoint, it would block here.
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
         let appending = scope.spawn(|| {
@@ -127,7 +129,7 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     assert!(fixture.is_intact());
 }
 
-/// As where the process may open no more files.
+/// The checkpoint thread has no connection, as when the process may open no more files.
 #[tokio::test]
 async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
     let (fixture, lost) = (Fixture::fast().await, Fixture::fast().await);
@@ -138,7 +140,7 @@ async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
     let mut writer = Writer::new(file, connection, checkpoints.clone()).unwrap();
     let served = checkpoints.clone();
     let thread = thread::spawn(move || served.serve());
-    // More than the writer does unless the thread cannot.
+    // This is more than the writer copies unless the thread has failed.
     let text = "x".repeat(10 << 20);
     let mut at = Revision::ABSENT;
     for _ in 0..6 {
@@ -163,7 +165,7 @@ async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
     let fixture = Fixture::fast().await;
     let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    // One reads at every moment: each ends only after the other has begun.
+    // One of the readers reads at every moment: each ends only after the other has begun.
     let (there, back) = (mpsc::channel(), mpsc::channel());
     there.0.send(()).unwrap();
     let reader = |pass: mpsc::Sender<()>, turn: mpsc::Receiver<()>| {
@@ -176,7 +178,7 @@ async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
                 }
                 begin_to_read(&connection);
                 turns += 1;
-                // The other may have stopped.
+                // The other reader may have ended.
                 let _ = pass.send(());
             }
             turns
@@ -206,7 +208,7 @@ async fn the_log_is_emptied_on_demand_while_others_write() {
     assert_eq!(fixture.log_size(), 0);
 }
 
-/// Whether nobody holds the lock to write at this moment.
+/// Returns whether the write lock is free at this moment.
 fn may_be_written(connection: &Connection) -> bool {
     connection.execute_batch("BEGIN IMMEDIATE; COMMIT").is_ok()
 }
@@ -224,7 +226,7 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
     };
     let statements = TraceEventCodes::SQLITE_TRACE_STMT;
     fixture.store.queue().writer().observed().trace_v2(statements, Some(count)).unwrap();
-    // It waits for this reader, and holds the lock meanwhile.
+    // The checkpoint waits for this reader and has the write lock meanwhile.
     let (reader, other) = (fixture.other(), fixture.other());
     begin_to_read(&reader);
     other.busy_timeout(Duration::ZERO).unwrap();
@@ -240,7 +242,7 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
     let commits = fixture.store.statistics().commits - before;
     assert_eq!(begun.load(Ordering::Relaxed), commits, "none had to try again");
     reader.execute_batch("COMMIT").unwrap();
-    // On a machine that stood still meanwhile it has given up.
+    // If the machine was suspended meanwhile, the checkpoint has timed out.
     if let Err(error) = checkpoint.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
         fixture.store.checkpoint().await.unwrap();

@@ -1,4 +1,4 @@
-//! A process that ends before or after any statement leaves all of a write, or nothing.
+//! Tests that a process which ends before or after any statement leaves a write complete or absent.
 
 use std::{
     path::{Path, PathBuf},
@@ -39,7 +39,8 @@ fn abort_at(connection: &mut Connection, at: usize) {
     connection.trace_v2(events, Some(hook)).unwrap();
 }
 
-/// Runs a test of this binary as the child that aborts; says whether it went to its end.
+/// Runs a test of this binary as the child process that aborts. Returns whether the child ran to
+/// its end.
 fn child_survives(test: &str, path: &Path, at: usize) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--test-threads=1"])
@@ -54,12 +55,12 @@ fn child_survives(test: &str, path: &Path, at: usize) -> bool {
     status.success()
 }
 
-/// Path and moment, in the child; `None` where the test is run by hand.
+/// Returns the path and the moment, in the child; `None` if the test is run without a parent.
 fn child() -> Option<(PathBuf, usize)> {
     Some((std::env::var_os(PATH)?.into(), std::env::var(AT).ok()?.parse().unwrap()))
 }
 
-/// Two writes to a conversation that has one message, and one to a new conversation.
+/// Returns two writes to a conversation with one message, and one to a new conversation.
 fn submission() -> Vec<Write> {
     let before = first("old", &["one"]).result();
     let two = write("old", run(2), before, &["two", "three"])
@@ -102,7 +103,7 @@ async fn crash_in_append(test: &str) {
     // BEGIN, three lookups, six inserts and an update, COMMIT: each has a before and an after.
     assert!(at >= 24, "only {at} moments were tried");
     assert!(left_nothing >= 23, "{left_nothing}");
-    // After COMMIT, and the child that went to its end.
+    // The two are the abort after COMMIT, and the child that ran to its end.
     assert_eq!(left_everything, 2);
 }
 
@@ -121,7 +122,7 @@ async fn append_until_abort(slot: Slot) {
     let store = SqliteStore::open(path).await.unwrap();
     abort_at(store.queue().writer().connection_mut(), at);
     store.append(slot, submission()).await.unwrap();
-    // The end of the connection is no statement of the append.
+    // Closing the connection would run statements that do not belong to the append.
     std::process::exit(0);
 }
 
@@ -189,7 +190,8 @@ async fn an_older_file_whose_migration_was_aborted_at_any_statement_is_as_it_was
             }
             at += 1;
         }
-        // BEGIN, what makes the tables, the version, COMMIT: each has a before and an after.
+        // BEGIN, the statements that create the tables, the version, COMMIT: each has a before and
+        // an after.
         assert!(as_it_was >= 12 && new >= 2, "{as_it_was} as it was, {new} new");
     }
 }

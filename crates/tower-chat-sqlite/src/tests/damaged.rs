@@ -1,5 +1,5 @@
-//! Rows whose numbers no store has written: each is a typed error or harmless, nothing is deleted
-//! because of it, and the other conversations of the store go on.
+//! Tests of rows with numbers that no store writes: each causes a typed error or is harmless,
+//! nothing is deleted because of it, and other conversations of the store are not affected.
 
 use tower_chat_core::{
     RunId, ToolStatus,
@@ -12,7 +12,7 @@ use tower_chat_core::{
 use super::{Fixture, first, key, run, write};
 use crate::SqliteStore;
 
-/// What is done to the file; `{c}` is the number of the damaged conversation, `{d}` that of another.
+/// The damages. `{c}` is the number of the damaged conversation, `{d}` that of another one.
 const DAMAGES: &[(&str, &str)] = &[
     (
         "a message has number 0",
@@ -102,8 +102,8 @@ const DAMAGES: &[(&str, &str)] = &[
     ("a call began at no time", "UPDATE tool_invocations SET started = 9223372036854775807"),
 ];
 
-/// A store with a conversation `c` of six messages of three runs, of which one has a recorded call,
-/// and `d`, which nothing happens to; an open run at the end of `c`, where that is asked for.
+/// Creates a store with a conversation `c` of six messages in three runs, with one recorded call,
+/// and an unaffected conversation `d`. If `is_open`, `c` ends with an open run.
 async fn fixture(is_open: bool) -> (Fixture, Revision) {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
@@ -135,7 +135,8 @@ fn is_damage(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt { .. } | StoreError::Undecodable { .. })
 }
 
-/// Fails for an error that says nothing of damage, unless the damage hides behind another answer.
+/// Fails for an error that does not report damage, unless the operation was refused for another
+/// reason.
 fn check<T: std::fmt::Debug>(what: &str, action: &str, outcome: Result<T, StoreError>) {
     if let Err(error) = outcome {
         let is_refusal = matches!(error, StoreError::Conflict(_) | StoreError::UnderWay { .. });
@@ -173,7 +174,7 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
     check(what, "totals", store.tool_totals(&InvocationQuery::in_scope("tests")).await);
     for keep in [Keep::Messages(0), Keep::Messages(2), Keep::Since(std::time::SystemTime::now())] {
         if let Ok(pruned) = store.prune(&key, keep).await {
-            // Nothing is cut by the index of a message in its run, which pruning does not read.
+            // Pruning does not read the index of a message in its run.
             let is_found = what.contains("run index") || store.load(&key).await.is_ok();
             assert!(is_found || pruned.messages == 0, "{what}: {pruned:?}");
             assert!(pruned.messages <= 6, "{what}: {pruned:?}");
@@ -208,7 +209,7 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
             }
         }
     }
-    // The store goes on with the others.
+    // Other conversations of the store can be written.
     let next = write("d", run(9), first("d", &["untouched"]).result(), &["goes on"]);
     store.append(Slot::unbounded(), vec![next]).await.unwrap();
     assert_eq!(fixture.texts(&super::key("d")).await, ["untouched", "goes on"], "{what}");
@@ -237,7 +238,7 @@ async fn a_damaged_row_stops_prune_before_anything_is_deleted() {
         let before = count(&fixture, "messages");
         let pruned = fixture.store.prune(&key("c"), Keep::Messages(1)).await;
         if what.contains("run index") || sql.contains("SET body") {
-            continue; // Neither says anything about where a conversation is cut.
+            continue; // Neither affects where a conversation is cut.
         }
         if what.contains("the last message is missing") {
             assert_eq!(pruned.unwrap().messages, 4, "{what}: the rest is whole");
@@ -270,7 +271,7 @@ async fn a_fork_of_a_conversation_that_lacks_messages_makes_nothing() {
 #[tokio::test]
 async fn a_discard_deletes_no_message_of_another_run() {
     let (fixture, at) = fixture(true).await;
-    // In range, and yet not where the run began.
+    // The number is in range, but the run did not begin there.
     fixture.other().execute_batch("UPDATE open_runs SET visible = 2").unwrap();
     let id = tower_chat_core::MessageId { run: run(4), index: 9 };
     let close = Some(Close::Discard { visible: 2 });

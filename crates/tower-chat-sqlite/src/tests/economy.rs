@@ -1,4 +1,4 @@
-//! What an append costs: rows, statements and settings of the connections.
+//! Tests of the cost of an append: rows, statements and settings of the connections.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use tower_chat_core::store::{
 use super::{Fixture, first, key, run, write};
 use crate::{Durability, SqliteStore};
 
-/// How many rows the writes of a submission touch.
+/// Returns the number of rows that the writes of a submission change.
 async fn rows_written(fixture: &Fixture, writes: Vec<Write>) -> usize {
     let rows = Arc::new(AtomicUsize::new(0));
     let counted = rows.clone();
@@ -38,7 +38,7 @@ async fn an_append_writes_its_messages_and_nothing_else() {
     let three = set(write("c", run(3), two.result(), &["four"]));
     let four = set(write("c", run(3), three.result(), &["five"]));
     assert_eq!(rows_written(&fixture, vec![one]).await, 2, "the conversation and its message");
-    // SQLite counts no row of a table without row numbers, which that of the usage is.
+    // SQLite does not count rows of a table without row numbers, such as that of the usage.
     assert_eq!(rows_written(&fixture, vec![two]).await, 3, "two messages, and another run");
     let three = rows_written(&fixture, vec![three]).await;
     assert_eq!(three, 3, "a message, another run, and another service id");
@@ -73,7 +73,7 @@ async fn statements_are_prepared_once() {
     let fixture = Fixture::new().await;
     let prepared = Arc::new(AtomicUsize::new(0));
     let counted = prepared.clone();
-    // SQLite asks for leave when a statement is prepared, not when it is run.
+    // SQLite calls the authorizer when a statement is prepared, not when it is executed.
     let hook = move |_: AuthContext<'_>| {
         counted.fetch_add(1, Ordering::Relaxed);
         Authorization::Allow
@@ -91,7 +91,7 @@ async fn statements_are_prepared_once() {
             .unwrap();
         fixture.store.delete(&key("1")).await.unwrap();
     };
-    // The second finds a conversation in the file, which the first makes.
+    // The second append finds the conversation that the first has created.
     append("c").await;
     append("c").await;
     let after_the_first = prepared.load(Ordering::Relaxed);
@@ -133,7 +133,7 @@ async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let key_c = key("c");
     for _ in 0..10 {
-        // Polled once: it waits for the reader, or reads already.
+        // The future is polled once: it then waits for the reader, or is reading already.
         drop(fixture.store.load(&key_c).now_or_never());
     }
     let loads = join_all((0..10).map(|_| fixture.store.load(&key_c))).await;

@@ -1,4 +1,5 @@
-//! What SQLite refuses is a typed error; nothing is half-stored, and the store can be used again.
+//! Tests that errors of SQLite become typed errors, no write is stored in part, and the store stays
+//! usable.
 
 use std::{
     mem,
@@ -49,7 +50,7 @@ async fn a_full_disk_is_retryable_and_leaves_the_store_usable() {
         let sql = format!("PRAGMA max_page_count = {pages}");
         writer.connection_mut().query_row(&sql, [], |_| Ok(())).unwrap();
     };
-    set_limit("1"); // SQLite takes it as "no more than there are"
+    set_limit("1"); // SQLite interprets this as "no more pages than the file has".
     let large = write("c", run(2), one.result(), &["two", &"x".repeat(100_000)]);
     let error = store.append(Slot::unbounded(), vec![large.clone()]).await.unwrap_err();
     assert!(matches!(error.source, StoreError::StorageFull { .. }), "{error:?}");
@@ -68,7 +69,7 @@ async fn a_full_disk_has_the_log_carried_over_so_that_it_can_be_used_again() {
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
     let address = format!("file:{}?immutable=1", fixture.folder.path().join("chat.db").display());
-    // What the file itself holds, without its log.
+    // Reads the file itself, without its log.
     let in_file = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let file = Connection::open_with_flags(&address, flags).unwrap();
@@ -113,7 +114,7 @@ async fn a_file_that_was_replaced_is_not_what_a_lost_connection_is_opened_on_aga
     let one = first("c", &["one"]);
     store.append(Slot::unbounded(), vec![one.clone()]).await.unwrap();
     other.store.close().await.unwrap();
-    // The file was found in its place a moment ago.
+    // The connection is released, so that the next write opens the path.
     store.queue().writer().release();
     let file = |fixture: &Fixture| fixture.folder.path().join("chat.db");
     std::fs::rename(file(&other), file(&fixture)).unwrap();
@@ -134,7 +135,7 @@ async fn a_failed_commit_acknowledges_nothing_of_its_group() {
     let one = first("a", &["one"]);
     let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
     let held = hold_the_lead(store).await;
-    // Within the group the second conflicts, but with something that is never stored.
+    // Within the group the second submission conflicts with a write that is not stored.
     let tickets = [vec![one.clone(), first("b", &["b"])], vec![rival]]
         .map(|writes| store.append(unbounded(), writes));
     drop(held);
@@ -290,7 +291,7 @@ async fn a_row_that_cannot_be_decoded_is_named() {
     fixture.other().execute("DELETE FROM messages WHERE place & 4294967295 = 2", []).unwrap();
     let error = fixture.store.load(&key("c")).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
-    // Reading goes on with the other conversations.
+    // Other conversations can be written and read.
     fixture.submit(vec![first("d", &["d"])]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("d")).await, ["d"]);
 }
@@ -304,7 +305,7 @@ async fn a_damaged_page_is_reported_as_damage() {
     fixture.store.close().await.unwrap();
     let path = fixture.folder.path().join("chat.db");
     let mut bytes = std::fs::read(&path).unwrap();
-    // The pages after those of the schema and the conversations.
+    // The first four pages contain the schema and the conversations.
     bytes[4 * 4096..].fill(0xa5);
     std::fs::write(&path, bytes).unwrap();
     let error = fixture.store.load(&key("c")).await.unwrap_err();
@@ -320,7 +321,7 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
     let other = fixture.other();
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
-    // When the group is rolled back, another process takes the file.
+    // When the group is rolled back, another process takes the lock.
     let hook = move |event: TraceEvent<'_>| match event {
         TraceEvent::Stmt(_, "BEGIN IMMEDIATE") => {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -353,7 +354,7 @@ async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
                   BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
     fixture.other().execute_batch(refuse).unwrap();
     let other = Arc::new(Mutex::new(fixture.other()));
-    // When what the caller did is rolled back, another process takes the file.
+    // When the caller's write is rolled back, another process takes the lock.
     let (taking, mut is_taken) = (other.clone(), false);
     let hook = move |event: TraceEvent<'_>| {
         if let TraceEvent::Profile(statement, _) = event

@@ -1,4 +1,4 @@
-//! Who reads a head: its caller, or a thread that may block.
+//! Tests of the thread that reads a head: the caller's, or one of the blocking pool.
 
 use std::{pin::pin, sync::mpsc, thread};
 
@@ -9,7 +9,7 @@ use tower_chat_core::store::{HistoryStore, Revision};
 use super::{Fixture, key};
 use crate::SqliteStore;
 
-/// Whether few rows, such as those of a head, are read by the thread that calls.
+/// Returns whether the calling thread reads a few rows itself.
 async fn is_read_by_caller(store: &SqliteStore) -> bool {
     let reading = store.readers().read_few("name the thread", |_| Ok(thread::current().id()));
     let caller = thread::current().id();

@@ -1,4 +1,4 @@
-//! Who does a write: its caller, or the writer thread.
+//! Tests of the thread that executes a write: the caller's, or the writer thread.
 
 use std::{
     sync::{Arc, Mutex},
@@ -31,7 +31,7 @@ fn record_threads(store: &SqliteStore) -> Threads {
     threads
 }
 
-/// Whether an append is done by the thread that calls.
+/// Returns whether the calling thread executes an append itself.
 async fn is_done_by_caller(store: &SqliteStore, slot: Slot) -> bool {
     let threads = record_threads(store);
     let before = store.statistics().writes;
@@ -78,7 +78,7 @@ fn inside_a_local_set_the_thread_writes() {
         let fixture = Fixture::new().await;
         tokio::task::spawn_local(async move {
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
-            // tokio is not asked again: it would panic each time.
+            // `block_in_place` is not called again, because it would panic each time.
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
         })
         .await
@@ -86,8 +86,8 @@ fn inside_a_local_set_the_thread_writes() {
     });
 }
 
-/// A task that stands in line behind the caller would otherwise wait for the whole write, here
-/// for ever.
+/// Without `block_in_place`, a task that is queued behind the caller would wait for the whole
+/// write, in this test for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_tasks_go_on_while_a_caller_does_its_write() {
     let fixture = Fixture::new().await;
@@ -203,7 +203,7 @@ async fn a_write_given_back_to_the_thread_stays_before_those_that_wait() {
         tokio::task::yield_now().await;
     }
     let later = fixture.store.append(unbounded(), vec![two]);
-    // Now the leader finds the file locked, and then the thread waits for it.
+    // The leader finds the file locked, and then the writer thread waits for it.
     drop(held);
     while threads.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Rows that are looked at, and rewritten in place.
+//! Tests of reading row by row, and of rewriting rows in place.
 
 use tower_chat_core::store::{SequencePosition, StoreError, author::ToolRecord};
 

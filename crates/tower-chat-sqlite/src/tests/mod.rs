@@ -1,4 +1,4 @@
-//! Tests that look inside: hooks on the connection that writes, and the lead of the queue.
+//! Tests that use internals: hooks on the writing connection, and the lead of the queue.
 
 mod checkpoints;
 mod crash;
@@ -34,7 +34,7 @@ use tower_chat_core::{
 
 use crate::{SqliteOptions, SqliteStore};
 
-/// A store in a folder of its own.
+/// A store in its own folder.
 struct Fixture {
     folder: TempDir,
     store: SqliteStore,
@@ -51,7 +51,7 @@ impl Fixture {
         Self { folder, store }
     }
 
-    /// Another connection to the file, as another process has it.
+    /// Opens another connection to the file, like another process.
     fn other(&self) -> Connection {
         Connection::open(self.folder.path().join("chat.db")).unwrap()
     }
@@ -86,7 +86,7 @@ fn run(number: u8) -> RunId {
     RunId::from_bytes([number; 16])
 }
 
-/// A write of a run whose messages are numbered as the conversation's.
+/// Returns a write of a run whose message indices continue those of the conversation.
 fn write(id: &str, run: RunId, expected: Revision, texts: &[&str]) -> Write {
     let index = u32::try_from(expected.sequence).unwrap();
     let messages: Vec<Arc<Message>> =
@@ -94,13 +94,13 @@ fn write(id: &str, run: RunId, expected: Revision, texts: &[&str]) -> Write {
     Write::new(key(id), MessageId { run, index }, expected, messages)
 }
 
-/// The first write of a conversation.
+/// Returns the first write of a conversation.
 fn first(id: &str, texts: &[&str]) -> Write {
     write(id, run(1), Revision::ABSENT, texts)
 }
 
-/// Holds the connection that writes, and submits a write to the writer thread, so that it leads
-/// and all that is submitted later waits to be one group.
+/// Locks the writer and submits a write to the writer thread. The thread then leads, and later
+/// submissions wait and form one group.
 async fn hold_the_lead(store: &SqliteStore) -> Held {
     let held = Held::new(store);
     drop(store.append(unbounded(), vec![first("z", &["first group"])]));
@@ -110,7 +110,7 @@ async fn hold_the_lead(store: &SqliteStore) -> Held {
     held
 }
 
-/// The ticket's outcome is not known yet.
+/// Returns whether the ticket has no outcome yet.
 fn is_open(ticket: &mut Ticket) -> bool {
     ticket.now_or_never().is_none()
 }
@@ -119,7 +119,7 @@ fn unbounded() -> Slot {
     Slot::unbounded().without_blocking()
 }
 
-/// Holds the connection that writes until it is dropped.
+/// Locks the writer until it is dropped.
 struct Held {
     release: Option<mpsc::Sender<()>>,
     holder: Option<thread::JoinHandle<()>>,

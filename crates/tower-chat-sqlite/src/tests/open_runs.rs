@@ -1,4 +1,5 @@
-//! Open runs in the file: their rows, what other connections see of them, and what they cost.
+//! Tests of open runs in the file: their rows, their visibility for other connections, and their
+//! cost.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -26,7 +27,7 @@ fn row(sequence: u64) -> ToolRecord {
     ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
 }
 
-/// How many rows the tables hold: messages, calls, open runs.
+/// Returns the numbers of rows in the tables: messages, calls, open runs.
 fn counts(fixture: &Fixture) -> [i64; 3] {
     let connection = fixture.other();
     ["messages", "tool_invocations", "open_runs"].map(|table| {
@@ -35,7 +36,7 @@ fn counts(fixture: &Fixture) -> [i64; 3] {
     })
 }
 
-/// How many rows a write touches.
+/// Returns the number of rows that a write changes.
 async fn rows_written(fixture: &Fixture, write: Write) -> usize {
     let rows = Arc::new(AtomicUsize::new(0));
     let counted = rows.clone();
@@ -83,7 +84,7 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     let end = write("c", run(1), three.result(), &[]).staged(closing(Close::Commit));
     assert_eq!(rows_written(&fixture, one).await, 3, "conversation, message and run");
     assert_eq!(rows_written(&fixture, two).await, 1, "a message");
-    // A row that is replaced is not counted where it goes.
+    // The removal of a replaced row is not counted.
     assert_eq!(rows_written(&fixture, three).await, 2, "a message, and another lease");
     assert_eq!(rows_written(&fixture, end.clone()).await, 1, "the run goes");
     let mut at_once = closing(Close::Commit);
@@ -93,7 +94,7 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     assert_eq!(rows, 3, "a message, another run, and the service id");
 }
 
-/// An older release, which has had the file open since before the migration, deletes.
+/// An older release that had the file open before the migration deletes a conversation.
 #[tokio::test]
 async fn open_runs_go_with_their_conversation_whoever_deletes_it() {
     let fixture = Fixture::new().await;

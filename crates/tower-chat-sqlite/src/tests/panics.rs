@@ -1,4 +1,4 @@
-//! A panic while the writer writes fails that one write.
+//! Tests that a panic in the writer fails only that write.
 
 use tower_chat_core::store::{HistoryStore, Keep, Revision, StoreError, author::Slot};
 

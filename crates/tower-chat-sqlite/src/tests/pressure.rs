@@ -1,4 +1,5 @@
-//! A disk that is slow keeps callers waiting; what waits is bounded, and so is what is done at once.
+//! Tests of a slow disk: callers wait, and both the queue and the size of a transaction are
+//! bounded.
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{
@@ -24,7 +25,7 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
         write
     };
     for number in 0..CAPACITY {
-        // All but the last slot are reserved at once.
+        // All slots but the last are reserved without waiting.
         let slot = store.try_reserve().expect("a place");
         tickets.push(store.append(slot, vec![next(number)]));
     }
@@ -52,7 +53,7 @@ async fn the_queue_is_bounded_in_bytes() {
     let mut third = store.reserve();
     assert!((&mut third).now_or_never().is_none(), "12,000 bytes wait");
     assert!(store.try_reserve().is_none());
-    // A submission cannot wait: what was reserved is taken.
+    // A submission cannot wait: a reserved slot is accepted above the limit.
     let reserved = store.append(early, vec![first("c", &[&large])]);
     drop(held);
     let third = store.append(third.await.unwrap().without_blocking(), vec![first("d", &["small"])]);
@@ -96,7 +97,8 @@ async fn callers_that_wait_for_the_byte_budget_fail_when_the_store_closes() {
     one.await.unwrap();
 }
 
-/// How many transactions it takes to store what waits together, one conversation each.
+/// Returns the number of transactions that store these submissions, one conversation each, when
+/// they wait together.
 async fn transactions(texts: &[&str]) -> u64 {
     let fixture = Fixture::new().await;
     let held = hold_the_lead(&fixture.store).await;
@@ -111,7 +113,7 @@ async fn transactions(texts: &[&str]) -> u64 {
     for (number, text) in texts.iter().enumerate() {
         assert_eq!(fixture.texts(&key(&number.to_string())).await, [*text]);
     }
-    // The first did what the lead was held with.
+    // The first transaction stored the write that `hold_the_lead` submitted.
     fixture.store.statistics().commits - 1
 }
 

@@ -1,5 +1,5 @@
-//! The record of tool calls in the file: damaged rows, the statements of a question, and what
-//! rows cost.
+//! Tests of the record of tool calls in the file: damaged rows, the statements of a query, and the
+//! cost of rows.
 
 use std::{
     fs,
@@ -45,7 +45,7 @@ fn answered(sequence: u64, index: u32, result: RecordedResult) -> ToolRecord {
     row
 }
 
-/// Rounds of calls, each answered by the message behind it, with their rows.
+/// Returns rounds of calls, each answered by the next message, with their rows.
 fn rounds(id: &str, count: u64) -> Write {
     let results = |_| ToolResult::new("", "sunny");
     let results = || Message::tool_results((0..CALLS).map(results));
@@ -144,7 +144,7 @@ async fn a_damaged_message_hides_only_the_calls_that_refer_to_it() {
     }
 }
 
-/// How many statements are run.
+/// Returns the number of executed statements.
 fn statements(connection: &mut Connection, body: impl FnOnce(&Connection)) -> usize {
     let run = Arc::new(AtomicUsize::new(0));
     let counted = run.clone();
@@ -205,7 +205,7 @@ async fn a_question_looks_at_no_row_of_another_scope_or_message() {
         assert!(plan[0].starts_with("SEARCH c USING COVERING INDEX"), "{plan:?}");
         let rows = format!("SEARCH t USING PRIMARY KEY {condition}");
         assert!(plan.contains(&rows), "{plan:?}");
-        // How much of the conversation readers see is looked up by its number.
+        // The number of visible messages is looked up by the conversation's number.
         let open = ["CORRELATED SCALAR SUBQUERY", "SEARCH open_runs USING INTEGER PRIMARY KEY"];
         let known = |line: &String| {
             *line == rows || open.iter().any(|known| line.starts_with(known)) || is_list(line)
@@ -214,7 +214,7 @@ async fn a_question_looks_at_no_row_of_another_scope_or_message() {
     }
 }
 
-/// The query's own list of messages.
+/// Returns whether a line of the plan scans the query's own list of messages.
 fn is_list(line: &str) -> bool {
     line.starts_with("SCAN message VIRTUAL TABLE")
 }
@@ -225,7 +225,7 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
     let fixture = runtime.block_on(Fixture::new());
     let _held = Held::new(&fixture.store);
     drop(fixture.store.append(unbounded(), vec![first("c", &["waits"])]));
-    // Outside of the runtime reading is an error.
+    // Outside of the runtime, reading would be an error.
     let query = InvocationQuery::of(&key("c"));
     let nothing = query.clone().in_messages([]);
     for query in [nothing.clone(), query.clone().with_limit(0)] {
@@ -236,7 +236,7 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
     assert!(fixture.store.invocations(&query).now_or_never().is_none(), "another waits");
 }
 
-/// An older release, which has had the file open since before the migration, deletes.
+/// An older release that had the file open before the migration deletes a conversation.
 #[tokio::test]
 async fn rows_go_with_their_conversation_whoever_deletes_it() {
     let fixture = Fixture::new().await;
@@ -250,12 +250,13 @@ async fn rows_go_with_their_conversation_whoever_deletes_it() {
     assert_eq!(left, (6, 2));
 }
 
-/// The bytes that an append adds to the write-ahead log, on average.
+/// Returns the average number of bytes that an append adds to the write-ahead log.
 async fn bytes_per_append(rows: impl Fn(u64) -> Vec<ToolRecord>) -> f64 {
     const APPENDS: u64 = 200;
     let fixture = Fixture::new().await;
     let size = || fs::metadata(fixture.folder.path().join("chat.db-wal")).unwrap().len();
-    // While it reads the log is not begun anew, which would happen on a busy machine.
+    // An open read transaction prevents the reuse of the log, which could otherwise happen on a
+    // busy machine.
     let reader = fixture.other();
     let (mut expected, mut before) = (Revision::ABSENT, 0);
     for number in 0..APPENDS {
@@ -271,7 +272,7 @@ async fn bytes_per_append(rows: impl Fn(u64) -> Vec<ToolRecord>) -> f64 {
     (size() - before) as f64 / (APPENDS - 1) as f64
 }
 
-/// A second tree, as an index is one, costs a page more.
+/// A second tree, such as an index, would cost one more page.
 #[tokio::test]
 async fn a_call_and_the_outcome_of_the_last_one_add_less_than_two_pages_to_an_append() {
     let without = bytes_per_append(|_| Vec::new()).await;

@@ -1,4 +1,4 @@
-//! A conversation that is too large for one transaction is deleted in steps.
+//! Tests that a conversation which is too large for one transaction is deleted in steps.
 
 use rusqlite::Connection;
 use tower_chat_core::{
@@ -11,7 +11,7 @@ use crate::{SqliteStore, removal};
 
 const MESSAGES: usize = 40;
 
-/// A conversation of 4 MB, with a row of the record.
+/// Writes a conversation of 4 MB, with a row of the record.
 async fn large(fixture: &Fixture, id: &str) -> Revision {
     let mut at = Revision::ABSENT;
     for number in 0..MESSAGES {
@@ -72,7 +72,7 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("other", &["kept"])]).await.await.unwrap();
     large(&fixture, "c").await;
-    // As far as a process came that was killed.
+    // This is the state that a process leaves when it is killed.
     let other = fixture.other();
     let number: i64 = other
         .query_row("SELECT id FROM conversations WHERE conversation = 'c'", [], |row| row.get(0))
@@ -81,7 +81,7 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     assert!(!removal::step(&other, number, removal::STEP).unwrap());
     drop(other);
     assert_unseen(&fixture.store, "c").await;
-    // The key is free, and the number is not.
+    // The key can be used again, but the number cannot.
     fixture.submit(vec![first("c", &["anew"])]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("c")).await, ["anew"]);
     let left = count(&fixture.other(), "messages");
@@ -90,7 +90,7 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     store.close().await.unwrap();
     let path = folder.path().join("chat.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    // The writer thread does it before anything else.
+    // The writer thread finishes the deletion before anything else.
     store.close().await.unwrap();
     let file = Connection::open(&path).unwrap();
     assert_eq!((count(&file, "messages"), count(&file, "conversations")), (2, 2));

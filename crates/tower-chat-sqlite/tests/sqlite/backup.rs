@@ -1,4 +1,4 @@
-//! A store is copied while it is in use; the copy is whole, or there is none.
+//! Tests of backups of a store in use: the copy is complete, or there is none.
 
 use std::{
     error::Error,
@@ -49,7 +49,7 @@ impl Fixture {
         names
     }
 
-    /// The files of the folder that are no part of the store.
+    /// Returns the files of the folder that do not belong to the store.
     fn others(&self) -> Vec<String> {
         let mut names = self.files();
         names.retain(|name| !name.starts_with("chat.db"));
@@ -67,7 +67,7 @@ async fn open_intact(path: &Path) -> SqliteStore {
 async fn a_copy_made_while_others_write_holds_of_each_conversation_how_it_began_and_goes_on() {
     const WRITERS: usize = 4;
     let fixture = Fixture::new().await;
-    // Some steps of work.
+    // The file is large enough for several steps of the backup.
     fixture.append("large", &["x".repeat(100_000).as_str(); 60]).await;
     let stop = Arc::new(AtomicBool::new(false));
     let number = |text: &String| text.parse::<usize>().unwrap();
@@ -155,7 +155,7 @@ async fn a_copy_never_comes_to_lie_beside_the_log_of_another_database() {
         let error = backup.write(fixture.path(name)).await.unwrap_err();
         assert!(matches!(error, BackupError::InUse { .. }), "{error:?}");
     }
-    // The log of a file that is gone is as bad.
+    // A log without its file is refused as well.
     fs::write(fixture.path("gone.db-wal"), "").unwrap();
     let error = fixture.store.backup(fixture.path("gone.db")).await.unwrap_err();
     assert!(matches!(error, BackupError::InUse { .. }), "{error:?}");
@@ -181,7 +181,7 @@ async fn a_copy_that_was_read_since_is_replaced_and_one_that_is_being_read_is_no
         assert_eq!(fixture.others(), ["copy.db"], "{round}");
         backup.clone().write(&path).await.unwrap();
     }
-    // As a process that is killed while it reads leaves them.
+    // A process that is killed while it reads leaves these files.
     fs::write(fixture.path("copy.db-wal"), "").unwrap();
     fs::write(fixture.path("copy.db-shm"), vec![0; 32 << 10]).unwrap();
     fixture.append("d", &["after it was read"]).await;
@@ -210,7 +210,7 @@ async fn a_log_that_holds_something_is_refused_and_stays() {
         let backup = Backup::of(&fixture.store).replacing(true);
         let refused = backup.write(&path).await.unwrap_err();
         assert!(matches!(refused, BackupError::InUse { .. }), "{refused:?}");
-        // A store that only reads leaves the log as it is, too.
+        // A read-only store leaves the log unchanged, too.
         let reader = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
         assert_eq!(texts(&reader, &key("e")).await, ["only in its log"]);
         reader.close().await.unwrap();
@@ -240,7 +240,7 @@ async fn a_copy_that_nobody_waits_for_is_made_whole_or_not_at_all() {
     let path = fixture.path("copy.db");
     for _ in 0..20 {
         drop(fixture.store.backup(&path).now_or_never());
-        // Whoever copies still notices by and by.
+        // The copying thread notices that the future was dropped.
         while fixture.others().iter().any(|name| name.ends_with(".part")) {
             tokio::task::yield_now().await;
         }

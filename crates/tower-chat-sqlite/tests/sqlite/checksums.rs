@@ -1,4 +1,5 @@
-//! A message that was changed in the file is not read as another, nor as one of another conversation.
+//! Tests that a message which was changed in the file, or moved to another conversation, is not
+//! returned.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use tower_chat_core::{
 };
 use tower_chat_sqlite::SqliteStore;
 
-/// Two conversations, closed.
+/// Creates a file with two conversations and closes it.
 async fn made() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
@@ -26,7 +27,7 @@ async fn made() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Changes rows as a disk does: without the trigger.
+/// Changes rows as a bit flip on the disk does: without the trigger.
 fn change(path: &Path, sql: &str) {
     let connection = Connection::open(path).unwrap();
     let trigger: String = connection
@@ -50,7 +51,7 @@ async fn a_message_that_was_changed_in_the_file_is_told_by_conversation_and_numb
         "checksum = 'none'",
     ] {
         let (_folder, path) = made().await;
-        // A column that is strict takes no text.
+        // A column of a strict table refuses a text.
         if changed == "checksum = 'none'" {
             let refused = Connection::open(&path).unwrap();
             refused.execute(&format!("UPDATE messages SET {changed}"), []).unwrap_err();

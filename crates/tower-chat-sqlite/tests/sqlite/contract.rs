@@ -1,4 +1,4 @@
-//! What every history store promises.
+//! Tests of the rules of stores that need a file, and a comparison with the store in memory.
 
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ fn set(id: &str) -> ServiceIdChange {
     ServiceIdChange::Set(id.into())
 }
 
-/// Every kind of write in every state of a conversation, against the store in memory.
+/// Compares every kind of write in every state of a conversation with the store in memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_write_has_the_outcome_it_has_in_memory() {
     let (_folder, store) = open().await;
@@ -168,10 +168,11 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
     let incarnation = one.result().incarnation;
     let at = |sequence| Revision { incarnation, sequence };
     let script = vec![
-        // Of a conversation that is not there.
+        // Writes to a conversation that does not exist.
         write(&key("c"), run, at(0), &["early"]),
         change(at(0), run, set("early")),
-        // Made by a change of the service id alone; repeated; by another run.
+        // The conversation is created by a change of the service id, repeated, and changed by
+        // another run.
         made.clone(),
         made.clone(),
         change(Revision::ABSENT, other, set("other")),
@@ -185,7 +186,7 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
         two.clone(),
         one.clone(),
         two.clone(),
-        // The same position under another index, and the same id at another position.
+        // The same position with another index, and the same id at another position.
         Write::new(
             key("c"),
             MessageId { run, index: 9 },
@@ -193,7 +194,8 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
             [Message::user("three").into()],
         ),
         write(&key("c"), run, at(1), &["two"]),
-        // Repeated under the revision of nothing: the run that made the conversation, and another.
+        // Repeated with the revision of an absent conversation: by the run that created it, and by
+        // another.
         write(&key("c"), run, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), other, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), run, Revision { incarnation: incarnation ^ 1, sequence: 0 }, &["one"]),

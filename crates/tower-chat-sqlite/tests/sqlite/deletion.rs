@@ -1,4 +1,4 @@
-//! What is deleted is gone from the disk.
+//! Tests that deleted data are gone from the disk.
 
 use std::{fs, path::Path};
 
@@ -85,6 +85,6 @@ async fn in_steady_state_the_log_is_reused_and_does_not_grow() {
         assert!(size >= largest, "the log was cut");
         largest = size;
     }
-    // 1,000 pages, and what the last append before the checkpoint added.
+    // The bound is 1,000 pages, plus the pages of the last append before the checkpoint.
     assert!(largest < 1100 * 4200, "{largest}");
 }

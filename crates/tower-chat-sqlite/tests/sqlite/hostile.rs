@@ -1,4 +1,4 @@
-//! Files whose schema no release has made.
+//! Tests of files with a schema that no release creates.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use tower_chat_sqlite::{Backup, OpenError, SqliteStore};
 
 use crate::common::*;
 
-/// What never ends once somebody reads it.
+/// A query that never ends.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n)";
 
 async fn made() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -18,7 +18,7 @@ async fn made() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// Why no way to open the file opens it. It is as it was afterwards.
+/// Returns the errors of all ways to open the file. The file must be unchanged afterwards.
 async fn refused(path: &Path) -> Vec<OpenError> {
     let before = fs::read(path).unwrap();
     let mut errors = Vec::new();

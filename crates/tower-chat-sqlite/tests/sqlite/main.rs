@@ -1,4 +1,5 @@
-//! The store in a file: what it promises, its files, other processes, and older versions.
+//! Tests of the store in a file: the rules of stores, its files, several processes, and older
+//! versions.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,4 +1,4 @@
-//! An older file is brought up to date whole, or left as it is.
+//! Tests that an older file is migrated completely, or is unchanged.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ const NEWEST: i64 = 7;
 /// The values of a row by the names of their columns.
 type Row = Vec<(String, Value)>;
 
-/// A copy of the fixture of a version.
+/// Returns a copy of the fixture of a version.
 fn copy(version: i64) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
@@ -32,7 +32,7 @@ fn copy(version: i64) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The tables, indexes and triggers of a file.
+/// Returns the tables, indexes and triggers of a file.
 fn schema(path: &Path) -> Vec<(String, String, Option<String>)> {
     let connection = Connection::open(path).unwrap();
     let sql = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name";
@@ -41,7 +41,7 @@ fn schema(path: &Path) -> Vec<(String, String, Option<String>)> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Every row of every table, as it stands.
+/// Returns every row of every table.
 fn rows(path: &Path) -> Vec<(String, Vec<Row>)> {
     let tables = schema(path).into_iter().filter(|(kind, ..)| kind == "table");
     let connection = Connection::open(path).unwrap();
@@ -57,7 +57,7 @@ fn rows(path: &Path) -> Vec<(String, Vec<Row>)> {
     tables.map(|(_, table, _)| (table.clone(), rows_of(&table))).collect()
 }
 
-/// Whether a row is what another was, with columns that have come since.
+/// Returns whether a row contains all values of another, and possibly newer columns.
 fn is_of(row: &Row, before: &Row) -> bool {
     before.iter().all(|value| row.contains(value))
 }
@@ -96,7 +96,7 @@ async fn every_version_becomes_the_newest_with_all_its_rows() {
 
 #[tokio::test]
 async fn a_migration_that_fails_in_the_middle_leaves_the_old_version() {
-    // The first step from version 1 succeeds, the second does not.
+    // The first migration from version 1 succeeds, the second does not.
     let (_folder, path) = copy(1);
     let in_the_way = "CREATE TABLE open_runs (somebody_elses)";
     Connection::open(&path).unwrap().execute_batch(in_the_way).unwrap();

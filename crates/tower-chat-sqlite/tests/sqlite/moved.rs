@@ -1,5 +1,5 @@
-//! A file that is moved, deleted or replaced while its store is open: nothing is acknowledged that
-//! nobody would find.
+//! Tests of a file that is moved, deleted or replaced while its store is open: no write is
+//! acknowledged that would be lost.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tower_chat_core::{
 };
 use tower_chat_sqlite::{BackupError, Durability, FileChange, FileMoved, SqliteStore};
 
-/// A store with one message in conversation `c`.
+/// Creates a store with one message in conversation `c`.
 async fn store(name: &str) -> (TempDir, PathBuf, SqliteStore, Revision) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -110,7 +110,7 @@ fn truncate(path: &Path, to: u64) {
     fs::OpenOptions::new().write(true).open(path).unwrap().set_len(to).unwrap();
 }
 
-/// What is done to the files of an open store, and what the store then says.
+/// A change of the files of an open store, and the change that the store reports.
 type Attack = (&'static str, fn(&Path), FileChange);
 
 const ATTACKS: &[Attack] = &[

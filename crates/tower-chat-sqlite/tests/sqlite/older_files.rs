@@ -1,4 +1,4 @@
-//! Files of every released version open, with everything that is in them.
+//! Tests that files of every released version open, with all of their content.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ fn run() -> RunId {
     RunId::from_bytes([9; 16])
 }
 
-/// The messages that are in every fixture.
+/// Checks the messages that every fixture contains.
 async fn assert_has_the_messages(store: &SqliteStore) {
     assert_eq!(store.scopes(None, 100).await.unwrap(), ["", "alice"]);
     let history = store.load(&support()).await.unwrap();
@@ -56,7 +56,7 @@ async fn assert_has_the_messages(store: &SqliteStore) {
     assert_eq!(texts(store, &ConversationKey::new("", "")).await[0], "hi");
 }
 
-/// A row of the call that is in every fixture.
+/// Returns a row of the call that every fixture contains.
 fn outcome() -> ToolRecord {
     let call = SequencePosition { sequence: 2, index: 0 };
     let mut record = ToolRecord::pending(call, 0, "call_1", "orders");
@@ -203,7 +203,7 @@ async fn assert_has_the_directory(store: &SqliteStore) {
     assert_eq!(runs.iter().map(|run| &run.usage[..]).collect::<Vec<_>>(), [[usage()]]);
 }
 
-/// A conversation with a description, in fixtures since version 5.
+/// Returns the key of a conversation with a description, which fixtures contain since version 5.
 fn described() -> ConversationKey {
     ConversationKey::new("alice", "described")
 }
@@ -222,7 +222,7 @@ fn usage() -> ModelUsage {
     ModelUsage::new(Some("a model".into()), sum)
 }
 
-/// What older releases have written is in the directory with the times at which its runs were made.
+/// For data of older releases, the directory has the times at which the runs were made.
 #[tokio::test]
 async fn the_directory_of_an_older_file_has_the_times_of_its_runs() {
     let (_folder, path) = copy("v4.db");
@@ -233,7 +233,7 @@ async fn the_directory_of_an_older_file_has_the_times_of_its_runs() {
     connection.execute(insert, rusqlite::params![77, "long"]).unwrap();
     connection.execute(insert, rusqlite::params![78, "never recorded"]).unwrap();
     let message = tower_chat_core::format::encode(&Message::user("from long ago"));
-    // The third run is open; the first goes on after the second.
+    // The third run is open, and the first run continues after the second.
     for (sequence, run) in (1_i64..).zip([0, 0, 1, 0, 2, 2]) {
         let row = rusqlite::params![
             (77_i64 << 32) + sequence,
@@ -290,7 +290,7 @@ fn pruned() -> ConversationKey {
     ConversationKey::new("alice", "years old")
 }
 
-/// Leaves the second of two messages of the conversation that is pruned in fixtures since version 4.
+/// Prunes one of two messages of the conversation that is pruned in fixtures since version 4.
 async fn prune_one_message(store: &SqliteStore) {
     let mut at = Revision::ABSENT;
     for (byte, text) in [(5, "old"), (6, "new")] {
@@ -307,7 +307,7 @@ async fn assert_has_a_pruned_conversation(store: &SqliteStore) {
     assert_eq!(texts(store, &pruned()).await, ["new"]);
 }
 
-/// The run that is open in the fixture since version 3.
+/// Returns a write of the run that is open in the fixtures since version 3.
 fn staged(at: Revision) -> Write {
     let id = MessageId { run: RunId::from_bytes([7; 16]), index: 0 };
     let renewed_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_760_000_000_456);
@@ -348,7 +348,7 @@ fn approval_request() -> ApprovalRequest {
     ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
 }
 
-/// Made `fixtures/v7.db`, once. A later schema gets a fixture of its own; this one stays.
+/// Created `fixtures/v7.db`, once. A later schema gets a new fixture, and this one is not changed.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {

@@ -1,4 +1,5 @@
-//! Opening: what is refused, with which error, and that nothing of others is touched.
+//! Tests of opening: the refused files, their errors, and that files of other programs are
+//! unchanged.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +23,7 @@ fn folder() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A store with one message, closed.
+/// Creates a store with one message and closes it.
 async fn make(path: &Path) {
     let store = SqliteStore::open(path).await.unwrap();
     let one = write(&key("c"), RunId::new(), Revision::ABSENT, &["one"]);
@@ -36,7 +37,7 @@ fn files(folder: &TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Fails to open, leaves every file as it is, and names the path.
+/// Fails to open a file, and checks that every file is unchanged and the error contains the path.
 async fn refused(folder: &TempDir, path: &Path) -> OpenError {
     let before = files(folder);
     let error = SqliteStore::open(path).await.unwrap_err();
@@ -107,7 +108,7 @@ async fn a_file_that_is_no_database_is_unchanged() {
     assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
 }
 
-/// The first sector of a rollback journal, from before the file had any pages.
+/// Returns the first sector of a rollback journal of an empty file.
 fn journal_of_an_empty_file() -> Vec<u8> {
     let mut journal = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
     for number in [0, 0x5eed_u32, 0, 512, 4096] {
@@ -159,7 +160,7 @@ async fn a_database_of_somebody_else_is_left_alone() {
 async fn a_database_that_somebody_else_is_just_making_is_left_alone() {
     let (_folder, path) = folder();
     let theirs = Connection::open(&path).unwrap();
-    // The file itself says nothing yet: the table is in the write-ahead log alone.
+    // The file itself is still empty: only the write-ahead log contains the table.
     theirs.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (a)").unwrap();
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path).await.unwrap_err();

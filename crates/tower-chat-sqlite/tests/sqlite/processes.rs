@@ -1,4 +1,4 @@
-//! Two processes on one file.
+//! Tests of two processes with one file.
 
 use std::{
     process::{Command, Stdio},
@@ -20,7 +20,7 @@ const PATH: &str = "TOWER_CHAT_SQLITE_PROCESS_PATH";
 const NAME: &str = "TOWER_CHAT_SQLITE_PROCESS_NAME";
 const APPENDS: usize = 40;
 
-/// Runs two processes that append to one file, and to a file that neither has made yet.
+/// Runs two processes that append to one file, which neither has created yet.
 fn run_two(test: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
@@ -39,7 +39,8 @@ fn run_two(test: &str) -> tempfile::TempDir {
     folder
 }
 
-/// The store, a conversation of this process, and its name; `None` where the test is run by hand.
+/// Returns the store, a conversation of this process, and its name; `None` if the test is run
+/// without a parent.
 async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
     let (path, name) = (std::env::var_os(PATH)?, std::env::var(NAME).ok()?);
     let store = loop {
@@ -51,7 +52,7 @@ async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
     Some((store, key(&name), name))
 }
 
-/// Appends, as often as it takes: a process that is always given the lock may keep another from it.
+/// Appends, with retries: a process that continuously gets the lock may starve another.
 async fn append_patiently(store: &SqliteStore, write: Write) -> Result<Revision, StoreError> {
     loop {
         match append(store, vec![write.clone()]).await {
@@ -88,7 +89,7 @@ async fn of_two_processes_that_conflict_exactly_one_wins() {
     let folder = run_two("child_appends_to_the_shared");
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let shared = texts(&store, &key("shared")).await;
-    // Each appended until it had won so often; every other attempt was a conflict.
+    // Each process appended until it had succeeded this often. Every other attempt was a conflict.
     assert_eq!(shared.len(), 2 * APPENDS);
     for name in ["left", "right"] {
         let own: Vec<_> = shared.iter().filter_map(|text| text.strip_prefix(name)).collect();
@@ -141,8 +142,8 @@ async fn of_two_conflicting_writes_from_two_stores_one_wins() {
     }
 }
 
-/// A file that is opened and closed by other means than SQLite's loses all locks that the process
-/// has on it (https://sqlite.org/howtocorrupt.html, 2.2).
+/// Opening and closing a file without SQLite releases all locks of the process on it
+/// (https://sqlite.org/howtocorrupt.html, 2.2).
 #[tokio::test]
 async fn opening_a_file_leaves_the_locks_of_this_process_on_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +171,7 @@ fn child_finds_the_file_locked() {
     assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
 }
 
-/// The system refuses to let the log grow: a real failure in the middle of writing.
+/// The system refuses to let the log grow, a real failure in the middle of a write.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_may_not_grow_keeps_what_was_acknowledged() {
@@ -178,7 +179,8 @@ async fn a_file_that_may_not_grow_keeps_what_was_acknowledged() {
     let path = folder.path().join("chat.db");
     drop(SqliteStore::open(&path).await.unwrap());
     let output = Command::new("sh")
-        // In blocks of 512 bytes; the signal is ignored so that writing fails instead.
+        // The limit is in blocks of 512 bytes. The signal is ignored, so that writing fails
+        // instead.
         .args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
         .args([
@@ -224,7 +226,7 @@ async fn child_appends_until_the_file_may_not_grow() {
     };
     assert!(error.source.is_retryable(), "{error:?}");
     assert!(revision.sequence > 0);
-    // The store goes on: it reads, and writes what fits.
+    // The store stays usable: it reads, and stores writes that fit.
     assert_eq!(store.load(&key).await.unwrap().head.revision, revision);
     let small = write(&key, run, revision, &["small"]);
     if let Ok(after) = append(&store, vec![small]).await {

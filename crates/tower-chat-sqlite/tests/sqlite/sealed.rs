@@ -1,4 +1,4 @@
-//! A file that holds sealed data takes changes from the wrapper that seals them, and no others.
+//! Tests that a file with sealed data accepts only changes of the wrapper that seals the data.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn write(key: &ConversationKey, expected: Revision, messages: Vec<Message>) -> W
     Write::new(key.clone(), id, expected, messages.into_iter().map(Into::into))
 }
 
-/// Three runs of one message each, marked as sealed.
+/// Writes three runs of one message each, marked as sealed.
 async fn sealed(store: &SqliteStore, key: &ConversationKey) -> Revision {
     let mut at = Revision::ABSENT;
     for text in ["one", "two", "three"] {
@@ -29,7 +29,7 @@ async fn sealed(store: &SqliteStore, key: &ConversationKey) -> Revision {
     at
 }
 
-/// Tries every change that is not marked, and expects that it is refused.
+/// Tries every change without the mark, and expects that it is refused.
 async fn assert_takes_no_plain_change(store: &SqliteStore, at: Revision) {
     let mut rewrite = Rewrite::new(key("c"), at);
     rewrite.messages.push((1, Message::user("changed")));
@@ -58,7 +58,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    // Another process has looked at the file before.
+    // Another process has opened the file before.
     let other = SqliteStore::open(&path).await.unwrap();
     append(&other, vec![write(&key("plain"), Revision::ABSENT, vec![Message::user("hi")])])
         .await
@@ -87,14 +87,14 @@ async fn a_sealed_write_that_is_not_stored_is_tried_again_after_a_rollback() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let at = sealed(&store, &key("c")).await;
-    // It is refused, and the file still takes what is sealed.
+    // The write is refused, and the file still accepts sealed writes.
     let stale = write(&key("c"), Revision::ABSENT, vec![Message::user("stale")]).sealed();
     let error = append(&store, vec![stale]).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
     append(&store, vec![write(&key("c"), at, vec![Message::user("four")]).sealed()]).await.unwrap();
 }
 
-/// Takes the mark away, as in a file of version 6.
+/// Removes the mark, as in a file of version 6.
 fn make_older(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection.execute_batch("DROP TABLE store_marks; PRAGMA user_version = 6").unwrap();

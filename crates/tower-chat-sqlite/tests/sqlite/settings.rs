@@ -1,4 +1,4 @@
-//! What a file is, without opening it as a store.
+//! Tests of reading the settings of a file without opening it as a store.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ async fn the_settings_of_files_of_every_version_are_told_and_nothing_is_changed(
 async fn damage_and_a_missing_file_are_told_by_the_settings() {
     let (folder, path) = copy("v5.db");
     let mut bytes = fs::read(&path).unwrap();
-    // The head of the last page.
+    // This overwrites the header of the last page.
     let page = bytes.len() - 4096;
     bytes[page..page + 8].fill(0x5a);
     fs::write(&path, bytes).unwrap();

@@ -1,5 +1,5 @@
-//! A disk without room: what was acknowledged is there, nothing is damaged, and when there is room
-//! again the store goes on.
+//! Tests of a full disk: acknowledged writes stay stored, nothing is damaged, and the store is
+//! usable when there is free space again.
 
 use std::{
     fs,
@@ -23,12 +23,12 @@ const DISK: &str = "TOWER_CHAT_SQLITE_SPACE_DISK";
 const BALLAST: u64 = 512 << 10;
 const LIMIT: u64 = 5 << 20;
 
-/// What keeps files from growing.
+/// The limit that keeps files from growing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disk {
-    /// A file system of 3 MiB in memory, with a file in it that can go.
+    /// A file system of 3 MiB in memory, with a file in it that can be deleted.
     Small,
-    /// A limit of this process on the size of any file, which it can lift.
+    /// A limit of this process on the size of any file, which the process can lift.
     Limited,
 }
 
@@ -47,14 +47,14 @@ impl Disk {
     }
 }
 
-/// Runs a test of this binary as a child, by a line of shell that ends with `exec "$0" "$@"`.
+/// Runs a test of this binary as a child, by a shell command that ends with `exec "$0" "$@"`.
 fn run_child(test: &str, disk: Disk, folder: &Path, shell: &str) -> Output {
     let mut command = match disk {
         Disk::Small => Command::new("unshare"),
         Disk::Limited => Command::new("sh"),
     };
     if disk == Disk::Small {
-        // What is mounted is seen by the child alone, and gone with it.
+        // Only the child sees the mounted file system, and it vanishes with the child.
         command.args(["--mount", "sh"]);
     }
     command
@@ -67,7 +67,7 @@ fn run_child(test: &str, disk: Disk, folder: &Path, shell: &str) -> Output {
         .unwrap()
 }
 
-/// The same with a limit in blocks of 512 bytes. The signal is ignored, so that writing fails.
+/// Runs a child with a limit in blocks of 512 bytes. The signal is ignored, so that writing fails.
 fn run_limited(test: &str, folder: &Path, blocks: u64) {
     let shell = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$0\" \"$@\"");
     assert_well(&run_child(test, Disk::Limited, folder, &shell));
@@ -79,7 +79,7 @@ fn assert_well(output: &Output) {
     assert!(output.status.success() && printed.contains("1 passed"), "{printed}\n{complained}");
 }
 
-/// Where the child is to work; `None` where the test is run by hand.
+/// Returns the folder of the child; `None` if the test is run without a parent.
 fn child() -> Option<(PathBuf, Disk)> {
     let disk = match std::env::var(DISK).ok()?.as_str() {
         "Small" => Disk::Small,
@@ -88,7 +88,7 @@ fn child() -> Option<(PathBuf, Disk)> {
     Some((std::env::var_os(FOLDER)?.into(), disk))
 }
 
-/// Appends until that fails; gives the write that did.
+/// Appends until an append fails, and returns the write that failed.
 async fn fill(
     store: &SqliteStore,
     at: &mut Revision,
@@ -104,8 +104,8 @@ async fn fill(
     }
 }
 
-/// Limits the size of the file and of its log. The file reaches it first, since the log is used
-/// again while it can be carried over.
+/// Limits the size of the file and of its log. The file reaches the limit first, because
+/// checkpoints let the log be reused.
 #[test]
 fn files_that_may_not_grow() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn a_file_system_that_is_full() {
     let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
         exec \"$0\" \"$@\"";
     let output = run_child("child_fills_the_disk", Disk::Small, folder.path(), mount);
-    // Where nothing may be mounted, the limit above has to do.
+    // If mounting is not permitted, the test with the limit above has to suffice.
     let may_mount = !matches!(output.status.code(), Some(1 | 77) if output.stdout.is_empty());
     if may_mount {
         assert_well(&output);
@@ -147,7 +147,7 @@ async fn child_fills_the_disk() {
         }
     }
 
-    // It says so as often as it is asked, reads, and writes what fits.
+    // The error repeats, and the store reads, and stores writes that fit.
     let (_, again) = fill(&store, &mut at, run, &text).await;
     assert_full(&again.source, disk);
     assert_eq!(store.load(&key("c")).await.unwrap().head.revision, at);
@@ -190,7 +190,7 @@ async fn child_fills_the_disk() {
     assert_eq!(texts(&store, &key("c")).await, stored);
 }
 
-/// A full disk is told by its name. Over a limit on sizes SQLite says only that it cannot write.
+/// A full disk has its own error. For a limit on file sizes SQLite only reports a failed write.
 fn assert_full(error: &StoreError, disk: Disk) {
     match disk {
         Disk::Small => assert!(matches!(error, StoreError::StorageFull { .. }), "{error:?}"),
@@ -227,15 +227,15 @@ async fn child_opens_the_file() {
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
 }
 
-/// What is deleted is overwritten by way of the log, for which there is not as much room as for a large
-/// conversation.
+/// Deleted data are overwritten by way of the log, and the disk has less space than the log of a
+/// large conversation would need.
 #[test]
 fn a_large_conversation_is_deleted_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
         exec \"$0\" \"$@\"";
     let output = run_child("child_deletes_on_a_full_disk", Disk::Small, folder.path(), mount);
-    // Where nothing may be mounted, the limit above has to do.
+    // If mounting is not permitted, the test with the limit above has to suffice.
     let may_mount = !matches!(output.status.code(), Some(1 | 77) if output.stdout.is_empty());
     if may_mount {
         assert_well(&output);
@@ -261,7 +261,7 @@ async fn child_deletes_on_a_full_disk() {
         }
     }
     store.checkpoint().await.unwrap();
-    // Somebody else takes what is left, but for a tenth of what the conversation has.
+    // Another program fills the disk, except for a tenth of the size of the conversation.
     let room = 160 << 10;
     let mut ballast = fs::File::create(folder.join("ballast")).unwrap();
     while ballast.write_all(&[0; 4096]).is_ok() {}

@@ -1,4 +1,4 @@
-//! Everything that a store promises.
+//! The contract of stores.
 
 use tower_chat_sqlite::SqliteStore;
 

@@ -1,4 +1,4 @@
-//! A file that is vacuumed holds nothing of what was deleted, and all of the rest as it was.
+//! Tests that a vacuumed file contains no deleted data, and all other data unchanged.
 
 use std::{fs, path::PathBuf, time::SystemTime};
 
@@ -15,16 +15,16 @@ use tower_chat_sqlite::SqliteStore;
 
 const GONE: &str = "gone";
 
-/// A store in a folder of its own, and how far its conversations are.
+/// A store in its own folder.
 struct Fixture {
     folder: tempfile::TempDir,
     store: SqliteStore,
 }
 
-/// A conversation that is being written.
+/// A conversation that the test writes, and its revision.
 struct Writing {
     name: &'static str,
-    /// Whether a text is the result of a tool call, which only the record has, or a message.
+    /// Whether the texts are results of tool calls that only the record contains, or messages.
     in_record: bool,
     run: RunId,
     at: Revision,
@@ -41,7 +41,7 @@ impl Fixture {
         self.folder.path().join("chat.db")
     }
 
-    /// How often a word stands anywhere in the files.
+    /// Returns how often a word occurs in all files.
     fn count(&self, word: &str) -> usize {
         let files = fs::read_dir(&self.folder).unwrap();
         let read = |file: std::io::Result<fs::DirEntry>| fs::read(file.unwrap().path()).unwrap();
@@ -51,7 +51,7 @@ impl Fixture {
         files.map(|file| count(read(file))).sum()
     }
 
-    /// All rows of all tables.
+    /// Returns all rows of all tables.
     fn rows(&self) -> Vec<Vec<Value>> {
         let connection = Connection::open(self.path()).unwrap();
         let rows_of = |table: &str| {
@@ -74,8 +74,8 @@ impl Fixture {
     async fn move_and_delete(&self, in_record: bool) {
         let [mut deleted, mut beside, mut last] =
             ["deleted", "beside", "last"].map(|name| Writing::new(name, in_record));
-        // One page holds both conversations. Then what is in the middle of it becomes too large,
-        // so that the rows behind go to another page, and the others are put together.
+        // One page contains both conversations. Then a row in its middle becomes too large, so that
+        // SQLite moves the rows behind it to another page and defragments the others.
         let (times, length, larger, filler) =
             if in_record { (4, 500, 800, 300) } else { (3, 660, 800, 3_500) };
         for number in 0..times {
@@ -97,7 +97,7 @@ impl Writing {
         Self { name, in_record, run: RunId::new(), at: Revision::ABSENT }
     }
 
-    /// The next write, with a text of so many bytes that says a word again and again.
+    /// Returns the next write, with a text of this many bytes that repeats a word.
     fn next(&self, word: &str, length: usize) -> Write {
         let line = |number: usize| format!("{word:<8}#{number:06} ");
         let text: String = (0..length / 16).map(line).collect();
@@ -142,7 +142,7 @@ async fn conversations_and_open_runs_go_on_after_it() {
     let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
     let two = open.next("two", 100).staged(staged(None));
     open.at = append(store, vec![two]).await.unwrap();
-    // A row that is gone leaves a number that is not used.
+    // A deleted row leaves a number that is not used.
     let deleted = Writing::new("deleted", false).next(GONE, 100);
     append(store, vec![deleted]).await.unwrap();
     fixture.write(&mut Writing::new("later", false), "later", 100).await;
@@ -166,7 +166,7 @@ async fn writes_go_through_beside_it_and_readers_see_what_they_saw() {
     let fixture = Fixture::new().await;
     let mut writing = Writing::new("c", false);
     fixture.write(&mut writing, "one", 100).await;
-    // It sees the file as it was until it ends.
+    // The reader sees this snapshot until it ends.
     let reader = Connection::open(fixture.path()).unwrap();
     reader.execute_batch("BEGIN").unwrap();
     let count = "SELECT count(*) FROM messages";
@@ -179,7 +179,7 @@ async fn writes_go_through_beside_it_and_readers_see_what_they_saw() {
     }
     assert_eq!(seen(), 1);
     reader.execute_batch("COMMIT").unwrap();
-    // The log cannot be emptied while somebody reads what is in it.
+    // The log cannot be truncated while a reader uses it.
     if let Err(error) = vacuuming.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
     }

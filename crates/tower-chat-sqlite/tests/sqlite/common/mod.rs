@@ -1,4 +1,4 @@
-//! What several of the tests need.
+//! Helpers of several tests.
 #![allow(dead_code, reason = "no test needs all of it")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) fn key(id: &str) -> ConversationKey {
     ConversationKey::new("tests", id)
 }
 
-/// A write whose messages are numbered as the conversation's.
+/// Returns a write whose message indices continue those of the conversation.
 pub(crate) fn write(
     key: &ConversationKey,
     run: RunId,
