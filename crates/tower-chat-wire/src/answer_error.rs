@@ -1,4 +1,4 @@
-//! What can be wrong with the JSON of an answer.
+//! The errors of reading an answer.
 
 use std::{error::Error, fmt, time::Duration};
 
@@ -6,25 +6,26 @@ use tower_chat_core::{BoxError, Classified, Retryability, is_retryable};
 
 use crate::{WireError, stream::LimitExceeded};
 
-/// Why the JSON that a service sent is no answer, or no whole one.
+/// Why the JSON that a service sent is not an answer, or not a complete one.
 ///
-/// A client that reads answers wraps this in an error of its own, next to what only it can know:
-/// that the service could not be reached, or that it was not configured.
+/// A client that reads answers wraps it in its own error type, which also has the errors of the
+/// connection and of the configuration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// The service refused the request, by an HTTP status or by an error inside its answer.
+    /// The service refused the request, with an HTTP status or with an error inside its answer.
     #[non_exhaustive]
     Refused {
-        /// The HTTP status; of an error inside an answer, the one that the error names, if any.
+        /// The HTTP status. For an error inside an answer: the status that the error names, if there is
+        /// one.
         status: Option<u16>,
         /// The service's name for the error, such as `overloaded_error`, `RESOURCE_EXHAUSTED` or
         /// `context_length_exceeded`.
         code: Option<String>,
-        /// The message of the service, or the whole body where it has another shape.
+        /// The service's message, or the whole body if it has another form.
         message: String,
-        /// How long the service asks to wait, where the body tells it. What the headers tell is for
-        /// the client to add.
+        /// The wait that the body requests before the next attempt. The client adds a wait that the
+        /// headers request.
         retry_after: Option<Duration>,
         /// The error as it was received.
         body: String,
@@ -32,35 +33,35 @@ pub enum AnswerError {
     /// The answer does not have the form that the provider's API documents.
     #[non_exhaustive]
     Malformed {
-        /// What is wrong with it.
+        /// What is wrong with the answer.
         what: String,
         /// The part of the answer that is wrong, as it was received.
         body: String,
-        /// Why, where a parser reported it.
+        /// The error of the parser that reported it, if there is one.
         source: Option<BoxError>,
     },
-    /// The answer is larger, or nested more deeply, than the client takes.
+    /// The answer is larger, or nested more deeply, than the limits allow.
     Limit(LimitExceeded),
-    /// A streamed answer broke off before its last event and the reason for its end.
+    /// A streamed answer broke off before its last event and the finish reason.
     #[non_exhaustive]
     Truncated {
         /// The text that had been received.
         text: String,
         /// How the stream broke off.
         reason: String,
-        /// Why, where a connection reported it.
+        /// The error of the connection, if it reported one.
         source: Option<BoxError>,
     },
 }
 
 impl AnswerError {
-    /// The error of a body of which nothing can be made.
+    /// Creates the error of a body that cannot be read.
     pub fn malformed(what: impl Into<String>, body: impl Into<String>) -> Self {
         Self::Malformed { what: what.into(), body: body.into(), source: None }
     }
 
-    /// The error of a connection that broke while a streamed answer was read. It has no text:
-    /// [`updates`](crate::stream::updates) adds what had been received.
+    /// Creates the error of a connection that broke during a streamed answer. The error has no text:
+    /// [`updates`](crate::stream::updates) adds the text that was received.
     ///
     /// ```
     /// use tower_chat_wire::AnswerError;
@@ -79,7 +80,7 @@ impl AnswerError {
         Self::Truncated { text: String::new(), reason, source: Some(source) }
     }
 
-    /// The HTTP status of a refusal.
+    /// The HTTP status of the refusal, if the error is one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => *status,
@@ -87,7 +88,7 @@ impl AnswerError {
         }
     }
 
-    /// The service's code of a refusal.
+    /// The service's code of the refusal, if the error is one.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } => code.as_deref(),
@@ -95,7 +96,7 @@ impl AnswerError {
         }
     }
 
-    /// How long the service asks to wait.
+    /// The wait that the service requests.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -105,9 +106,9 @@ impl AnswerError {
 
     /// Whether the same request may succeed later.
     ///
-    /// True of truncated streams, of the statuses 408, 409, 429 and 5xx, and of errors inside an
-    /// answer that name no status, unless their code blames the request; not of an exhausted quota
-    /// (`insufficient_quota`), which waiting does not fill.
+    /// `true` for truncated streams, for the statuses 408, 409, 429 and 5xx, and for errors inside an
+    /// answer that have no status, unless their code blames the request. `false` for an exhausted quota
+    /// (`insufficient_quota`), because waiting does not restore it.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Truncated { .. } => true,
@@ -116,7 +117,7 @@ impl AnswerError {
         }
     }
 
-    /// The same error; that of a truncated stream with the text received before it.
+    /// Returns the same error. If it is that of a truncated stream, sets the text that was received.
     #[must_use]
     pub fn after(self, received: impl FnOnce() -> String) -> Self {
         match self {
@@ -127,7 +128,7 @@ impl AnswerError {
         }
     }
 
-    /// The error of a stream that ended too early.
+    /// Creates the error of a stream that ended too early.
     pub(crate) fn truncated(text: String, reason: impl Into<String>) -> Self {
         Self::Truncated { text, reason: reason.into(), source: None }
     }
@@ -176,8 +177,8 @@ impl Error for AnswerError {
     }
 }
 
-/// Whether a service that refused a request by this HTTP status, or by an error of this code in an
-/// answer that names no status, may accept the same request later.
+/// Whether a service that refused a request may accept the same request later. The refusal is an HTTP
+/// status, or the code of an error inside an answer without a status.
 ///
 /// ```
 /// use tower_chat_wire::is_refusal_retryable;
@@ -195,7 +196,7 @@ pub fn is_refusal_retryable(status: Option<u16>, code: Option<&str>) -> bool {
     }
 }
 
-/// Parts of the codes of errors that are repeated for the same request, in lower case.
+/// Parts of error codes that blame the request, in lower case. The same request fails again.
 const BLAMES_REQUEST: [&str; 16] = [
     "invalid",
     "not_found",

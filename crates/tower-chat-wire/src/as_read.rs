@@ -1,9 +1,9 @@
-//! Messages in an unusual form, which are written again as they were read.
+//! Marks of messages that were read in an unusual form, so that they are written in the same form.
 //!
-//! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message in the
-//! usual form has no native item of its own. Any other begins with a native part that holds the JSON
-//! from which it was read. As long as that JSON still reads as the same message, it is what is
-//! written. After an application has changed the message, its parts are written in the usual form.
+//! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message that was
+//! read in the usual form has no mark. Any other message begins with a native part that contains the
+//! JSON from which it was read. As long as this JSON is still read as the same message, the JSON is
+//! written. If an application has changed the message, its parts are written in the usual form.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use tower_chat_core::{Message, Native, Part, RawJson};
 
 use crate::{WireError, fields::Fields};
 
-/// The only field of the native item.
+/// The only field of the native part.
 const FIELD: &str = "as_read";
 
-/// Marks a message as one that was read from this JSON.
+/// Adds a mark with the JSON from which the message was read.
 pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
     let mut fields = Fields::default();
     fields.set(FIELD, json.clone());
     message.parts.insert(0, Part::Native(fields.into_native(wire)));
 }
 
-/// Whether the item is such a mark, which is never written itself.
+/// Whether the native item is a mark, which is never written itself.
 pub(crate) fn is_mark(native: &Native, wire: &str) -> bool {
     mark(native, wire).is_some()
 }
@@ -31,7 +31,7 @@ fn mark(native: &Native, wire: &str) -> Option<RawJson> {
     (fields.len() == 1).then(|| fields.take(FIELD)).flatten()
 }
 
-/// The JSON from which a message was read, if it is marked with it, whether or not it was changed since.
+/// Returns the JSON in a message's mark, whether or not the message was changed later.
 pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
     match message.parts.first()? {
         Part::Native(native) => mark(native, wire),
@@ -39,7 +39,7 @@ pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
     }
 }
 
-/// The JSON from which a message was read, if it was marked and the JSON still reads as it.
+/// Returns the JSON in a message's mark if the JSON is still read as this message.
 pub(crate) fn unchanged(
     message: &Message,
     wire: &str,
@@ -54,8 +54,8 @@ pub(crate) fn unchanged(
     is_same.then_some(json)
 }
 
-/// Whether a part is as it was read, but for what the store adds to results, and the end of the answer to
-/// calls.
+/// Whether a part is equal to the part that was read. Fields that a store adds to results, and the end
+/// of the answer to calls, are ignored.
 fn is_same_part(read: &Part, part: &Part) -> bool {
     match part {
         Part::ToolResult(result) if result.call.is_some() || result.ends_run => {
@@ -72,8 +72,8 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
     }
 }
 
-/// Whether two texts are the same JSON: names in any order, numbers digit by digit. Values that are
-/// nested more deeply than any service sends are the same if their texts are.
+/// Whether two texts are the same JSON value: fields in any order, numbers with the same digits. If the
+/// values are nested more deeply than any service sends them, the texts are compared.
 pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }
@@ -111,7 +111,7 @@ fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {
     }
 }
 
-/// The items of a list, each as the text it is.
+/// Returns the items of a JSON list as texts.
 pub(crate) fn list(json: &str, what: &'static str) -> Result<Vec<RawJson>, WireError> {
     serde_json::from_str(json).map_err(|source| WireError::Json {
         what,

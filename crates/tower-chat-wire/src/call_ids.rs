@@ -1,4 +1,4 @@
-//! The ids of calls, as the wires of Anthropic, Bedrock and Cohere take them.
+//! Call ids in the form that the services of Anthropic, Bedrock and Cohere accept.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,40 +7,40 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Matcher, Target},
 };
 
-/// The calls of one round: an answer of the assistant, in however many messages, and its results.
+/// The calls of one round: an answer of the assistant, which may be several messages, and its results.
 ///
-/// Anthropic and Bedrock want ids of ASCII letters, digits, `_` and `-`, each once in a round; an id that is
-/// like that stays. Nothing but the round decides, so that a round is written alike whatever
-/// stands before it.
+/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, each once in a round. An id
+/// with this form is not changed. The new id depends only on the round, so a round is always written in
+/// the same way, whatever messages precede it.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     calls: Matcher<String>,
-    /// The id with which each call was written.
+    /// The id that was written for each call.
     written: Vec<String>,
     taken: HashSet<String>,
-    /// For an id that was wanted again, the number to try next; the smaller ones are taken.
+    /// The next number to try for an id that occurs again; all smaller numbers are in use.
     next_number: HashMap<String, usize>,
-    /// Ids may have any character.
+    /// Whether ids may have any character.
     takes_any: bool,
-    /// Some call was written with another id than it has.
+    /// Whether a call was written with another id than it has.
     has_renamed: bool,
-    /// Something else than messages of the assistant has followed.
+    /// Whether a message of another role has followed the assistant's.
     is_answered: bool,
 }
 
 impl Round {
-    /// A round on a wire that takes ids of any characters.
+    /// Creates a round for a service that accepts ids of any characters.
     pub(crate) fn of_any_ids() -> Self {
         Self { takes_any: true, ..Self::default() }
     }
 
-    /// Whether some call was written with another id than it has.
+    /// Whether a call was written with another id than it has.
     pub(crate) fn has_renamed(&self) -> bool {
         self.has_renamed
     }
 
-    /// A message follows, which may ask for tools. An answer behind something else begins another
-    /// round.
+    /// Begins the next message, which may have calls. An assistant message with calls after a message of
+    /// another role begins a new round.
     pub(crate) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -49,7 +49,7 @@ impl Round {
         }
     }
 
-    /// The id to write for the next call.
+    /// Returns the id to write for the next call.
     pub(crate) fn call(&mut self, id: Option<&str>) -> String {
         let original = id.unwrap_or_default();
         let wanted = if original.is_empty() {
@@ -65,7 +65,7 @@ impl Round {
         written
     }
 
-    /// The id to write for the next result: that of the call that it answers.
+    /// Returns the id to write for the next result: that of the call that it answers.
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let target = Target::id(id);
         let call = match self.calls.answer(target) {
@@ -94,7 +94,7 @@ impl Round {
     }
 }
 
-/// The id with every character that the wire does not take replaced.
+/// Returns the id with every character replaced that the service does not accept.
 fn acceptable(id: &str) -> String {
     let is_taken = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     id.chars().map(|character| if is_taken(character) { character } else { '_' }).collect()

@@ -1,41 +1,41 @@
-//! What can be wrong with JSON that should be a message.
+//! The errors of reading messages.
 
 use std::{error::Error, fmt};
 
 use tower_chat_core::Retryability;
 
-/// JSON that is not a message of the wire it was read as.
+/// A JSON text is not a message of the wire as which it was read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WireError {
-    /// It is no JSON, or not the kind of value that belongs in this place.
+    /// The text is not JSON, or has another kind of value than its position requires.
     Json {
-        /// What was read.
+        /// The kind of text that was read, such as `a message`.
         what: &'static str,
-        /// What it should be.
+        /// The kind of value that was expected.
         expected: &'static str,
-        /// Where in the text, and why.
+        /// The error of the parser, with the position in the text.
         source: serde_json::Error,
     },
-    /// A field that the wire demands is missing, or holds another kind of value.
+    /// A required field is missing, or has another kind of value.
     Field {
-        /// What was read.
+        /// The kind of object that was read, such as `a message`.
         what: &'static str,
-        /// The field's name.
+        /// The name of the field.
         field: &'static str,
-        /// What it should be.
+        /// The expected value of the field.
         expected: &'static str,
     },
-    /// The wire has no such role.
+    /// The wire has no role with this name.
     UnknownRole {
-        /// The role as it came.
+        /// The role that was read.
         role: String,
     },
-    /// One message of several is wrong.
+    /// One message in a list cannot be read.
     InMessage {
-        /// Its position among them, from 0.
+        /// The index of the message in the list, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The error of this message.
         source: Box<WireError>,
     },
 }
@@ -58,7 +58,7 @@ impl fmt::Display for WireError {
 impl Error for WireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The text of the cause is in the error's own.
+            // The text of the error already contains that of its source.
             Self::Json { .. } | Self::Field { .. } | Self::UnknownRole { .. } => {
                 Some(Retryability::Permanent.as_source())
             }

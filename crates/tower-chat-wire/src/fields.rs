@@ -1,4 +1,4 @@
-//! A JSON object whose values are left as the text they came in.
+//! A JSON object whose values are kept as JSON text.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,13 +7,13 @@ use tower_chat_core::{Native, RawJson};
 
 use crate::WireError;
 
-/// The fields of a JSON object; of a name that occurs twice the last counts.
+/// The fields of a JSON object. If a name occurs twice, the last value is used.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Fields(BTreeMap<String, RawJson>);
 
 impl Fields {
-    /// The fields of an object; `what` names it in the error.
+    /// Parses the fields of an object; `what` names the object in the error.
     pub(crate) fn parse(json: &str, what: &'static str) -> Result<Self, WireError> {
         serde_json::from_str(json).map_err(|source| WireError::Json {
             what,
@@ -22,12 +22,12 @@ impl Fields {
         })
     }
 
-    /// The fields of a native item, if it belongs to the wire and is an object.
+    /// Returns the fields of a native item, if the item belongs to the wire and is an object.
     pub(crate) fn of_native(native: Option<&Native>, wire: &str) -> Option<Self> {
         native.filter(|native| &*native.wire == wire)?.item.parse().ok()
     }
 
-    /// The fields as a native item of the wire.
+    /// Converts the fields to a native item of the wire.
     pub(crate) fn into_native(self, wire: impl Into<Arc<str>>) -> Native {
         Native::new(wire, raw(&self))
     }
@@ -40,12 +40,12 @@ impl Fields {
         self.0.contains_key(name)
     }
 
-    /// Whether the field is there and is this text.
+    /// Whether the field is this string.
     pub(crate) fn is_text(&self, name: &str, text: &str) -> bool {
         self.text(name).is_some_and(|found| found == text)
     }
 
-    /// The field, if it is a text.
+    /// Returns the field if it is a string.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         as_text(self.get(name)?)
     }
@@ -54,7 +54,7 @@ impl Fields {
         self.get(name).is_some_and(|value| value.get() == "null")
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -63,26 +63,26 @@ impl Fields {
         self.0.is_empty()
     }
 
-    /// Takes the field out.
+    /// Removes and returns the field.
     pub(crate) fn take(&mut self, name: &str) -> Option<RawJson> {
         self.0.remove(name)
     }
 
-    /// Takes the field out if it is a text; anything else stays.
+    /// Removes and returns the field if it is a string. Any other field is not removed.
     pub(crate) fn take_text(&mut self, name: &str) -> Option<String> {
         let text = self.text(name)?;
         self.0.remove(name);
         Some(text)
     }
 
-    /// Takes the field out if its value is such.
+    /// Removes the field if `is` accepts its value.
     pub(crate) fn take_if(&mut self, name: &str, is: impl FnOnce(&RawJson) -> bool) {
         if self.get(name).is_some_and(is) {
             self.0.remove(name);
         }
     }
 
-    /// All fields.
+    /// Iterates over all fields.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -91,14 +91,14 @@ impl Fields {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// Sets the field to a text, if there is one; else leaves it as it is.
+    /// Sets the field to a string if there is one. Otherwise the field is not changed.
     pub(crate) fn set_text(&mut self, name: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.set(name, raw(text));
         }
     }
 
-    /// Adds the fields of another object; its own count.
+    /// Adds the fields of another object, which replace fields of the same name.
     pub(crate) fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -116,12 +116,12 @@ impl Serialize for Fields {
     }
 }
 
-/// The value as a text, if it is one.
+/// Returns the value if it is a string.
 pub(crate) fn as_text(value: &RawJson) -> Option<String> {
     value.get().starts_with('"').then(|| value.parse().ok()).flatten()
 }
 
-/// The JSON of a text, a list or an object.
+/// Serializes a string, a list or an object.
 pub(crate) fn raw<T: Serialize + ?Sized>(value: &T) -> RawJson {
     #[allow(clippy::expect_used, reason = "texts, lists and maps with text keys always have one")]
     RawJson::from_value(&value).expect("the value has a JSON form")

@@ -1,24 +1,25 @@
-//! The reason for which an answer ended, and its usage, as fields of a body.
+//! Reads and writes the finish reason and the usage of an answer.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{Finish, FinishReason, Message, Part, Usage};
 
-/// How a wire names the reasons for which answers end.
+/// The finish reasons of a wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reasons {
-    /// The reason that a text of the wire is.
+    /// Converts a text of the wire to a finish reason.
     pub(crate) read: fn(String) -> FinishReason,
-    /// The usual text of a reason.
+    /// Returns the usual text for a finish reason.
     pub(crate) spell: fn(&FinishReason) -> &str,
 }
 
 impl Reasons {
-    /// Sets the reason of an answer from the text of the wire.
+    /// Sets the finish reason of an answer from the text of the wire.
     ///
-    /// On a wire without a reason of its own for calls, a stop with calls ended for them.
+    /// Some wires have no reason of their own for calls. On these wires, a stop with calls becomes the
+    /// reason for calls.
     ///
-    /// Returns the text where it is not the one that [`text`](Self::text) gives for the same answer,
-    /// such as `stop_sequence` for a stop: the caller keeps it in the metadata.
+    /// Returns the text if [`text`](Self::text) would return another one for the same answer, such as
+    /// `stop_sequence` for a stop. The caller then stores it in the metadata.
     pub(crate) fn set(self, finish: &mut Finish, text: String, has_calls: bool) -> Option<String> {
         let mut reason = (self.read)(text.clone());
         let has_no_calls_reason =
@@ -32,8 +33,8 @@ impl Reasons {
         (!is_usual).then_some(text)
     }
 
-    /// The text for the reason of an answer: the one that was received with it, if it still says the
-    /// same, or else the usual one.
+    /// Returns the text for the finish reason of an answer: the text that was received with the answer
+    /// if it still has the same meaning, or the usual text otherwise.
     pub(crate) fn text(self, finish: &Finish, received: Option<&Value>, has_calls: bool) -> String {
         let received = received.and_then(Value::as_str).map(str::to_owned);
         let is_same = |text: &String| Some((self.read)(text.clone())) == finish.reason;
@@ -44,7 +45,8 @@ impl Reasons {
     }
 }
 
-/// The reason that a reader of the answer acts on: calls are to be answered unless they were cut off.
+/// Returns the reason on which a reader of the answer acts: calls have to be answered, unless the answer
+/// was cut off.
 fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     match reason {
         Some(FinishReason::Length) => FinishReason::Length,
@@ -55,9 +57,9 @@ fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     }
 }
 
-/// Marks the call with which an answer ends, if a token limit has ended it. On wires whose arguments are an
-/// object, those of a call that was cut off can look whole: the object is empty, or closed by the service
-/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
+/// Marks the last call of an answer that a token limit has ended. On wires whose arguments are an
+/// object, the arguments of a call that was cut off can look complete: the object is empty, or the
+/// service has closed it (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
 pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     if finish.reason != Some(FinishReason::Length) {
         return;
@@ -68,7 +70,8 @@ pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Puts the usage into a body: what was received with the answer stays if it counts the same.
+/// Writes the usage into a body. The usage that was received with the answer is kept if its counts are
+/// the same.
 pub(crate) fn put_usage(
     body: &mut Map<String, Value>,
     field: &str,

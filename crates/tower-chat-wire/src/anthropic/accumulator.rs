@@ -1,4 +1,4 @@
-//! What the events of a stream add up to.
+//! Accumulates the events of a stream.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     stream::{DONE, Frame, Indexed, ResponseAccumulator},
 };
 
-/// The answer so far, as the JSON object that a whole one would have been.
+/// The accumulated answer, as the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicAccumulator {
     fields: Object,
@@ -25,12 +25,12 @@ pub(crate) struct AnthropicAccumulator {
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// Fields that come in pieces: their name, and the text so far.
+    /// The fields that arrive in deltas: the name, and the text so far.
     texts: Vec<(&'static str, String)>,
-    /// The input of a call, in the pieces in which it came.
+    /// The accumulated `partial_json` of a call's input.
     input: String,
     citations: Vec<RawJson>,
-    /// Which of the calls it is, if the caller has to answer it.
+    /// The index of the call among those that the client has to answer; `None` for other calls.
     call: Option<usize>,
 }
 
@@ -62,15 +62,15 @@ impl ResponseAccumulator for AnthropicAccumulator {
                 self.has_stopped = true;
                 None
             }
-            // `ping`, `content_block_stop`, and what is not known yet, which says nothing of the
-            // content: the service's versioning promises no new kinds of content in other events.
+            // `ping`, `content_block_stop`, and unknown events. Unknown events have no content: by its
+            // versioning policy, the service adds kinds of content only to the known events.
             _ => None,
         };
         Ok(updates.into_iter().collect())
     }
 
     fn is_complete(&self) -> bool {
-        // Compatible services leave out the reason, or the event of the end.
+        // Compatible services leave out the stop reason, or the event `message_stop`.
         self.has_stopped || text(&self.fields, "stop_reason").is_some()
     }
 
@@ -90,7 +90,7 @@ impl ResponseAccumulator for AnthropicAccumulator {
         }
         let mut answer = answer::parse(raw(&fields).get())?;
         let message = answer.messages.first_mut().map(Arc::make_mut);
-        // One part for each block.
+        // Each block became one part.
         for (part, input) in message.into_iter().flat_map(|it| &mut it.parts).zip(inputs) {
             if let (Part::ToolCall(call), Some(input)) = (part, input) {
                 call.arguments = input;
@@ -144,8 +144,9 @@ impl AnthropicAccumulator {
 }
 
 impl Block {
-    /// Adds a piece: `text` and `thinking` go on, `partial_json` is the input's, `citation` is one
-    /// more of the list of them. Anything else, `signature` too, takes its position in the block.
+    /// Adds a delta: `text` and `thinking` are appended, `partial_json` is appended to the input, and
+    /// `citation` is added to the list of citations. Any other field, including `signature`, replaces
+    /// the field of the block.
     fn push(&mut self, delta: Object) -> Option<ChatUpdate> {
         let mut update = None;
         for (name, value) in delta {
@@ -178,7 +179,7 @@ impl Block {
         }
     }
 
-    /// Sets a text that comes at once, unless what comes is empty.
+    /// Sets a text that arrives at once, unless the new text is empty.
     fn replace(&mut self, name: &'static str, text: String) {
         match self.texts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, before)) if !text.is_empty() => *before = text,
@@ -194,7 +195,7 @@ impl Block {
         ChatUpdate::ToolCallDelta(delta)
     }
 
-    /// The input, if it is no JSON: the answer ended in the middle of it.
+    /// Returns the input if it is not valid JSON, because the answer ended inside it.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())

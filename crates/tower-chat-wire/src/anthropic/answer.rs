@@ -1,4 +1,4 @@
-//! A whole answer.
+//! Reads a whole answer.
 
 use serde_json::Value;
 use tower_chat_core::{Answer, Finish, FinishReason, Usage};
@@ -11,10 +11,10 @@ use crate::{
     refusal::{self, CodeFields},
 };
 
-/// The reasons of this wire.
+/// The finish reasons of this wire.
 pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
-/// The answer that the body of a whole one is.
+/// Reads the body of a whole answer.
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let fields = object::parse(body)?;
     if refusal::is_error(&fields, "content") {
@@ -28,7 +28,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// The end of an answer, from its fields.
+/// Reads the finish of an answer from its fields.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let stop_reason = take_text(&mut fields, "stop_reason");
@@ -68,7 +68,7 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Anthropic counts the tokens that it read from the cache, and those that it wrote to it, apart.
+/// Anthropic counts tokens that it read from the cache, and tokens that it wrote to it, separately.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("/cache_read_input_tokens");

@@ -1,11 +1,11 @@
-//! Blocks in the order that the wire wants, message by message.
+//! Puts the blocks of each message into the order that the service requires.
 
 use tower_chat_core::{RawJson, Text};
 
 use super::content;
 use crate::fields::{Fields, raw};
 
-/// Who speaks on the wire.
+/// The role of a turn in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     System,
@@ -13,7 +13,7 @@ pub(super) enum Speaker {
     Assistant,
 }
 
-/// What a block is, as far as its position depends on it.
+/// The kind of a block, as far as its order depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -23,12 +23,12 @@ pub(super) enum Kind {
     Other,
 }
 
-/// A block.
+/// A content block.
 #[derive(Debug)]
 pub(super) struct Block {
     kind: Kind,
     json: RawJson,
-    /// The JSON is a text that can be the whole content, without a block around it.
+    /// Whether the JSON is a string that can be the whole content, without a block.
     is_bare: bool,
 }
 
@@ -56,12 +56,12 @@ impl Block {
     }
 }
 
-/// A message of the wire as it grows.
+/// A message of the request under construction.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
-    /// Its other fields.
+    /// The other fields of the message.
     pub(super) rest: Fields,
 }
 
@@ -83,7 +83,7 @@ impl Turn {
         raw(&self.rest)
     }
 
-    /// Whether the message is written: an empty one only as the assistant's last.
+    /// Whether the message is written. An empty message is written only if it is the assistant's last.
     fn says_something(&self, is_last: bool) -> bool {
         let may_be_empty = match self.speaker {
             Speaker::System => true,
@@ -93,7 +93,7 @@ impl Turn {
         !self.blocks.is_empty() || may_be_empty && self.rest.contains("content")
     }
 
-    /// Results before everything else; texts before calls.
+    /// Sorts the blocks: results first, and texts before calls.
     fn sort(&mut self) {
         match self.speaker {
             Speaker::System => {}
@@ -110,7 +110,7 @@ impl Turn {
     }
 }
 
-/// The content that blocks make, or `None` if there are none: a bare text, or a list.
+/// Returns the content with these blocks: a string, or a list. `None` if there are no blocks.
 pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
@@ -122,7 +122,7 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     }
 }
 
-/// The messages in their final form.
+/// Returns the messages in the form that the service requires.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);
@@ -133,7 +133,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
             continue;
         }
         match kept.last_mut() {
-            // What stood between the two was dropped.
+            // The messages between the two were dropped.
             Some(before) if before.speaker == turn.speaker && turn.rest.is_empty() => {
                 before.blocks.extend(turn.blocks);
                 before.sort();
@@ -144,7 +144,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     kept.into_iter().map(Turn::into_json).collect()
 }
 
-/// Takes away thoughts with which an assistant's turn would end.
+/// Removes thinking blocks at the end of an assistant's turn.
 fn drop_last_thoughts(turns: &mut [Turn]) {
     let mut may_end = true;
     for turn in turns.iter_mut().rev() {

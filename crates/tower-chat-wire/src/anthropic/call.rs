@@ -1,4 +1,4 @@
-//! Tool calls: blocks of the type `tool_use`, and those of tools that the service runs itself.
+//! Tool calls: `tool_use` blocks, and the blocks of tools that the service runs itself.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{RawJson, ToolCall};
@@ -11,12 +11,12 @@ use crate::{
 
 pub(super) const CALL: &str = "tool_use";
 
-/// Whether the type is that of a call which the service runs itself.
+/// Whether a block of this type is a call that the service runs itself.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_use")
 }
 
-/// The call of a `tool_use` block.
+/// Reads a `tool_use` block.
 pub(super) fn parse(mut fields: Fields) -> Result<ToolCall, WireError> {
     let mut call = take_call(&mut fields).ok_or(WireError::Field {
         what: "a tool_use block",
@@ -29,7 +29,7 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolCall, WireError> {
     Ok(call)
 }
 
-/// The call of a block of a tool that the service runs, or `None` if it has no name.
+/// Reads the call in a block of a tool that the service runs. `None` if the block has no name.
 pub(super) fn parse_of_provider(block: &Fields) -> Option<ToolCall> {
     let mut fields = block.clone();
     let mut call = take_call(&mut fields)?;
@@ -38,7 +38,7 @@ pub(super) fn parse_of_provider(block: &Fields) -> Option<ToolCall> {
     Some(call)
 }
 
-/// The block of a call, under this id.
+/// Writes the block of a call with this id.
 pub(super) fn render(call: &ToolCall, id: &str) -> RawJson {
     let native = Fields::of_native(call.native.as_ref(), WIRE);
     let mut fields = native.filter(|fields| fields.is_text("type", CALL)).unwrap_or_default();
@@ -47,7 +47,7 @@ pub(super) fn render(call: &ToolCall, id: &str) -> RawJson {
     raw(&with_call(fields, call))
 }
 
-/// The block of a call that the service ran, or `None` if another one did.
+/// Writes the block of a call that the service ran. `None` if another service ran it.
 pub(super) fn render_of_provider(call: &ToolCall) -> Option<RawJson> {
     let mut fields = Fields::of_native(call.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {
@@ -72,9 +72,11 @@ fn with_call(mut fields: Fields, call: &ToolCall) -> Fields {
     fields
 }
 
-/// The arguments as the JSON object that the wire wants; the text of one stays as it is.
+/// Returns the arguments as the JSON object that the wire requires. The text of an object is not
+/// changed.
 fn input(arguments: &str) -> RawJson {
-    // A value is made because a text can look like JSON and hold what is none, a half surrogate.
+    // The arguments are parsed as a `Value`, because a text can look like JSON and contain an invalid
+    // string, such as an unpaired surrogate.
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
         Ok(Value::Null) => raw(&Map::new()),

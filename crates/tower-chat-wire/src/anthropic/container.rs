@@ -1,26 +1,26 @@
-//! The container in which Anthropic runs code.
+//! Containers, in which Anthropic runs code.
 //!
-//! An answer of the code execution tool names the container and when it expires. A request that names it
-//! runs its code there, beside the files that are there already
-//! (<https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool>). A paused answer can
-//! only go on in its container.
+//! An answer that used the code execution tool has the id of its container and the container's expiry
+//! time. A request with the id runs its code in the same container, with the files that are already
+//! there (<https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool>). A paused
+//! answer can only be continued in its container.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tower_chat_core::{Message, Role};
 
-/// The name under which a message keeps the container of its answer, in its metadata.
+/// The name of the metadata field in which a message stores the container of its answer.
 const CONTAINER: &str = "anthropic_container";
 
-/// Keeps the container that an answer names with its message.
+/// Stores the container of an answer in the metadata of its message.
 pub(super) fn keep(message: &mut Message, container: Option<&Value>) {
     let named = container.filter(|container| container.get("id").is_some_and(Value::is_string));
     message.metadata.extend(named.map(|named| (CONTAINER.to_owned(), named.clone())));
 }
 
-/// The id of the newest container that has not expired at this time. One of which nothing says when it
-/// expires is not used.
+/// Returns the id of the newest container that has not expired. A container without an expiry time is
+/// not used.
 pub(super) fn current<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Message>,
     now: SystemTime,
@@ -31,7 +31,7 @@ pub(super) fn current<'m>(
     newest.get("id")?.as_str().filter(|_| now < expires_at)
 }
 
-/// The time of a text such as `2026-02-25T20:10:30.123Z` or `2026-02-25T20:10:30+00:00`; RFC 3339.
+/// Parses an RFC 3339 time, such as `2026-02-25T20:10:30.123Z` or `2026-02-25T20:10:30+00:00`.
 fn time(text: &str) -> Option<SystemTime> {
     let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
@@ -55,9 +55,9 @@ fn time(text: &str) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))
 }
 
-/// How many days there are from 1 January 1970 to a date of the Gregorian calendar.
+/// Returns the number of days from 1 January 1970 to a date of the Gregorian calendar.
 fn days(year: u64, month: u64, day: u64) -> u64 {
-    // The year begins in March, so that a leap day is its last.
+    // The year begins in March, so a leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;
     of_years + (month * 153 + 2) / 5 + day - 1 - 719_468

@@ -1,4 +1,4 @@
-//! Content blocks.
+//! Reads and writes content blocks.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// Where a block stands; it decides what a type means.
+/// The position of a block, which decides the meaning of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockContext {
     System,
@@ -38,7 +38,7 @@ pub(super) fn parse_list(list: &RawJson, context: BlockContext) -> Result<Vec<Pa
     Ok(parts)
 }
 
-/// The content that the parts of a result make: a bare text, or a list.
+/// Writes the content of a result: a string, or a list of blocks.
 pub(super) fn render(parts: &[Part]) -> RawJson {
     if let [Part::Text(text)] = parts
         && is_bare(text)
@@ -50,7 +50,7 @@ pub(super) fn render(parts: &[Part]) -> RawJson {
     raw(&parts.iter().filter(is_rendered).filter_map(render_part).collect::<Vec<_>>())
 }
 
-/// The block of a text.
+/// Writes the block of a text.
 pub(super) fn render_text(text: &Text) -> RawJson {
     let mut fields = Fields::of_native(text.native.as_ref(), WIRE).unwrap_or_default();
     fields.set("type", raw("text"));
@@ -58,17 +58,17 @@ pub(super) fn render_text(text: &Text) -> RawJson {
     raw(&fields)
 }
 
-/// The block of media, or `None` if the wire takes none of that kind.
+/// Writes the block of media. `None` if the wire has no block for the kind of media.
 pub(super) fn render_media(media: &Media) -> Option<RawJson> {
     media::render(media).map(|fields| raw(&fields))
 }
 
-/// Whether a text that is alone needs no list around it.
+/// Whether the text can be written as a string instead of a list of one block.
 pub(super) fn is_bare(text: &Text) -> bool {
     Fields::of_native(text.native.as_ref(), WIRE).is_none()
 }
 
-/// Whether the service refuses the text for saying nothing.
+/// Whether the service would refuse the text because it is blank.
 pub(super) fn is_blank(text: &Text) -> bool {
     text.text.trim().is_empty()
 }
@@ -116,8 +116,8 @@ fn parse_block(
     }
 }
 
-/// The text of a block. Blank ones stay whole where writing would leave them out and the service
-/// might not mind them.
+/// Reads a text block. A blank text becomes a native part if writing would drop it although the service
+/// may have accepted it.
 fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();
     let mut text = Text::new(fields.take_text("text")?);
@@ -130,7 +130,7 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
     Some(text)
 }
 
-/// Whether the call that the result answers stands before it, and was run by the service.
+/// Whether a call that the service ran, and that the result answers, is before the result.
 fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
     result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }

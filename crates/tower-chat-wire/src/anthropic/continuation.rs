@@ -1,13 +1,13 @@
-//! Whether a request may ask for thinking.
+//! Decides whether a request may enable thinking.
 
 use tower_chat_core::{Message, Part, Role};
 
-/// Whether the messages end in the middle of a round that the wire did not begin with thinking.
+/// Whether the messages end inside a round whose first answer does not begin with a thinking block.
 ///
-/// With `thinking` enabled the service refuses to go on with an assistant's turn of tool calls
-/// that does not begin with a thinking block
-/// (<https://docs.claude.com/en/docs/build-with-claude/extended-thinking#preserving-thinking-blocks>):
-/// one that another provider wrote, or that was asked for without thinking.
+/// With `thinking` enabled, the service refuses to continue an assistant's turn with tool calls that
+/// does not begin with a thinking block
+/// (<https://docs.claude.com/en/docs/build-with-claude/extended-thinking#preserving-thinking-blocks>).
+/// This is the case if another provider made the turn, or if its request did not enable thinking.
 pub fn goes_on_without_thinking<'a>(
     messages: impl DoubleEndedIterator<Item = &'a Message>,
     wire: &str,
@@ -16,7 +16,7 @@ pub fn goes_on_without_thinking<'a>(
     let mut begins_with_thinking = None;
     for message in messages.rev() {
         match message.role {
-            // One turn may be several messages; the first of them counts.
+            // A turn may consist of several messages; the first one decides.
             Role::Assistant => begins_with_thinking = Some(begins(message, wire)),
             _ if begins_with_thinking.is_some() => break,
             _ => has_results |= message.results().next().is_some(),

@@ -1,26 +1,26 @@
-//! What is kept of a message, or of the field `system`, beside its blocks.
+//! Envelopes: the fields of a message, or of the field `system`, besides its blocks.
 
 use tower_chat_core::{Message, Native, Part, RawJson};
 
 use super::WIRE;
 use crate::fields::Fields;
 
-/// The field of a request body that holds the system instructions.
+/// The field of a request body with the system instructions.
 pub(super) const SYSTEM: &str = "system";
 
-/// What a native part of this wire is.
+/// The meaning of a native part of this wire.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// Here a message begins, with these fields beside its content; only such an item has a role.
+    /// The beginning of a message, with its fields besides the content. Only this item has a role.
     Message(Fields),
-    /// The field `system`, which had no block.
+    /// The field `system`, if it has no blocks.
     System(RawJson),
     /// A content block.
     Block,
 }
 
 impl Item {
-    /// What the item is, or `None` for one of another wire.
+    /// Returns the meaning of a native part. `None` for a part of another wire.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let mut fields = Fields::of_native(Some(native), WIRE)?;
         if fields.contains("role") {
@@ -33,7 +33,7 @@ impl Item {
     }
 }
 
-/// Whether the message is one of the list `messages`, with a begin of its own.
+/// Whether the message is from the list `messages`, and begins with an envelope.
 pub(super) fn begins(message: &Message) -> bool {
     let Some(Part::Native(native)) = message.parts.first() else { return false };
     matches!(Item::of(native), Some(Item::Message(_)))

@@ -9,7 +9,7 @@ pub(super) const IMAGE: &str = "image";
 pub(super) const DOCUMENT: &str = "document";
 const PDF: &str = "application/pdf";
 
-/// The media of a block, or `None` if its source is of a kind that is no media.
+/// Reads the media of a block. `None` if its source is of a kind that is not media.
 pub(super) fn parse(block: &Fields) -> Option<Media> {
     let mut rest = block.clone();
     let mut source: Fields = rest.get("source")?.parse().ok()?;
@@ -31,7 +31,7 @@ pub(super) fn parse(block: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// The block of media, or `None` if the wire takes none of that kind.
+/// Writes the block of media. `None` if the wire has no block for the kind of media.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -51,7 +51,7 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Puts the media into the block it had, or `None` if it does not fit there any more.
+/// Writes the media into the block from which they were read. `None` if they no longer fit.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let rest: Fields = fields.get("source")?.parse().ok()?;
     let is_same_kind = match media.source {

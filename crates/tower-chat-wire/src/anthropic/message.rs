@@ -1,4 +1,4 @@
-//! Reading messages, bodies and answers.
+//! Reads messages, request bodies and answers.
 
 use tower_chat_core::{Message, Part, RawJson, Role};
 
@@ -12,8 +12,8 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Reads the conversation of a request body: the field `system`, if it is there, as a first
-/// message, and `messages`. Every other field is the caller's.
+/// Reads the conversation of a request body: the field `system`, if there is one, as the first message,
+/// and the field `messages`. All other fields are left to the caller.
 ///
 /// ```
 /// use tower_chat_core::Role;
@@ -28,7 +28,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`WireError`], if it is no JSON object, has no list of messages, or one that cannot be read.
+/// [`WireError`], if the text is not a JSON object, or if its messages are missing or cannot be read.
 pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     let fields = Fields::parse(json, "a request body")?;
     let list = fields.get("messages").ok_or(WireError::Field {
@@ -44,11 +44,11 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the value of the field `system`, a text or a list of blocks, as one system message.
+/// Reads the value of the field `system`, a string or a list of blocks, as one system message.
 ///
 /// # Errors
 ///
-/// [`WireError`], if it is anything else.
+/// [`WireError`], if the value is neither.
 pub fn parse_system(json: &str) -> Result<Message, WireError> {
     let value: RawJson = json.parse().map_err(|source| WireError::Json {
         what: "the field system",
@@ -68,15 +68,15 @@ pub fn parse_system(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(Role::System, parts))
 }
 
-/// Reads the messages of a JSON list, as a request body has it under `messages`.
+/// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
-/// Assistant messages in a row are one message: to the service they are one turn, and the calls
-/// of all of them are answered after the last.
+/// Consecutive assistant messages become one message, because the service treats them as one turn: the
+/// calls of all of them are answered after the last one.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
-/// it is no list.
+/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
+/// is not a list.
 ///
 /// ```
 /// use tower_chat_wire::anthropic::parse_messages;
@@ -109,12 +109,12 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads one message, from the JSON object of it.
+/// Reads one message from its JSON object.
 ///
 /// # Errors
 ///
-/// [`WireError`], if it is no JSON object, has an unknown role, or a content of which nothing can
-/// be made.
+/// [`WireError`], if the text is not a JSON object, or if its role is unknown or its content cannot be
+/// read.
 pub fn parse_message(json: &str) -> Result<Message, WireError> {
     let mut fields = Fields::parse(json, "a message")?;
     let role = fields.text("role").ok_or(WireError::Field {
@@ -137,13 +137,13 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(if has_results_alone { Role::Tool } else { role }, parts))
 }
 
-/// Reads the body of a whole answer (`{"type":"message","role":"assistant","content":[…],…}`) as
-/// the assistant's message. Usage, stop reason and the other fields beside the content are the
-/// caller's.
+/// Reads the body of a whole answer (`{"type":"message","role":"assistant","content":[…],…}`) as the
+/// assistant's message. Usage, stop reason and the other fields besides the content are left to the
+/// caller.
 ///
 /// # Errors
 ///
-/// [`WireError`], if it is no JSON object with a content: the body of an error is none.
+/// [`WireError`], if the text is not a JSON object with a content. The body of an error has no content.
 ///
 /// ```
 /// use tower_chat_wire::anthropic::parse_answer;
@@ -157,7 +157,7 @@ pub fn parse_answer(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Takes the content out. A blank text and an empty list give no part and stay.
+/// Removes and reads the content. A blank text and an empty list make no part and are not removed.
 fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let content = fields.get("content").ok_or(WireError::Field {
         what: "a message",
@@ -175,7 +175,7 @@ fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>,
     Ok(parts)
 }
 
-/// Keeps the message from being joined to the one before it.
+/// Adds an envelope to a message that has none, so that it is not joined with the message before it.
 fn stand_alone(message: &mut Message) {
     if envelope::begins(message) {
         return;

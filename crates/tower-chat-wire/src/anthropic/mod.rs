@@ -1,49 +1,52 @@
-//! The conversation of Anthropic Messages (`POST /v1/messages`), at Anthropic, in Bedrock's
-//! `InvokeModel` and in Vertex AI.
+//! Reads and writes the conversations of Anthropic Messages (`POST /v1/messages`), at Anthropic, in
+//! Bedrock's `InvokeModel` and in Vertex AI.
 //!
-//! [`parse_body`] reads `system` and `messages` of a request body, [`parse_answer`] the body of an
-//! answer, [`render_body`] writes the two fields. What the vocabulary has a field for stands in
-//! that field, and only there; the rest is kept in [`Native`](tower_chat_core::Native) items of
-//! the wire [`WIRE`], so that a body the service accepts is written as it was read:
+//! [`parse_body`] reads `system` and `messages` of a request body, [`parse_answer`] reads the body of an
+//! answer, and [`render_body`] writes the two fields of a request. Data for which
+//! [`Message`](tower_chat_core::Message) and its parts have a field are stored in that field only. All
+//! other data are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`], so that a
+//! body that the service accepts is written as it was read:
 //!
-//! - of a text, a call, a result, media, a `thinking` block: its `native` field, the block without
-//!   what the part holds itself (`{"type":"thinking","signature":"…"}`). An ordinary block has
-//!   none, but for a text that is alone in a list, where it tells the list from a bare text;
-//! - a `redacted_thinking` block: the `native` field of a [`Reasoning`](tower_chat_core::Reasoning)
-//!   without text, whole;
-//! - a block of an unknown type, or where its type does not belong: a [`Part::Native`], whole;
-//! - of a message with more than role and content, of one that follows another of its role, and
-//!   of a `system` message among the others: a [`Part::Native`] before its other parts, the
-//!   message object without its content. Such a message is never joined to the one before it. Of
-//!   assistant messages in a row, which are one [`Message`](tower_chat_core::Message), it keeps
-//!   where each begins.
+//! - A text, a call, a result, media and a `thinking` block have a `native` field: the block without the
+//!   fields of the part (`{"type":"thinking","signature":"…"}`). A part that was read from a block
+//!   without other fields has no native item, with one exception: a text that is alone in a list has
+//!   one, to distinguish the list from a string.
+//! - A `redacted_thinking` block is the `native` field of a [`Reasoning`](tower_chat_core::Reasoning)
+//!   without text, as a whole.
+//! - A block of an unknown type, or of a type that is not allowed at its position, is a
+//!   [`Part::Native`], as a whole.
+//! - Some messages begin with a [`Part::Native`] with the message object without its content: a message
+//!   with fields other than role and content, a message after another one of its role, and a `system`
+//!   message in the list `messages`. These messages are never joined with the message before.
+//!   Consecutive assistant messages are one [`Message`](tower_chat_core::Message), in which the native
+//!   parts mark where each begins.
 //!
-//! A user message of results alone has the role [`Tool`](tower_chat_core::Role::Tool). Tools that
-//! the service runs itself (`server_tool_use`, `mcp_tool_use`) are
+//! A user message with only results has the role [`Tool`](tower_chat_core::Role::Tool). Calls of tools
+//! that the service runs itself (`server_tool_use`, `mcp_tool_use`) are
 //! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, and their results are
-//! results in the same message; one whose call stands elsewhere stays whole.
+//! results in the same message. A result whose call is in another message is a native part.
 //!
-//! # What becomes of other messages
+//! # Messages of other providers
 //!
-//! Writing prefers the message's own fields, so that a change to them shows, and makes a
-//! conversation that was recorded elsewhere one that the service takes; the same messages always
-//! give the same body:
+//! The fields of a message take precedence over its native items, so that changes of an application are
+//! written. A conversation of another provider is written in a form that the service accepts. The same
+//! messages always result in the same body:
 //!
-//! - system messages go to `system`, in their order;
-//! - consecutive messages of one role are joined, tool messages with the user's: results come
-//!   first, an assistant's text before its calls;
-//! - the ids of calls that are missing, occur twice in a round, or have characters that are not
-//!   taken, are replaced, on the call and on its result;
-//! - arguments that are no JSON object become one: none at all and `null` the empty one, any
-//!   other text the field `arguments` of one;
-//! - left out are reasoning without a signature, or with nothing after it; blank texts; messages
-//!   of which nothing is left; approvals and errors; native items of other wires; calls that
-//!   another provider ran, and their results; media other than images and PDF documents, or
-//!   outside of a user's message or a result.
+//! - system messages are written to `system`, in their order;
+//! - consecutive messages of one role are joined, and tool messages are joined with user messages;
+//!   results are written first, and an assistant's texts before its calls;
+//! - call ids that are missing, that occur twice in a round, or that have characters which the service
+//!   does not accept, are replaced, in the call and in its result;
+//! - arguments that are not a JSON object are written as one: missing arguments and `null` as an empty
+//!   object, any other text as the field `arguments` of an object;
+//! - the following is left out: reasoning without a signature, or with no block after it; blank texts;
+//!   messages that are then empty; approvals and errors; native items of other wires; calls that another
+//!   provider ran, and their results; media other than images and PDF documents, and media outside of
+//!   user messages and results.
 //!
-//! Not mended: calls without results, results without calls. That is the work of replay. And with
-//! `thinking` enabled the service wants the round it is asked to go on with to begin with a
-//! thinking block: go on without it where that round was recorded elsewhere.
+//! Calls without results and results without calls are written unchanged; replay removes them. With
+//! `thinking` enabled, the service requires that the round which it continues begins with a thinking
+//! block. A round that another provider began must be continued without `thinking`.
 //!
 //! ```
 //! use tower_chat_core::{Message, ToolCall, ToolResult};

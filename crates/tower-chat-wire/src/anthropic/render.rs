@@ -1,4 +1,4 @@
-//! Writing a conversation.
+//! Writes a conversation.
 
 use std::collections::HashSet;
 
@@ -14,19 +14,19 @@ use super::{
 };
 use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
-/// The conversation of a request body. Its serde form is an object with these fields, to which
-/// the others of a body (`model`, `max_tokens`, `tools`) are added.
+/// The conversation of a request body. It serializes as an object with these fields, to which a client
+/// adds the other fields of a body (`model`, `max_tokens`, `tools`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Body {
-    /// The system instructions: a text or a list of blocks; the field is absent if there are none.
+    /// The system instructions: a string or a list of blocks. The field is absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<RawJson>,
-    /// The messages, in order.
+    /// The messages, in their order.
     pub messages: Vec<RawJson>,
 }
 
-/// Writes a conversation, as the [module](super) says it.
+/// Writes a conversation by the rules in the [module documentation](super).
 pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let mut writing = Writing { keeps_open_calls: true, ..Writing::default() };
     for message in messages {
@@ -35,8 +35,8 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
     writing.into_body()
 }
 
-/// Writes a conversation for the service to go on with: calls of its own tools that never got their results
-/// are left out where it does not go on with them.
+/// Writes a conversation that the service is to continue. Calls of the service's own tools without
+/// results are left out, unless the service continues them.
 pub(super) fn render_to_go_on<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();
     let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
@@ -47,8 +47,8 @@ pub(super) fn render_to_go_on<'a>(messages: impl IntoIterator<Item = &'a Message
     writing.into_body()
 }
 
-/// The ids of calls of the service's own tools that have their results. The result of a call with which a
-/// paused answer ended is in the answer that goes on with it.
+/// Returns the ids of calls of the service's own tools that have results. If a paused answer ends with a
+/// call, the result is in the answer that continues it.
 fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     let of_assistant = messages.iter().filter(|message| message.role == Role::Assistant);
     let ids = of_assistant.flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -59,9 +59,9 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     ids.collect()
 }
 
-/// Whether calls of the service's own tools are written without results, by what follows their message: in
-/// a paused answer, which is the last message of the request, and before results of tools of the client,
-/// after which the service goes on with them. Anywhere else the service refuses them.
+/// Whether the service accepts calls of its own tools without results in a message, given the messages
+/// after it. It does in a paused answer, which is the last message of the request, and before results of
+/// the client's tools, after which it continues these calls. At any other position it refuses them.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())
@@ -70,13 +70,13 @@ fn keeps_open_calls(later: &[&Message]) -> bool {
 #[derive(Debug, Default)]
 struct Writing {
     system: Vec<Block>,
-    /// The field `system` as it was, for when it gets no block.
+    /// The field `system` as it was read, for a conversation whose system message has no blocks.
     empty_system: Option<RawJson>,
     turns: Vec<Turn>,
     round: Round,
-    /// The ids of calls of the service's own tools that have their results.
+    /// The ids of calls of the service's own tools that have results.
     answered: HashSet<String>,
-    /// Whether those of the message that is written are written without results.
+    /// Whether such calls of the current message are written without results.
     keeps_open_calls: bool,
 }
 
@@ -148,7 +148,7 @@ impl Writing {
                 }
                 Some(Item::System(_)) | None => {}
             },
-            // Approvals and errors are the caller's.
+            // Approvals and errors are not part of a request.
             _ => {}
         }
     }
@@ -166,7 +166,7 @@ impl Writing {
         }
     }
 
-    /// Goes on with the last message if it is of this speaker.
+    /// Continues the last message if it has this role, and begins a message otherwise.
     fn join(&mut self, speaker: Speaker) {
         if self.turns.last().is_none_or(|last| last.speaker != speaker) {
             self.begin(speaker, Fields::default());

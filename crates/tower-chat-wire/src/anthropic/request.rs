@@ -1,4 +1,4 @@
-//! The body of a request.
+//! Writes the body of a request.
 
 use std::time::SystemTime;
 
@@ -17,23 +17,23 @@ use crate::{
     text_parts::messages,
 };
 
-/// In which form a service takes a request.
+/// The form in which a service expects a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestForm<'a> {
-    /// Anthropic, whose body names the model.
+    /// Anthropic's API, where the body names the model.
     Anthropic {
-        /// The model that is asked.
+        /// The model of the request.
         model: &'a str,
     },
-    /// Vertex AI, which has the model in the address and the version of the API in the body
+    /// Vertex AI, where the address names the model and the body names the version of the API
     /// (<https://docs.claude.com/en/api/claude-on-vertex-ai>).
     Vertex,
 }
 
 impl RequestForm<'_> {
-    /// Whether the model is Anthropic's, which alone knows its containers: other services use the same
-    /// format.
+    /// Whether the model is one of Anthropic's. Other services use the same format, but have no
+    /// containers.
     fn is_claude(self) -> bool {
         match self {
             Self::Anthropic { model } => model.contains("claude"),
@@ -45,15 +45,15 @@ impl RequestForm<'_> {
 /// The version of the API in Vertex AI.
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
-/// The most tokens of an answer where neither the request nor the name of the model says how many:
-/// the service demands a number, and every Claude can write this many.
+/// The token limit for a request without one and a model whose limit is unknown. The service requires a
+/// limit, and every Claude model accepts this one.
 const TOKENS: u64 = 4096;
 
-/// The fields of the request for an answer, each as the text that is sent.
+/// Returns the fields of the body of a request, each as JSON text.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out; but
-/// the conversation is the request's own. The service demands `max_tokens`: where the request names
-/// no number, it is the most that the model can write.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
+/// field; the conversation cannot be replaced. The service requires `max_tokens`: if the request sets no
+/// limit, it is the model's output limit.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -67,8 +67,8 @@ pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// The fields of the request; without a form, those alone that the request names, so that one which
-/// was read is written as it was.
+/// Returns the fields of a request. Without a form, only the fields that the request itself sets, so
+/// that a request which was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);
@@ -92,7 +92,8 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
             .is_some_and(|thinking| thinking.get("type").is_some_and(|kind| kind == "enabled"));
         let container =
             container::current(messages.iter().map(|message| &**message), SystemTime::now());
-        // One that the caller names counts, and `null` says that there is to be none.
+        // A container in the caller's `extra` options takes precedence, and `null` there requests no
+        // container.
         let is_callers = options.extra.contains_key("container");
         if let (Some(container), false) = (container, is_callers)
             && form.is_claude()
@@ -137,7 +138,7 @@ fn named(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Va
     fields
 }
 
-/// The service demands a schema of an object.
+/// Writes the definition of a tool. The service requires a schema whose type is `object`.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     let mut tool = BodyWire::Anthropic.render_tool(definition)?;
     if let Some(schema) = tool.get_mut("input_schema").and_then(Value::as_object_mut) {

@@ -1,4 +1,4 @@
-//! Tool results: blocks of the type `tool_result`, and those of tools that the service ran.
+//! Tool results: `tool_result` blocks, and the blocks of results of tools that the service ran.
 
 use tower_chat_core::{Native, Part, RawJson, ToolResult};
 
@@ -14,12 +14,12 @@ use crate::{
 pub(super) const RESULT: &str = "tool_result";
 const ERROR: &str = "is_error";
 
-/// Whether the type is that of a result of a tool which the service ran itself.
+/// Whether a block of this type is a result of a tool that the service ran itself.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_result")
 }
 
-/// The result of a block.
+/// Reads a `tool_result` block.
 pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     let mut result = ToolResult::new("", "");
     result.call_id = fields.take_text("tool_use_id");
@@ -36,8 +36,8 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     Ok(result)
 }
 
-/// The block of a result, under this id, or `None` for one of a tool that the service ran: without
-/// its call it is nothing.
+/// Writes the block of a result with this id. `None` for a result of a tool that the service ran, which
+/// is only written together with its call.
 pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE).unwrap_or_default();
     if fields.text("type").is_some_and(|kind| is_of_provider(&kind)) {
@@ -48,7 +48,7 @@ pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// The block of a result of a tool that the service ran, or `None` if another one did.
+/// Writes the block of a result of a tool that the service ran. `None` if another service ran it.
 pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {
@@ -58,8 +58,8 @@ pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Takes the content out. An object, as tools of the service answer it, leaves a `null`; a missing
-/// content, `null` and an empty list give no part and stay.
+/// Removes and reads the content. An object, the content of the service's own tools, is replaced by
+/// `null`. A missing content, `null` and an empty list make no part and are not removed.
 fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {

@@ -8,7 +8,7 @@ use crate::fields::{Fields, raw};
 pub(super) const THINKING: &str = "thinking";
 pub(super) const REDACTED: &str = "redacted_thinking";
 
-/// The reasoning of a block, or `None` if it has not what its type demands.
+/// Reads the reasoning of a block. `None` if a field that its type requires is missing.
 pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
     let mut fields = block.clone();
     let text =
@@ -18,7 +18,7 @@ pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
     Some(reasoning)
 }
 
-/// The block of reasoning, or `None` for reasoning that the service did not sign.
+/// Writes the block of reasoning. `None` for reasoning without a signature of the service.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

@@ -1,4 +1,4 @@
-//! What the events of a stream add up to.
+//! Accumulates the events of a stream.
 
 use std::sync::Arc;
 
@@ -12,37 +12,37 @@ use crate::{
     stream::{Frame, Indexed, ResponseAccumulator},
 };
 
-/// The answer so far, as the JSON object that a whole one would have been.
+/// The accumulated answer, as the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct BedrockAccumulator {
     fields: Object,
     blocks: Indexed<Block>,
     calls: usize,
-    /// The usage was received, which is the last event.
+    /// Whether the usage was received, which is the last event.
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
     text: Option<String>,
-    /// A call, but for its input, and which of the client's calls it is; `None`, if the service runs
-    /// the tool itself.
+    /// A call without its input, and its index among the client's calls; the index is `None` if the
+    /// service runs the tool itself.
     call: Option<(Option<usize>, Object)>,
     input: String,
-    /// The result of a tool that the service has run, but for its content.
+    /// The result of a tool that the service ran, without its content.
     result: Option<Object>,
     result_content: Vec<RawJson>,
     reasoning: Option<String>,
     signature: Option<String>,
     redacted: Option<String>,
-    /// What is not known.
+    /// Unknown fields.
     rest: Object,
 }
 
 impl ResponseAccumulator for BedrockAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
         let mut fields = object::of_frame(frame)?;
-        // Padding.
+        // A field with padding.
         fields.remove("p");
         let update = match frame.event.as_deref().unwrap_or_default() {
             "error" => return Err(refusal::parse(None, &frame.data, CodeFields::Others)),
@@ -87,7 +87,7 @@ impl ResponseAccumulator for BedrockAccumulator {
         fields.insert("output".to_owned(), raw(&output));
         let mut answer = answer::parse(raw(&fields).get())?;
         let message = answer.messages.first_mut().map(Arc::make_mut);
-        // One part for each block.
+        // Each block became one part.
         for (part, input) in message.into_iter().flat_map(|it| &mut it.parts).zip(inputs) {
             if let (Part::ToolCall(call), Some(input)) = (part, input) {
                 call.arguments = input;
@@ -98,7 +98,7 @@ impl ResponseAccumulator for BedrockAccumulator {
 }
 
 impl BedrockAccumulator {
-    /// Adds a piece to its block, which begins with its first: only calls are announced.
+    /// Adds a piece to its block. The first piece begins the block. Only calls result in an update.
     fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
         let index = take(fields, "contentBlockIndex");
         let index = index.as_ref();
@@ -151,7 +151,7 @@ impl Block {
         update
     }
 
-    /// Adds the beginning of a result, which is an object, or pieces of its content, which are a list.
+    /// Adds to a result: an object is the beginning of the result, and a list has pieces of its content.
     fn push_result(&mut self, result: &RawJson) {
         let Ok(pieces) = result.parse::<Vec<RawJson>>() else {
             if let Ok(fields) = result.parse::<Object>() {
@@ -169,7 +169,7 @@ impl Block {
         }
     }
 
-    /// The input, if it is no JSON: the answer ended in the middle of it.
+    /// Returns the input if it is not valid JSON, because the answer ended inside it.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())
@@ -208,7 +208,7 @@ impl Block {
     }
 }
 
-/// Two pieces of content that are texts and nothing else, as one.
+/// Joins two pieces of content if both have only a text.
 fn joined(first: &RawJson, second: &RawJson) -> Option<RawJson> {
     let only_text = |piece: &RawJson| {
         let fields: Object = piece.parse().ok()?;

@@ -1,4 +1,4 @@
-//! A whole answer.
+//! Reads and writes a whole answer.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
@@ -14,7 +14,7 @@ use crate::{
 
 const REASONS: Reasons = Reasons { read: reason, spell };
 
-/// The answer that the body of a whole one is.
+/// Reads the body of a whole answer.
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
@@ -31,7 +31,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// The end of an answer, from its fields but `output`. The service does not name the model.
+/// Reads the finish of an answer from its fields, without `output`. The service does not name the model.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let stop_reason = take_text(&mut fields, "stopReason");
@@ -66,7 +66,7 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Bedrock counts the tokens that it read from the cache, and those that it wrote to it, apart.
+/// Bedrock counts tokens that it read from the cache, and tokens that it wrote to it, separately.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("cacheReadInputTokens");
@@ -77,7 +77,7 @@ pub(crate) fn usage(json: &Value) -> Usage {
     usage
 }
 
-/// The body of a whole answer of one message.
+/// Writes the body of a whole answer with one message.
 pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     let has_calls = message.calls().next().is_some();
     let json = as_read::unchanged(message, WIRE, message::parse).or_else(|| {

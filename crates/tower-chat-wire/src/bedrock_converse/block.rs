@@ -1,4 +1,4 @@
-//! Content blocks to and from the wire. A block has one field, which names what it is.
+//! Reads and writes content blocks. A block has one field, whose name is the type of the block.
 
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Role, ToolCall};
@@ -13,7 +13,7 @@ use crate::{
 const REASONING: &str = "reasoningContent";
 const REASONING_TEXT: &str = "reasoningText";
 
-/// The part that a block is. One that is not known is a native part, whole.
+/// Reads a block. An unknown block becomes a native part.
 pub(super) fn parse(block: RawJson) -> Part {
     let known = block.parse().ok().and_then(parse_known);
     known.unwrap_or_else(|| Part::Native(Native::new(WIRE, block)))
@@ -33,13 +33,13 @@ fn parse_known(mut fields: Object) -> Option<Part> {
         return parse_reasoning(reasoning);
     }
     let media = parse_media(&fields)?;
-    // One with more to it, such as a document's name, stays as it is.
+    // A block with more fields, such as a document's name, becomes a native part.
     let written = render_media(&media)?;
     as_read::same(&written, &raw(&fields)).then_some(Part::Media(media))
 }
 
 fn parse_call(mut call: Object) -> Option<Part> {
-    // Of another kind are calls of tools that the service runs itself.
+    // A call with another type is a call of a tool that the service runs itself.
     if text(&call, "type").is_some_and(|kind| kind != "tool_use") {
         return None;
     }
@@ -77,8 +77,9 @@ fn parse_media(fields: &Object) -> Option<Media> {
     Some(Media::new(media_type, MediaSource::Base64(data)))
 }
 
-/// The block of a part of the assistant's, or of anybody's that is neither call nor result. `None`
-/// of blank texts, which the service refuses, and of what the wire has no form for.
+/// Writes the block of a part. Only an assistant's message has reasoning, and only other messages have
+/// media. `None` for blank texts, which the service refuses, and for parts for which the wire has no
+/// block.
 pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
     match part {
         Part::Text(text) if text.text.trim().is_empty() => None,
@@ -102,7 +103,7 @@ fn render_reasoning(reasoning: &Reasoning) -> Option<RawJson> {
     Some(raw(&Object::from([(REASONING.to_owned(), raw(&content))])))
 }
 
-/// The block of a call, with the id by which its result names it.
+/// Writes the block of a call with this id, to which its result refers.
 pub(super) fn render_call(call: &ToolCall, id: &str) -> RawJson {
     let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("name".to_owned(), raw(&call.name));
@@ -111,7 +112,7 @@ pub(super) fn render_call(call: &ToolCall, id: &str) -> RawJson {
     raw(&Object::from([("toolUse".to_owned(), raw(&fields))]))
 }
 
-/// The media types of the formats that a document can have
+/// The media types of documents, and Bedrock's names of their formats
 /// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_DocumentBlock.html>).
 const DOCUMENTS: [(&str, &str); 9] = [
     ("application/pdf", "pdf"),

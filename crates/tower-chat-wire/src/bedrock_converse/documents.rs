@@ -1,4 +1,4 @@
-//! The names of documents, each of which the service takes once in a request.
+//! Gives documents different names, because the service accepts each name only once in a request.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,17 +8,17 @@ use crate::object::{Object, as_text, raw};
 
 const DOCUMENT: &str = "document";
 
-/// The names of the documents so far. The name of a document depends on those before it alone, so that it
-/// stays the same in later requests.
+/// The names of the documents so far. The name of a document depends only on earlier documents, so it
+/// does not change in later requests.
 #[derive(Debug, Default)]
 pub(super) struct DocumentNames {
     taken: HashSet<String>,
-    /// The number to try next for a name.
+    /// The next number to try for each name.
     next: HashMap<String, usize>,
 }
 
 impl DocumentNames {
-    /// The message, in which no document has the name of an earlier one.
+    /// Returns the message with documents renamed whose names an earlier document has.
     pub(super) fn in_message(&mut self, message: RawJson) -> RawJson {
         if !message.get().contains("\"document\"") {
             return message;
@@ -26,7 +26,7 @@ impl DocumentNames {
         self.in_list(&message, "content").unwrap_or(message)
     }
 
-    /// The object with other names in the list of blocks under this name, if there are any.
+    /// Renames documents in the list of blocks in the field `name`. `None` if none needs another name.
     fn in_list(&mut self, object: &RawJson, name: &str) -> Option<RawJson> {
         let mut fields: Object = object.parse().ok()?;
         let mut blocks: Vec<RawJson> = fields.get(name)?.parse().ok()?;
@@ -61,7 +61,7 @@ impl DocumentNames {
         }
         let number = self.next.entry(name.clone()).or_insert(2);
         let free = loop {
-            // A name has 200 characters at most.
+            // A name has at most 200 characters.
             let beginning: String = name.chars().take(180).collect();
             let free = format!("{beginning} {number}");
             *number += 1;

@@ -1,4 +1,4 @@
-//! Messages to and from the wire.
+//! Reads and writes messages.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -17,18 +17,18 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestMessages {
-    /// The blocks of the field `system`; it is left out if there are none.
+    /// The blocks of the field `system`. The field is left out if there are none.
     pub system: Vec<RawJson>,
-    /// The messages, in order.
+    /// The messages, in their order.
     pub messages: Vec<RawJson>,
 }
 
-/// Reads the conversation of a request body: `system`, as a system message, and `messages`.
+/// Reads the conversation of a request body: `system` as a system message, and `messages`.
 ///
 /// # Errors
 ///
-/// As [`parse_messages`]; also if it is no JSON object, has no messages, or a `system` that is no
-/// list.
+/// As [`parse_messages`]; also if the text is not a JSON object, if it has no messages, or if `system`
+/// is not a list.
 pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     let body = Fields::parse(json, "a request body")?;
     let mut messages = Vec::new();
@@ -44,12 +44,12 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the messages of a JSON list, as a request body has it under `messages`.
+/// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
-/// it is no list.
+/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
+/// is not a list.
 pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     let mut messages = Vec::new();
     for (index, item) in as_read::list(json, "the messages")?.iter().enumerate() {
@@ -60,7 +60,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer; its role is the assistant's, whatever it names.
+/// Reads the message of an answer. Its role is the assistant's, whatever role the JSON has.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = fields(item)?;
     fields.remove("role");
@@ -68,7 +68,7 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// The message, with a mark if it is written in another form than it was read.
+/// Returns the message, with a mark if it would be written in another form than it was read.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     let mut conversation = Conversation::default();
     conversation.push_usual(&message);
@@ -78,7 +78,7 @@ fn marked(mut message: Message, item: &RawJson) -> Message {
     message
 }
 
-/// The instructions. A block that is no text is a native part.
+/// Reads the system instructions. A block that is not a text becomes a native part.
 fn parse_system(blocks: Vec<RawJson>) -> Message {
     let parts = blocks.into_iter().map(|block| {
         let text = block.parse().ok().filter(|fields: &Object| fields.len() == 1);
@@ -89,7 +89,7 @@ fn parse_system(blocks: Vec<RawJson>) -> Message {
     Message::new(Role::System, parts.collect())
 }
 
-/// Reads one message, without a mark. One of the user's that has results alone is a tool message.
+/// Reads one message, without a mark. A user message with only results becomes a tool message.
 pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = fields(item)?;
     let role = take_text(&mut fields, "role").ok_or(WireError::Field {
@@ -117,8 +117,8 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
     })
 }
 
-/// The parts of a message's fields but its role. Fields that are not known are a native part before
-/// the others, with a role that is `null`: no block has one.
+/// Reads the fields of a message without its role. Unknown fields become a native part before the
+/// others. The native part has a field `role` with the value `null`, which no block has.
 fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
     let blocks = take(&mut fields, "content");
     let blocks: Vec<RawJson> = blocks.map_or(Ok(Vec::new()), |blocks| {
@@ -138,7 +138,7 @@ fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
     Ok(envelope.into_iter().chain(blocks).collect())
 }
 
-/// Writes the conversation of a request, as the [module](super) says it.
+/// Writes the conversation of a request by the rules in the [module documentation](super).
 pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> RequestMessages {
     let mut conversation = Conversation::default();
     for message in messages {

@@ -1,21 +1,23 @@
-//! Bedrock's Converse
+//! Reads and writes the conversations of Bedrock's Converse
 //! (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>).
 //!
-//! Reading the conversation of a request and writing it again gives equal JSON values. `system` is
-//! a system message before all others. Each message is one message: one of the user's that has
-//! results alone is a tool message, and the texts, calls, results, reasoning and media of its blocks
-//! are parts. Any other block is a [`Part::Native`](tower_chat_core::Part::Native) in its place. A JSON value in a
-//! result is a text.
+//! If a conversation is read and written again, the JSON values are equal. `system` becomes a system
+//! message before all others. Each message becomes one message; a user message with only results becomes
+//! a tool message. Texts, calls, results, reasoning and media become parts. Any other block becomes a
+//! [`Part::Native`](tower_chat_core::Part::Native) at its position. A JSON value in a result becomes a
+//! text.
 //!
-//! A message in an unusual form (results behind other blocks, fields that are not known, a call
-//! whose input is no object) begins with a native part that holds it as it was read. It is written
-//! as it was read as long as nothing in it has changed.
+//! A message in an unusual form (results after other blocks, unknown fields, a call whose input is not
+//! an object) begins with a native part that contains the JSON of the message. As long as the message is
+//! not changed, this JSON is written.
 //!
-//! Messages of other wires are written as this wire can express them. The service wants the user and
-//! the assistant by turns, so messages in a row of one side are one, with results before all other
-//! blocks. Left out are blank texts, which the service refuses, reasoning and native items of other
-//! wires, what other providers ran, approvals, errors, and media other than images and documents
-//! in base64. Documents are named `document`, `document 2` and so on. Ids of calls consist of letters, digits, `_` and `-`, with `_` instead of any other
+//! Messages of other wires are written in the closest form of this wire. The service requires that user
+//! and assistant alternate, so consecutive messages of one role are joined, with results before all
+//! other blocks. The following is left out: blank texts, which the service refuses; reasoning and native
+//! items of other wires; calls that other providers ran, and their results; approvals and errors; media
+//! other than images and documents in base64. Documents are named `document`, `document 2` and so on.
+//! Call ids consist of letters, digits, `_` and `-`, and any other character is replaced by `_`. Calls
+//! in one turn have different ids, and calls without an id get one.
 //! character, and are different within one turn; calls without an id get one.
 
 mod accumulator;

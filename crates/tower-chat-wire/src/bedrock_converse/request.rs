@@ -1,4 +1,4 @@
-//! The body of a request.
+//! Reads and writes the body of a request.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, Messages};
@@ -16,7 +16,7 @@ const CONFIG: &str = "inferenceConfig";
 const MODEL_FIELDS: &str = "additionalModelRequestFields";
 const TOOLS: &str = "toolConfig";
 
-/// The request that a body is. Its model, and whether it is streamed, are in the address.
+/// Reads the body of a request. The address has the model, and whether the answer is streamed.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_body(body)?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;
@@ -51,16 +51,16 @@ fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
     }
 }
 
-/// The fields of the request for an answer, each as the text that is sent. The model is in the
-/// address.
+/// Returns the fields of the body of a request, each as JSON text. The address names the model.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out; those
-/// in `inferenceConfig` and `toolConfig` are counted one by one. The conversation is the request's
-/// own.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
+/// field; fields in `inferenceConfig` and `toolConfig` are replaced one by one. The conversation cannot
+/// be replaced.
 ///
 /// # Errors
 ///
-/// None as of now. Tools none of which may be called are left out, since the wire has no word for that.
+/// Currently none. If no tool may be called, the tools are left out, because the wire has no value for
+/// this choice.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -74,7 +74,7 @@ pub fn render_request(request: &ChatRequest) -> Result<Object, BodyError> {
     render(&fitted(request, rules))
 }
 
-/// The fields of the request, as it is.
+/// Returns the fields of the request without applying the rules of a service.
 pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut config = Map::new();
@@ -104,7 +104,7 @@ pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     Ok(body)
 }
 
-/// Puts an object into the body, with the fields that `extra` has for it.
+/// Adds an object to the body, with the fields that `extra` has for it.
 fn put(
     fields: &mut Map<String, Value>,
     extra: &mut Map<String, Value>,

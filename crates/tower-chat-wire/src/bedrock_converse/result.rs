@@ -1,4 +1,4 @@
-//! Results of tools: blocks of the user's with the field `toolResult`.
+//! Tool results: blocks of user messages with the field `toolResult`.
 
 use serde_json::json;
 use tower_chat_core::{Part, RawJson, Role, Text, ToolResult};
@@ -14,10 +14,11 @@ use crate::{
 
 const RESULT: &str = "toolResult";
 
-/// The field of a block that is a JSON value.
+/// The field of a block with a JSON value.
 const JSON: &str = "json";
 
-/// The result that a block is; `None` of any other block, and of one that the service ran itself.
+/// Reads the result in a block. `None` for any other block, and for a result of a tool that the service
+/// ran itself.
 pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     let mut fields: Object = block.parse().ok().filter(|fields: &Object| fields.len() == 1)?;
     let mut fields = take_object(&mut fields, RESULT)?;
@@ -36,7 +37,7 @@ pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     Some(result)
 }
 
-/// A block of a result. A JSON value is a text, whose native item tells that it is one.
+/// Reads a block of a result. A JSON value becomes a text with a native item that marks it as JSON.
 fn parse_content(block: RawJson) -> Part {
     let fields: Option<Object> = block.parse().ok().filter(|fields: &Object| fields.len() == 1);
     match fields.and_then(|mut fields| fields.remove(JSON)) {
@@ -49,10 +50,11 @@ fn parse_content(block: RawJson) -> Part {
     }
 }
 
-/// The block of a result of the call with this id. Calls, results and reasoning in it are left out: the wire has none there.
+/// Writes the block of a result with this call id. Calls, results and reasoning in the result are left
+/// out, because the wire does not allow them there.
 pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
     let content: Vec<RawJson> = result.content.iter().filter_map(render_content).collect();
-    // It must not be empty.
+    // The content must not be empty.
     let content = if content.is_empty() { vec![raw(&json!({"text": "-"}))] } else { content };
     let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("toolUseId".to_owned(), raw(id));

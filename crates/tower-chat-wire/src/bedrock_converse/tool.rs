@@ -1,4 +1,4 @@
-//! Definitions of tools, and which of them may be called.
+//! Reads and writes definitions of tools, and the tool choice.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{Native, ToolChoice, ToolDefinition};
@@ -9,7 +9,7 @@ use crate::{body::BodyError, object::raw};
 const SPEC: &str = "toolSpec";
 const SCHEMA: &str = "inputSchema";
 
-/// The definition of a tool. One of another kind, such as a cache point, has no parameters.
+/// Reads the definition of a tool. An entry of another kind, such as a cache point, has no parameters.
 pub(super) fn parse(tool: Value) -> ToolDefinition {
     let known = tool.as_object().filter(|fields| fields.len() == 1);
     let spec = known.and_then(|fields| fields.get(SPEC)?.as_object().cloned());
@@ -39,28 +39,28 @@ fn parse_spec(mut spec: Map<String, Value>) -> Option<ToolDefinition> {
     })
 }
 
-/// The JSON that defines a tool; `None` of one that only another wire has.
+/// Writes the definition of a tool. `None` for a tool that only another wire has.
 pub(crate) fn render(definition: &ToolDefinition) -> Option<Value> {
     let ToolDefinition { name, description, parameters, native, .. } = definition;
     let own = native.as_ref().filter(|native| &*native.wire == WIRE);
     if parameters.is_null() && native.is_some() {
         return own?.item.parse().ok();
     }
-    // The service demands a schema of an object.
+    // The service requires a schema whose type is `object`.
     let has_type = parameters.get("type").is_some();
     let schema = if has_type { parameters.clone() } else { json!({"type": "object"}) };
     let mut spec: Map<String, Value> =
         own.and_then(|native| native.item.parse().ok()).unwrap_or_default();
     spec.insert("name".to_owned(), json!(name));
     spec.insert(SCHEMA.to_owned(), json!({"json": schema}));
-    // It takes no empty one.
+    // The service refuses an empty description.
     if !description.is_empty() {
         spec.insert("description".to_owned(), json!(description));
     }
     Some(json!({SPEC: spec}))
 }
 
-/// The choice that a value of `toolChoice` is, if it is nothing more.
+/// Reads the value of `toolChoice`. `None` if it has other fields.
 pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
     let fields = choice.as_object().filter(|fields| fields.len() == 1)?;
     let (kind, inner) = fields.iter().next()?;
@@ -73,10 +73,11 @@ pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
     }
 }
 
-/// The value of `toolChoice`.
+/// Writes the value of `toolChoice`.
 pub(super) fn render_choice(choice: &ToolChoice) -> Result<Value, BodyError> {
     match choice {
-        // There is no word for "none of them". A request that was fitted has no tools then.
+        // Converse has no value for "none". The rules of the service remove the tools of such a request
+        // before.
         ToolChoice::None => {
             Err(BodyError::Unsupported { what: "way to offer tools and allow none" })
         }

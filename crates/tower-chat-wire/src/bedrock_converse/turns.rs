@@ -1,4 +1,4 @@
-//! Messages as turns: the service wants the user and the assistant by turns.
+//! Joins messages to turns, because the service requires that user and assistant alternate.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -16,20 +16,20 @@ use crate::{
     text_parts::{fields_of, is_system},
 };
 
-/// The conversation of a request.
+/// The conversation of a request under construction.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     pub(super) system: Vec<RawJson>,
     turns: Vec<Turn>,
-    /// The calls of the newest turn of the assistant.
+    /// The calls of the newest assistant turn.
     round: Round,
 }
 
 #[derive(Debug)]
 enum Turn {
     Usual(UsualTurn),
-    /// One message that is as it was read, and what it is in the usual form, in case it is joined
-    /// with another.
+    /// One message that is written as it was read. Its usual form is needed if another message is joined
+    /// with it.
     AsRead {
         json: RawJson,
         is_assistant: bool,
@@ -40,18 +40,19 @@ enum Turn {
 #[derive(Debug)]
 struct UsualTurn {
     is_assistant: bool,
-    /// Its other fields.
+    /// The other fields of the message.
     fields: Object,
     results: Vec<RawJson>,
     blocks: Vec<RawJson>,
 }
 
 impl Conversation {
-    /// Adds a message. Left out are reasoning and native items of other wires, what other
-    /// providers ran, approvals, errors, and media that the service does not take.
+    /// Adds a message. The following is left out: reasoning and native items of other wires, calls that
+    /// other providers ran and their results, approvals, errors, and media that the service does not
+    /// accept.
     ///
-    /// One that is as it was read is written so, unless the turn before it is of the same side: the
-    /// two are joined, and a joined turn is written in the usual form.
+    /// A message with a mark is written as it was read, unless the turn before it has the same role. The
+    /// two are then joined, and a joined turn is written in the usual form.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);
@@ -102,13 +103,14 @@ impl Conversation {
         }
     }
 
-    /// The messages, each with its results before its other blocks. Documents have different names.
+    /// Returns the messages, each with its results before its other blocks. All documents have different
+    /// names.
     pub(super) fn messages(self) -> Vec<RawJson> {
         let mut names = DocumentNames::default();
         self.turns.into_iter().map(|turn| names.in_message(turn.into_json())).collect()
     }
 
-    /// The turn of this side, which goes on or begins.
+    /// Returns the last turn if it has this role, or begins a turn.
     fn turn(&mut self, is_assistant: bool) -> &mut UsualTurn {
         if let Some(Turn::AsRead { .. }) =
             self.turns.last().filter(|turn| turn.is_assistant() == is_assistant)
@@ -155,16 +157,17 @@ impl Turn {
     }
 }
 
-/// A field that every native item has that holds fields of a message.
+/// The field that distinguishes a native item with the fields of a message from that of a block.
 pub(super) const ENVELOPE: &str = "role";
 
-/// Whether the item holds fields of the message, and is no block.
+/// Whether the native item has the fields of a message, and is not a block.
 pub(super) fn is_envelope(native: &Native) -> bool {
     let role = fields_of(Some(native), WIRE).and_then(|mut fields| fields.remove(ENVELOPE));
     role.is_some_and(|role| role.get() == "null")
 }
 
-/// Whether a text in the message is blank: the service refuses it, even if it wrote it itself.
+/// Whether the message has a blank text. The service refuses blank texts, even those that it has written
+/// itself.
 fn has_blank_text(message: &Message) -> bool {
     let is_blank = |part: &Part| part.as_text().is_some_and(|text| text.trim().is_empty());
     message.parts.iter().any(|part| match part {
@@ -189,7 +192,7 @@ mod tests {
         for role in ["user", "assistant"] {
             let messages = json!([{"role": role, "content": [block, {"text": "hi"}], "new": 1}]);
             let mut message = parse_messages(&messages.to_string()).unwrap().remove(0);
-            // Without the form in which it was read.
+            // Removes the marks.
             message.parts.retain(
                 |part| !matches!(part, Part::Native(native) if as_read::is_mark(native, WIRE)),
             );

@@ -1,4 +1,4 @@
-//! What the reader of an answer knows of its request.
+//! The information about a request that the reader of its answer needs.
 
 use std::sync::Arc;
 
@@ -11,53 +11,55 @@ use crate::{
     stream::{Frame, ResponseAccumulator},
 };
 
-/// What the reader of an answer knows of the request that it answers.
+/// The information about a request that the reader of its answer needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
-    /// Where the history of the request is. It decides which service id the answer
-    /// has; where it is not known, the fields of the answer do.
+    /// Where the history of the request is stored, which decides the service id of the answer. If it is
+    /// unknown, the fields of the answer decide.
     pub history: Option<HistoryLocation>,
-    /// Whether a background answer was asked for, which may still be in progress. It is read as an
-    /// answer without messages, with its id as the continuation token. Otherwise such an answer is
-    /// malformed.
+    /// Whether the request asked for a background answer, which may still be in progress. Such an answer
+    /// is read as an answer without messages, with its id as the continuation token. If the request did
+    /// not ask for one, an answer in progress is malformed.
     pub is_background: bool,
-    /// The service that answers, which is the [issuer](Native::issuer) of the answer's items.
+    /// The service that answers. It becomes the [issuer](Native::issuer) of the answer's native items.
     pub issuer: Option<Arc<str>>,
-    /// The names of tools that the request has in another form: the answer gets the original ones.
+    /// The names of tools that the request has in another form. The reader puts the original names into
+    /// the answer.
     pub names: NameMap,
-    /// What the request has in another form than the store, for [`Finish`](tower_chat_core::Finish).
+    /// The differences between the stored messages and the request, for
+    /// [`Finish`](tower_chat_core::Finish).
     pub changes: Vec<Change>,
 }
 
 impl AnswerContext {
-    /// What is known of a request whose history is there.
+    /// Creates the context of a request whose history is stored at this location.
     pub fn of_history(location: HistoryLocation) -> Self {
         Self { history: Some(location), ..Self::default() }
     }
 
-    /// The same request, for a background answer or not.
+    /// Sets whether the request asked for a background answer.
     #[must_use]
     pub fn with_background(mut self, is_background: bool) -> Self {
         self.is_background = is_background;
         self
     }
 
-    /// The same request, answered by this service.
+    /// Sets the service that answers.
     #[must_use]
     pub fn with_issuer(mut self, issuer: Arc<str>) -> Self {
         self.issuer = Some(issuer);
         self
     }
 
-    /// The same request, with these names and changes.
+    /// Sets the names of tools and the changes of the request.
     #[must_use]
     pub fn with_changes(mut self, names: NameMap, changes: Vec<Change>) -> Self {
         (self.names, self.changes) = (names, changes);
         self
     }
 
-    /// Adds to an answer what the request says of it.
+    /// Completes an answer with the information about its request.
     pub(super) fn complete(&self, answer: &mut Answer) {
         if self.issuer.is_some() || !self.names.is_empty() {
             for message in &mut answer.messages {
@@ -67,7 +69,7 @@ impl AnswerContext {
         answer.finish.changes.clone_from(&self.changes);
     }
 
-    /// The accumulator, whose answer is completed.
+    /// Wraps an accumulator so that its answer is completed.
     pub(super) fn around(
         self,
         accumulator: Box<dyn ResponseAccumulator>,
@@ -114,7 +116,7 @@ impl AnswerContext {
     }
 }
 
-/// An accumulator whose answer is completed with what the request says of it.
+/// An accumulator that completes the answer with the information about its request.
 #[derive(Debug)]
 struct Completing {
     accumulator: Box<dyn ResponseAccumulator>,

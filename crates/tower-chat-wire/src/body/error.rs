@@ -1,4 +1,4 @@
-//! What can be wrong with a body.
+//! The errors of reading and writing bodies.
 
 use std::{error::Error, fmt};
 
@@ -6,30 +6,30 @@ use tower_chat_core::{Retryability, SentinelAtClient};
 
 use crate::WireError;
 
-/// A body that is no request of its wire, or a request for which the wire has no form.
+/// A body is not a request of its wire, or the wire has no form for a request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The messages in it cannot be read.
+    /// The messages in the body cannot be read.
     Messages(WireError),
-    /// It is no JSON object, or a field that must be there is missing.
+    /// The body is not a JSON object, or a required field is missing.
     Field {
-        /// The field's name.
+        /// The name of the field.
         field: &'static str,
-        /// What it should be.
+        /// The expected value of the field.
         expected: &'static str,
     },
-    /// The request asks for what the wire does not have.
+    /// The wire cannot express the request.
     Unsupported {
-        /// What was asked for.
+        /// The part of the request that the wire does not have.
         what: &'static str,
     },
-    /// The request carries the sentinel of a local history that nobody below keeps.
+    /// The request promises a local history, but no layer above the client keeps one.
     Sentinel(SentinelAtClient),
 }
 
 impl BodyError {
-    /// Whether the same request may succeed later: it may not.
+    /// Whether the same request may succeed later. Always `false`.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Messages(_)

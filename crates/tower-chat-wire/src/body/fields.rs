@@ -1,4 +1,4 @@
-//! The fields of a body, taken out one by one until what is left is what nobody knows.
+//! The fields of a body, which readers remove one by one. The remaining fields are unknown.
 
 use serde_json::{Map, Value};
 
@@ -7,12 +7,13 @@ use tower_chat_core::RawJson;
 use super::BodyError;
 use crate::object::{Object, raw};
 
-/// The fields of a body that were not taken yet.
+/// The fields of a body that no reader has removed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// The fields of a body that are set, but those of its conversation, which are read as text.
+    /// Parses the fields of a body, without `null` fields and without those of its conversation, which
+    /// are read as text.
     pub(crate) fn of_body(body: &str, conversation: &[&str]) -> Result<Self, BodyError> {
         let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
         let mut object: Object = serde_json::from_str(body).map_err(error)?;
@@ -22,13 +23,14 @@ impl Fields {
         Ok(Self::of_object(fields))
     }
 
-    /// The fields of an object that are set.
+    /// Returns the fields of an object that are not `null`.
     pub(crate) fn of_object(mut fields: Map<String, Value>) -> Self {
         fields.retain(|_, value| !value.is_null());
         Self(fields)
     }
 
-    /// The field as what a reader makes of it; where it makes nothing of it, the field stays.
+    /// Removes a field if `read` can read its value, and returns the result of `read`. Any other field
+    /// is not removed.
     pub(crate) fn take_as<T>(
         &mut self,
         name: &str,
@@ -63,20 +65,20 @@ impl Fields {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// What was not taken.
+    /// Returns the fields that no reader has removed.
     pub(crate) fn rest(self) -> Map<String, Value> {
         self.0
     }
 }
 
-/// Puts a field into a body, if there is something to put.
+/// Sets a field of a body if there is a value.
 pub(crate) fn set(body: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         body.insert(name.to_owned(), value.into());
     }
 }
 
-/// Puts fields into a body instead of its own; a `null` takes one out.
+/// Replaces fields of a body by those of another object. A `null` removes a field.
 pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         if value.is_null() {
@@ -87,7 +89,7 @@ pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) 
     }
 }
 
-/// The JSON of a body, from its options and the fields that are text already.
+/// Returns the JSON of a body: the options, and the fields that are already JSON text.
 pub(crate) fn whole<const N: usize>(
     body: &Map<String, Value>,
     more: [(&str, Option<RawJson>); N],
@@ -97,7 +99,7 @@ pub(crate) fn whole<const N: usize>(
     raw(&options.chain(more).collect::<Object>())
 }
 
-/// A field of a body that holds the conversation, as text; `None` if it is missing or `null`.
+/// Returns the text of a field that contains the conversation. `None` if the field is missing or `null`.
 pub(crate) fn conversation_field(body: &str, name: &str) -> Result<Option<RawJson>, BodyError> {
     let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
     let mut object: Object = serde_json::from_str(body).map_err(error)?;

@@ -1,4 +1,4 @@
-//! Bodies of Gemini's `generateContent`.
+//! Reads and writes bodies of Gemini's `generateContent`.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
@@ -18,7 +18,8 @@ use crate::{
     object::{Object, raw, text},
 };
 
-/// The field of a function for a schema in the whole language; `parameters` takes a part of it.
+/// The field of a function with a schema in full JSON Schema. The field `parameters` supports only a
+/// part of JSON Schema.
 pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
 
 pub(crate) const FUNCTION: Form = Form {
@@ -29,7 +30,7 @@ pub(crate) const FUNCTION: Form = Form {
     plain: || json!({}),
 };
 
-/// The field of a tool that lists functions; any other tool is run by the service.
+/// The field of a tool with the list of functions. The service runs any other tool itself.
 const FUNCTIONS: &str = "functionDeclarations";
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
@@ -88,7 +89,7 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// One definition for each function, and one for each tool of the service beside them.
+/// Reads a tool: one definition for each function, and one for each tool of the service.
 fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
     let Value::Object(fields) = tool else { return Vec::new() };
     let mut definitions = Vec::new();
@@ -110,19 +111,19 @@ fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
 fn parse_function(function: Value) -> ToolDefinition {
     let schema = function.get(JSON_SCHEMA).cloned();
     let mut definition = FUNCTION.parse(function);
-    // Its native item keeps the schema under the name it came with.
+    // The native item has the name of the schema's field.
     if let Some(schema) = schema {
         definition.parameters = schema;
     }
     definition
 }
 
-/// The tools. The schema of one that was not read from this wire is written under a name of the
-/// caller's choice: `parameters`, or [`JSON_SCHEMA`].
+/// Writes the tools. The schema of a tool that was not read from this wire is written to the field
+/// `schema_name`: `parameters` or [`JSON_SCHEMA`].
 pub(crate) fn render_tools(definitions: &[ToolDefinition], schema_name: &str) -> Vec<Value> {
     let mut functions = Vec::new();
     let mut tools = Vec::new();
-    // All functions are one tool, at the index of the first.
+    // All functions are in one tool, at the position of the first one.
     let mut index = 0;
     for definition in definitions {
         let native = definition.native.as_ref();

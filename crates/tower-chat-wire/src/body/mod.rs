@@ -1,11 +1,10 @@
-//! Whole bodies: requests with their options, and answers with how they ended.
+//! Reads and writes whole bodies: requests with their options, and answers with their finish.
 //!
-//! A [`BodyWire`] reads and writes the JSON bodies of one API, on top of the modules that read and
-//! write its messages. Of a request, what [`ChatOptions`](tower_chat_core::ChatOptions) has a field
-//! for stands in that field, and every other field in
-//! [`extra`](tower_chat_core::ChatOptions::extra), so that writing gives back what was read. A field
-//! that is `null` is one that was not set. Of an answer, what [`Finish`] has no field for is in its
-//! [`metadata`](Finish::metadata).
+//! A [`BodyWire`] reads and writes the JSON bodies of one API, using the modules for its messages.
+//! Fields of a request for which [`ChatOptions`](tower_chat_core::ChatOptions) has a field are stored in
+//! that field. All other fields are stored in [`extra`](tower_chat_core::ChatOptions::extra), so that a
+//! request is written as it was read. A `null` field counts as not set. Fields of an answer for which
+//! [`Finish`] has no field are stored in its [`metadata`](Finish::metadata).
 //!
 //! ```
 //! use tower_chat_wire::body::BodyWire;
@@ -52,12 +51,12 @@ use crate::{
 /// An API whose bodies can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BodyWire {
-    /// OpenAI Chat Completions, and what is compatible with it. The limit of tokens is written as
-    /// `max_completion_tokens`; a body with `max_tokens` is read too.
+    /// OpenAI Chat Completions and compatible APIs. The token limit is written as
+    /// `max_completion_tokens`; `max_tokens` is read too.
     OpenAiChat,
     /// OpenAI Responses. `previous_response_id` and `conversation` are the service id.
     OpenAiResponses,
-    /// Anthropic Messages. It demands `max_tokens`: where none are asked for, 4096 are written.
+    /// Anthropic Messages. The API requires `max_tokens`: 4096 is written for a request without a limit.
     Anthropic,
     /// Gemini's `generateContent`, whose body does not name the model.
     Gemini,
@@ -65,7 +64,8 @@ pub enum BodyWire {
     BedrockConverse,
     /// Cohere's chat API, version 2.
     Cohere,
-    /// Ollama's own chat API, `/api/chat`. A request that does not name `stream` is streamed.
+    /// Ollama's native chat API, `/api/chat`. The answer is streamed unless the request sets `stream` to
+    /// `false`.
     Ollama,
 }
 
@@ -74,17 +74,17 @@ impl BodyWire {
     ///
     /// # Errors
     ///
-    /// [`BodyError`], if it is no request of this wire.
+    /// [`BodyError`], if the body is not a request of this wire.
     pub fn parse_request(self, body: Value) -> Result<ChatRequest, BodyError> {
         self.parse_request_json(&body.to_string())
     }
 
-    /// Reads the text of the body of a request: as [`parse_request`](Self::parse_request), and integers
-    /// of any size keep every digit.
+    /// Reads the JSON text of the body of a request: like [`parse_request`](Self::parse_request), but
+    /// integers of any size keep all digits.
     ///
     /// # Errors
     ///
-    /// [`BodyError`], if it is no request of this wire.
+    /// [`BodyError`], if the body is not a request of this wire.
     pub fn parse_request_json(self, body: &str) -> Result<ChatRequest, BodyError> {
         let mut request = match self {
             Self::OpenAiChat => openai_chat::parse_request(body)?,
@@ -102,18 +102,17 @@ impl BodyWire {
         Ok(request)
     }
 
-    /// Writes the body of a request, history and all.
+    /// Writes the body of a request, including its history.
     ///
     /// # Errors
     ///
-    /// [`BodyError::Unsupported`], if it asks for what the wire does not have: a conversation that
-    /// the service keeps, or a background answer.
+    /// [`BodyError::Unsupported`], if the wire cannot express the request: a conversation that the
+    /// service stores, or a background answer.
     pub fn render_request(self, request: &ChatRequest) -> Result<Value, BodyError> {
         Ok(to_value(&self.render_request_json(request)?))
     }
 
-    /// Writes the body of a request as the text that is sent, in which numbers of messages have every
-    /// digit.
+    /// Writes the body of a request as JSON text, in which numbers in messages keep all digits.
     ///
     /// # Errors
     ///
@@ -145,8 +144,8 @@ impl BodyWire {
         Ok(raw(&body))
     }
 
-    /// Writes the definition of a tool as it stands in the list of tools, if this wire can say it:
-    /// a tool that another provider runs itself it cannot.
+    /// Writes the definition of a tool as an entry of the list of tools. `None` for a tool that only
+    /// another provider runs.
     pub fn render_tool(self, definition: &ToolDefinition) -> Option<Value> {
         match self {
             Self::OpenAiChat => openai_chat::TOOL.render(definition),
@@ -162,13 +161,12 @@ impl BodyWire {
         }
     }
 
-    /// Reads the body of a whole answer, exactly as it is: arguments and fields that no message has a
-    /// name for keep every byte. As [`parse_answer_to`](Self::parse_answer_to) where nothing is known
-    /// of the request.
+    /// Reads the body of a whole answer. Arguments and unknown fields keep every byte. This is
+    /// [`parse_answer_to`](Self::parse_answer_to) without information about the request.
     ///
     /// # Errors
     ///
-    /// [`AnswerError`], if it is no answer, or reports an error.
+    /// [`AnswerError`], if the body is not an answer, or reports an error.
     ///
     /// ```
     /// use tower_chat_wire::body::BodyWire;
@@ -180,7 +178,7 @@ impl BodyWire {
         self.parse_answer_to(body, &AnswerContext::default())
     }
 
-    /// Reads the body of a whole answer to a request of which something is known.
+    /// Reads the body of a whole answer, with information about its request.
     ///
     /// # Errors
     ///
@@ -204,13 +202,14 @@ impl BodyWire {
         Ok(answer)
     }
 
-    /// What adds up the frames of one streamed answer, as
-    /// [`accumulator_to`](Self::accumulator_to) where nothing is known of the request.
+    /// Creates the accumulator for the frames of one streamed answer. This is
+    /// [`accumulator_to`](Self::accumulator_to) without information about the request.
     pub fn accumulator(self) -> Box<dyn ResponseAccumulator> {
         self.accumulator_to(AnswerContext::default())
     }
 
-    /// What adds up the frames of one streamed answer to a request of which something is known.
+    /// Creates the accumulator for the frames of one streamed answer, with information about its
+    /// request.
     pub fn accumulator_to(self, context: AnswerContext) -> Box<dyn ResponseAccumulator> {
         let completing = context.clone();
         let accumulator: Box<dyn ResponseAccumulator> = match self {
@@ -227,8 +226,8 @@ impl BodyWire {
         completing.around(Box::new(JoinedHalves::new(accumulator)))
     }
 
-    /// Reads the body of an answer with an HTTP status other than success: always
-    /// [`AnswerError::Refused`], whatever the body is.
+    /// Reads the body of a response whose HTTP status is not a success. The result is always
+    /// [`AnswerError::Refused`], whatever the body contains.
     ///
     /// ```
     /// use tower_chat_wire::body::BodyWire;
@@ -249,13 +248,13 @@ impl BodyWire {
         refusal::parse(Some(status), body, fields)
     }
 
-    /// Writes the body of a whole answer of one message. What identifies the answer (`id`,
-    /// `created`) is written as far as [`Finish::metadata`] has it.
+    /// Writes the body of a whole answer with one message. The fields that identify the answer (`id`,
+    /// `created`) are written if [`Finish::metadata`] has them.
     pub fn render_answer(self, message: &Message, finish: &Finish) -> Value {
         to_value(&self.render_answer_json(message, finish))
     }
 
-    /// Writes the body of a whole answer as text, in which numbers of the message have every digit.
+    /// Writes the body of a whole answer as JSON text, in which numbers of the message keep all digits.
     pub fn render_answer_json(self, message: &Message, finish: &Finish) -> RawJson {
         let body = match self {
             Self::OpenAiChat => openai_chat::render_answer(message, finish),
@@ -276,15 +275,15 @@ impl BodyWire {
     }
 }
 
-/// The fields of requests that hold messages, whose numbers are never rounded.
+/// The fields of requests with messages, whose numbers are never rounded.
 const CONVERSATION: [&str; 3] = ["contents", "input", "messages"];
 
-/// The value of some JSON that was written here.
+/// Parses JSON that this crate has written.
 fn value(json: &RawJson) -> Value {
     json.parse().unwrap_or(Value::Null)
 }
 
-/// The model of a request, for a wire that demands one in the body.
+/// Returns the model of a request, for a wire whose body requires a model.
 fn model(request: &ChatRequest) -> Result<&str, BodyError> {
     let expected = "named by a request of this wire";
     let unnamed = BodyError::Field { field: "model", expected };

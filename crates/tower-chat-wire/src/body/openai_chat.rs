@@ -1,4 +1,4 @@
-//! Bodies of OpenAI Chat Completions.
+//! Reads and writes bodies of OpenAI Chat Completions.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
@@ -65,7 +65,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     whole(&body, [("choices", Some(choices))])
 }
 
-/// The message of an answer, with every field that a reader may count on.
+/// Writes the message of an answer, with every field that readers may rely on.
 fn answer_message(message: &Message) -> Object {
     let rendered = render_messages([message], Audience::Transcript);
     let rendered = rendered.iter().filter_map(|message| message.parse::<Object>().ok());
@@ -85,7 +85,7 @@ fn answer_message(message: &Message) -> Object {
     fields
 }
 
-/// The text of a list of text parts: readers of answers expect no list.
+/// Joins a list of text parts to one text, because readers of answers do not expect a list.
 fn as_one_text(content: &RawJson) -> Option<String> {
     let parts: Vec<Object> = content.parse().ok()?;
     parts.iter().map(|part| text(part, "text")).collect()
@@ -111,7 +111,7 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     Some(choice)
 }
 
-/// The usage object of this wire.
+/// Writes the usage object of this wire.
 fn render_usage(usage: &Usage) -> Value {
     json!({
         "prompt_tokens": usage.input_tokens,

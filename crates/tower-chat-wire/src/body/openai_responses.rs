@@ -1,4 +1,4 @@
-//! Bodies of OpenAI Responses.
+//! Reads and writes bodies of OpenAI Responses.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -59,7 +59,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     };
     let mut body = finish.metadata.clone();
     set(&mut body, "model", finish.model.as_deref());
-    // Of another wire are counts without a total.
+    // Counts without a total are from another wire.
     if body.get("usage").is_some_and(|usage| usage.get("total_tokens").is_none()) {
         body.remove("usage");
     }
@@ -87,7 +87,8 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// An item in the full form in which an answer has it; a message of a request may have a shorter.
+/// Writes an item in the complete form that an answer has. A message of a request may have a shorter
+/// form.
 fn output_item(item: RawJson) -> RawJson {
     let Ok(mut fields) = item.parse::<Object>() else { return item };
     if !fields.contains_key("role") {

@@ -1,27 +1,27 @@
-//! Definitions of tools.
+//! Reads and writes definitions of tools.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{Native, ToolDefinition};
 
 use super::as_json;
 
-/// How a wire names what it says of a tool.
+/// The form of a tool's definition on a wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
-    /// The wire.
+    /// The name of the wire.
     pub(crate) wire: &'static str,
-    /// The field that holds the schema of the arguments.
+    /// The name of the field with the schema of the arguments.
     pub(crate) parameters: &'static str,
-    /// Whether all of it stands in a field that is named as the type is.
+    /// Whether the definition is nested in a field whose name is the type.
     pub(crate) is_nested: bool,
-    /// Whether it has `strict` beside the schema.
+    /// Whether the definition has a field `strict` beside the schema.
     pub(crate) has_strict: bool,
-    /// What an ordinary tool has besides.
+    /// Returns the other fields of the definition of a function.
     pub(crate) plain: fn() -> Value,
 }
 
 impl Form {
-    /// The tool that a JSON object defines; one without a name has that of its type.
+    /// Reads the JSON object that defines a tool. A tool without a name gets the name of its type.
     pub(crate) fn parse(&self, tool: Value) -> ToolDefinition {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut rest = tool;
@@ -31,7 +31,7 @@ impl Form {
             None => rest.as_object_mut(),
         };
         let mut definition = ToolDefinition::new(kind.clone(), "", Value::Null);
-        // One without a description is written without one again.
+        // A definition without a description is written without one again.
         let mut is_plain = false;
         if let Some(fields) = fields {
             if let Some(name) = take_text(fields, "name") {
@@ -54,7 +54,7 @@ impl Form {
         definition
     }
 
-    /// The JSON object that defines a tool; `None` for one that only another wire can say.
+    /// Writes the JSON object that defines a tool. `None` for a tool that only another wire has.
     pub(crate) fn render(&self, definition: &ToolDefinition) -> Option<Value> {
         let native = definition.native.as_ref().filter(|native| &*native.wire == self.wire);
         let native: Option<Value> = native.and_then(|native| native.item.parse().ok());
@@ -90,7 +90,8 @@ impl Form {
     }
 }
 
-/// The field, if it is a text that is not empty; any other stays, to be written as it was.
+/// Removes and returns a field if it is a string that is not empty. Any other field is not removed, and
+/// is written as it was read.
 fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     let text = fields.get(name)?.as_str().filter(|text| !text.is_empty())?.to_owned();
     fields.remove(name);

@@ -1,4 +1,4 @@
-//! An HTTP client as a model client.
+//! A codec that makes a model client from an HTTP client.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use tower_chat_layers::{BoxError, ChatRequest, ChatResponse, Retryability, adapt
 
 use crate::body::{BodyError, BodyWire};
 
-/// What an HTTP client with JSON bodies is asked.
+/// A codec for an HTTP client with JSON bodies.
 ///
-/// A request is a `POST` to one address with `content-type: application/json`. Keys and other
-/// headers are for the client's own layers to add. Answers come whole.
+/// A request is a `POST` to one address with `content-type: application/json`. The layers of the client
+/// add keys and other headers. Answers are not streamed.
 #[derive(Debug, Clone)]
 pub struct JsonClient {
     wire: BodyWire,
@@ -20,8 +20,9 @@ pub struct JsonClient {
 }
 
 impl JsonClient {
-    /// A codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`.
-    /// `{model}` in it stands for the model's name, for services (Gemini) that have it there.
+    /// Creates a codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`.
+    /// `{model}` in the address is replaced by the name of the model, for services that expect the model
+    /// there (Gemini).
     pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
         Self { wire, uri: uri.into() }
     }
@@ -71,15 +72,15 @@ impl ClientCodec for JsonClient {
     }
 }
 
-/// The service said no, by an HTTP status.
+/// The error of a response whose HTTP status is not a success.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RefusedAnswer {
-    /// The status.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// How long the service asks to wait, if it said so in seconds.
+    /// The wait that the service requests, if it is given in seconds.
     pub retry_after: Option<Duration>,
-    /// The body of its answer.
+    /// The body of the response.
     pub body: Value,
 }
 

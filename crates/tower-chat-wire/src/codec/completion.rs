@@ -1,4 +1,4 @@
-//! A run as a chat completion, whole or in chunks.
+//! Writes the answer of a run as a chat completion, whole or in chunks.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -16,12 +16,11 @@ use tower_chat_layers::{
 
 use crate::body::BodyWire;
 
-/// One answer of a stack as OpenAI's chat completion: the body of a whole one, or the chunks of a
+/// The answer of a stack as an OpenAI chat completion: the body of a whole answer, or the chunks of a
 /// stream, which add up to the same.
 ///
-/// The answer is one message, as [`as_one_message`] makes it. Where the request declares tools and
-/// the model calls some of them, calls of other tools beside them, which are the stack's, are left
-/// out.
+/// The answer is one message, made by [`as_one_message`]. If the request declares tools and the model
+/// calls some of them, calls of other tools are left out, because they belong to the stack.
 ///
 /// ```
 /// use tower_chat::{Answer, Finish, Message, RunId};
@@ -40,26 +39,26 @@ pub struct Completion {
     declared: HashSet<String>,
 }
 
-/// Where the usage stands in a stream.
+/// Where a stream has the usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UsageChunk {
-    /// Nowhere.
+    /// The stream has no usage.
     None,
-    /// In a chunk of its own, without choices, after all others: `stream_options.include_usage`.
+    /// In a separate chunk without choices at the end of the stream: `stream_options.include_usage`.
     Own,
     /// In the last chunk that has a choice.
     Last,
 }
 
 impl Completion {
-    /// The completion of a run, begun now.
+    /// Creates the completion of a run. Its time is now.
     pub fn of_run(run: RunId) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let id = format!("chatcmpl-{run}");
         Self { id, created: now.as_secs(), model: None, declared: HashSet::new() }
     }
 
-    /// Adds what the request has asked for: its model, if the answer names none, and its tools.
+    /// Adds the request's model, which is used if the answer names none, and the request's tools.
     #[must_use]
     pub fn asked_by(mut self, options: &ChatOptions) -> Self {
         self.model.clone_from(&options.model);
@@ -67,8 +66,8 @@ impl Completion {
         self
     }
 
-    /// The body of a whole answer. Calls that wait for approval are in `approval_requests` of the
-    /// choice, which is no field of OpenAI's.
+    /// Returns the body of a whole answer. Calls that wait for approval are in the field
+    /// `approval_requests` of the choice, which OpenAI does not have.
     pub fn body(&self, answer: &Answer) -> Value {
         let mut message = as_one_message(answer);
         let is_own = |name: &str| self.declared.contains(name);
@@ -97,9 +96,10 @@ impl Completion {
         body
     }
 
-    /// The chunks of a streamed answer, as JSON; what ends a stream on the wire (`[DONE]`) is not
-    /// one of them. Text and reasoning come as they are written, the calls of the answer whole and
-    /// at its end, since only then it shows whose they are. After an error nothing more comes.
+    /// Returns the chunks of a streamed answer as JSON, without the end of the stream on the wire
+    /// (`[DONE]`). Text and reasoning are returned when they arrive. Calls are returned whole, at the
+    /// end of the answer, because only then it is known whose tools they are for. The stream ends after
+    /// an error.
     pub fn chunks(
         self,
         response: ChatResponse,
@@ -111,7 +111,7 @@ impl Completion {
         })
     }
 
-    /// The fields that a body and all chunks have.
+    /// Returns the fields that a body and all chunks have.
     fn head(&self, object: &str, model: Option<Value>) -> Map<String, Value> {
         let model = model.or_else(|| self.model.clone().map(Value::String));
         Map::from_iter([
@@ -125,14 +125,14 @@ impl Completion {
 
 struct Chunks {
     completion: Completion,
-    /// `None` once the answer is over.
+    /// The response; `None` after its end.
     response: Option<ChatResponse>,
     usage: UsageChunk,
     ready: VecDeque<Value>,
     messages: Vec<Arc<Message>>,
-    /// Some text was said, in any message.
+    /// Whether some text was returned, of any message.
     has_spoken: bool,
-    /// Some text of the message under way was said.
+    /// Whether some text of the current message was returned.
     is_speaking: bool,
     has_reasoned: bool,
 }
@@ -181,7 +181,7 @@ impl Chunks {
             ChatUpdate::Message(message) => {
                 if message.role == Role::Assistant {
                     if !self.is_speaking {
-                        // It came whole.
+                        // The message arrived without deltas.
                         self.say(&message.text());
                     }
                     self.is_speaking = false;
@@ -229,7 +229,8 @@ impl Chunks {
         }
     }
 
-    /// What a whole message has that was not streamed: its calls, and fields of the service.
+    /// Returns the fields of a whole message that were not streamed: its calls, and fields of the
+    /// service.
     fn extra_fields(&self, mut message: Map<String, Value>) -> Map<String, Value> {
         let is_known = |name: &str| match name {
             "role" | "content" => true,

@@ -1,11 +1,12 @@
-//! Ready codecs for [`tower_chat_layers::adapt`]: HTTP messages with JSON bodies. The feature `codec`.
+//! Codecs for [`tower_chat_layers::adapt`] with JSON bodies. The feature `codec`.
 //!
-//! [`JsonClient`] makes a model client of a `Service<http::Request<Value>, Response = http::Response<Value>>`,
-//! [`JsonServer`] makes such a service of a stack, and [`JsonTypes`] does both for types of your own
-//! that serde reads and writes as such bodies. All speak one [`BodyWire`](crate::body::BodyWire).
-//! What layers say to each other travels in the extensions of the request, in both directions.
-//! A JSON body is whole, so these codecs neither ask for streams nor answer with them;
-//! [`Completion`] says an answer in chunks, for servers of one's own.
+//! [`JsonClient`] makes a model client from a `Service<http::Request<Value>, Response =
+//! http::Response<Value>>`. [`JsonServer`] makes a service of this type from a stack. [`JsonTypes`] does
+//! both for an application's own types, which serde converts to and from the JSON bodies. Each codec
+//! uses one [`BodyWire`](crate::body::BodyWire). The extensions of a request, which layers use to
+//! communicate, are passed on in both directions. A JSON body is not streamed, so these codecs neither
+//! request nor return streams. [`Completion`] writes an answer in chunks, for an application's own
+//! server.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,4 +1,4 @@
-//! A stack as a service of HTTP messages.
+//! A codec that makes a service of HTTP messages from a stack.
 
 use std::{
     fmt,
@@ -15,12 +15,12 @@ use tower_chat_layers::{
 
 use crate::body::BodyWire;
 
-/// What a stack is asked through HTTP messages with JSON bodies.
+/// A codec for a server of HTTP messages with JSON bodies over a stack.
 ///
-/// The extensions of a request become those of ours; one that holds a
-/// [`Conversation`](tower_chat_layers::Conversation) belongs to it, and so does one for which
-/// [`keyed_by`](Self::keyed_by) names a key. The answer is one message, as
-/// [`as_one_message`] makes it, and the [`Answer`] itself is in the extensions of the response.
+/// The extensions of the HTTP request become those of the chat request. The request belongs to the
+/// [`Conversation`](tower_chat_layers::Conversation) in the extensions, or to the conversation whose key
+/// [`keyed_by`](Self::keyed_by) returns. The answer is one message, made by [`as_one_message`]. The
+/// response has the [`Answer`] in its extensions.
 #[derive(Clone)]
 pub struct JsonServer {
     wire: BodyWire,
@@ -30,13 +30,13 @@ pub struct JsonServer {
 type KeyRule = dyn Fn(&http::Request<Value>) -> Option<ConversationKey> + Send + Sync;
 
 impl JsonServer {
-    /// A codec of a wire.
+    /// Creates a codec of a wire.
     pub fn new(wire: BodyWire) -> Self {
         Self { wire, key: Arc::new(|_| None) }
     }
 
-    /// Says which conversation a request begins a run in. A rule that takes the scope from the
-    /// request believes whoever sent it.
+    /// Sets the function that returns the key of the conversation in which a request begins a run. If
+    /// the function reads the scope from the request, any client can choose the scope.
     #[must_use]
     pub fn keyed_by(
         mut self,
@@ -81,7 +81,7 @@ impl ServerCodec for JsonServer {
     }
 }
 
-/// Gives the answer the id and the time that its wire demands, if its model client gave it none.
+/// Adds the id and the time that the wire requires, if the model client has not set them.
 pub(super) fn identify(wire: BodyWire, body: &mut Value) {
     let Some(fields) = body.as_object_mut() else { return };
     let (id, created, prefix) = match wire {
@@ -90,7 +90,7 @@ pub(super) fn identify(wire: BodyWire, body: &mut Value) {
         BodyWire::Anthropic => ("id", None, "msg_"),
         BodyWire::Gemini => ("responseId", None, ""),
         BodyWire::Cohere => ("id", None, ""),
-        // Their answers have no id.
+        // The answers of these wires have no id.
         BodyWire::BedrockConverse | BodyWire::Ollama => return,
     };
     fields.entry(id).or_insert_with(|| json!(format!("{prefix}{}", RunId::new())));

@@ -1,4 +1,4 @@
-//! Clients and stacks of types whose JSON is that of a wire.
+//! Codecs for clients and stacks with an application's own types, whose JSON is that of a wire.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -11,11 +11,11 @@ use tower_chat_layers::{
 
 use crate::body::BodyWire;
 
-/// A codec of types of your own: a request and an answer that serde reads and writes as the JSON
-/// bodies of a wire. Both directions, so that layers of this crate go into the middle of a stack of
-/// these types.
+/// A codec for an application's own types: a request and an answer that serde converts to and from the
+/// JSON bodies of a wire. It works in both directions, so layers of this project can be added in the
+/// middle of a stack with these types.
 ///
-/// Fields of the wire that the types do not have are lost without an error, in both directions. A
+/// Fields of the wire that the types do not have are dropped without an error, in both directions. A
 /// tool loop over these types may lose ids, reasoning and provider items: see
 /// [`PerServiceCallPersistence`](tower_chat_layers::PerServiceCallPersistence).
 ///
@@ -65,13 +65,13 @@ pub struct JsonTypes<Q, A> {
 type ConversationRule<Q> = dyn Fn(&Q) -> Option<Conversation> + Send + Sync;
 
 impl<Q, A> JsonTypes<Q, A> {
-    /// A codec of a wire.
+    /// Creates a codec of a wire.
     pub fn new(wire: BodyWire) -> Self {
         Self { wire, conversation: Arc::new(|_| None), extensions: None, types: PhantomData }
     }
 
-    /// Says which conversation a request belongs to. Each request then has a run of its own, and
-    /// the persister below a tool loop recognises the run by its messages.
+    /// Sets the function that returns the key of a request's conversation. Each request then has its own
+    /// run, and the persister below a tool loop recognises the run by its messages.
     #[must_use]
     pub fn keyed_by(
         self,
@@ -82,7 +82,8 @@ impl<Q, A> JsonTypes<Q, A> {
         })
     }
 
-    /// Says which conversation and run a request belongs to, where the types carry both.
+    /// Sets the function that returns the conversation and the run of a request, for types that carry
+    /// both.
     #[must_use]
     pub fn in_run_by(
         mut self,
@@ -92,9 +93,9 @@ impl<Q, A> JsonTypes<Q, A> {
         self
     }
 
-    /// Says where a request has extensions, which serde skips. They carry what layers say to each
-    /// other through a tool loop of these types, if that loop copies them into each request that it
-    /// sends: a layer above the loop then shares its run with the one below.
+    /// Sets where a request has its extensions, in a field that serde skips. Layers communicate through
+    /// the extensions. If a tool loop over these types copies the extensions into each request that it
+    /// sends, a layer above the loop shares its run with a layer below it.
     #[must_use]
     pub fn carrying(mut self, extensions: fn(&mut Q) -> &mut http::Extensions) -> Self {
         self.extensions = Some(extensions);
@@ -112,7 +113,7 @@ where
 
     fn encode(&self, mut request: ChatRequest) -> Result<Q, BoxError> {
         if request.options.stream {
-            // The types have whole answers.
+            // The types have no streamed answers.
             Arc::make_mut(&mut request.options).stream = false;
         }
         let body = self.wire.render_request_json(&request)?;

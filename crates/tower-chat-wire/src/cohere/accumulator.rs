@@ -1,4 +1,4 @@
-//! What the events of a stream add up to.
+//! Accumulates the events of a stream.
 
 use tower_chat_core::{Answer, ChatUpdate, RawJson, ToolCallDelta};
 
@@ -10,7 +10,7 @@ use crate::{
     stream::{DONE, Frame, Indexed, ResponseAccumulator},
 };
 
-/// The answer so far, as the JSON object that a whole one would have been.
+/// The accumulated answer, as the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct CohereAccumulator {
     fields: Object,
@@ -25,7 +25,7 @@ pub(crate) struct CohereAccumulator {
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// The field that comes in pieces, `text` or `thinking`, and what there is of it.
+    /// The field that arrives in deltas, `text` or `thinking`, and its text so far.
     name: &'static str,
     text: String,
 }

@@ -1,4 +1,4 @@
-//! A whole answer.
+//! Reads and writes a whole answer.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
@@ -14,7 +14,7 @@ use crate::{
 
 const REASONS: Reasons = Reasons { read: reason, spell };
 
-/// The answer that the body of a whole one is.
+/// Reads the body of a whole answer.
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
@@ -29,7 +29,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// The error that the end of an answer reports as the reason for it.
+/// Returns the error that an answer reports as its finish reason.
 fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     let code =
         text(fields, "finish_reason").filter(|it| matches!(it.as_str(), "ERROR" | "TIMEOUT"));
@@ -47,7 +47,7 @@ fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     })
 }
 
-/// The end of an answer, from its fields but `message`.
+/// Reads the finish of an answer from its fields, without `message`.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let finish_reason = take_text(&mut fields, "finish_reason");
@@ -82,7 +82,7 @@ fn spell(reason: &FinishReason) -> &str {
 
 fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_f64).unwrap_or_default();
-    // They are sent as numbers of any form.
+    // Cohere sends the counts as integers or as floating-point numbers.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of tokens")]
     let count = |pointer| count(pointer) as u64;
     let mut usage = Usage::new(count("/tokens/input_tokens"), count("/tokens/output_tokens"));
@@ -90,7 +90,7 @@ fn usage(json: &Value) -> Usage {
     usage
 }
 
-/// The body of a whole answer of one message.
+/// Writes the body of a whole answer with one message.
 pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     let has_calls = message.calls().next().is_some();
     let rendered = render_messages([message]).pop();

@@ -1,4 +1,4 @@
-//! Blocks of contents.
+//! Reads and writes blocks of contents.
 
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Text};
@@ -10,8 +10,8 @@ use crate::{
     text_parts::{fields_of, native},
 };
 
-/// The part that a block is. One of an unknown type is a native part, whole; one without a type is
-/// refused, since it would be taken for fields of the message.
+/// Reads a block. A block of an unknown type becomes a native part. A block without a type is refused,
+/// because its native part would be read as fields of the message.
 pub(super) fn parse(block: Object) -> Result<Part, WireError> {
     if !block.contains_key("type") {
         let expected = "one of a block";
@@ -41,8 +41,9 @@ fn parse_thinking(mut block: Object) -> Option<Part> {
     Some(Part::Reasoning(reasoning))
 }
 
-/// A document of a tool's result. Its data are the text, and the block without them its native item:
-/// they are a text if an empty one stands instead, else another value.
+/// Reads a document in a tool's result. The document's data become the text of the part, and the block
+/// without them becomes its native item. In the native item, an empty string in the place of the data
+/// means that they are a string; `null` means another JSON value.
 fn parse_document(mut block: Object) -> Option<Part> {
     let mut document = take_object(&mut block, "document")?;
     let data = take(&mut document, "data")?;
@@ -57,7 +58,7 @@ fn parse_document(mut block: Object) -> Option<Part> {
     Some(Part::Text(text))
 }
 
-/// An image that is nothing but an address, or its bytes.
+/// Reads an image that has only an address or its bytes.
 fn parse_image(block: Object) -> Option<Part> {
     let mut image: Object = block.get("image_url")?.parse().ok()?;
     let url = take_text(&mut image, "url").filter(|_| image.is_empty() && block.len() == 2)?;
@@ -68,7 +69,7 @@ fn parse_image(block: Object) -> Option<Part> {
     media.media_type.starts_with("image/").then_some(Part::Media(media))
 }
 
-/// The block of a part; `None` of what is no block, or what the wire cannot say.
+/// Writes the block of a part. `None` for a part for which the wire has no block.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     match part {
         Part::Text(text) => Some(render_text(text)),
@@ -108,7 +109,7 @@ fn render_image(media: &Media) -> Option<RawJson> {
     Some(raw(&json!({"type": "image_url", "image_url": {"url": url}})))
 }
 
-/// The text of a block that is a text and nothing else.
+/// Returns the text of a block that has only a text.
 pub(super) fn plain_text(block: &RawJson) -> Option<RawJson> {
     let mut fields: Object = block.parse().ok()?;
     let is_text = text(&fields, "type").is_some_and(|kind| kind == "text");

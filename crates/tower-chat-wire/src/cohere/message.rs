@@ -1,4 +1,4 @@
-//! Messages to and from the wire.
+//! Reads and writes messages.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
 
@@ -14,12 +14,12 @@ use crate::{
     text_parts::{fields_of, is_system, native},
 };
 
-/// Reads the messages of a JSON list, as a request body has it under `messages`.
+/// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
-/// it is no list.
+/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
+/// is not a list.
 pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     let mut messages = Vec::new();
     for (index, item) in as_read::list(json, "the messages")?.iter().enumerate() {
@@ -30,13 +30,13 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer; its role is the assistant's, whatever it names.
+/// Reads the message of an answer. Its role is the assistant's, whatever role the JSON has.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let message = parse_assistant(fields(item)?)?;
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// The message, with a mark if it is written in another form than it was read.
+/// Returns the message, with a mark if it would be written in another form than it was read.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     if !matches!(render_usual(&message, &mut Round::of_any_ids()).as_slice(), [one] if as_read::same(one, item))
     {
@@ -73,8 +73,8 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
     })
 }
 
-/// The assistant's message. Its plan for the tools is reasoning; fields that are not known, such as
-/// citations, are a native part before the others.
+/// Reads an assistant message. Its `tool_plan` becomes reasoning. Unknown fields, such as citations,
+/// become a native part before the others.
 fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     let mut parts = Vec::new();
     fields.remove("role");
@@ -91,7 +91,7 @@ fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// The parts of the content, which is a text or a list of blocks. An empty text is no part.
+/// Removes and reads the content, which is a string or a list of blocks. An empty string makes no part.
 fn take_content(fields: &mut Object) -> Result<Vec<Part>, WireError> {
     if let Some(text) = take_text(fields, "content") {
         return Ok(Some(text)
@@ -133,7 +133,7 @@ fn parse_call(mut fields: Object) -> ToolCall {
     call
 }
 
-/// Writes the messages of a request, as the [module](super) says it.
+/// Writes the messages of a request by the rules in the [module documentation](super).
 pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
     let mut round = Round::of_any_ids();
     messages.into_iter().flat_map(|message| render_message(message, &mut round)).collect()
@@ -143,13 +143,13 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
     let usual = render_usual(message, round);
     let Some(json) = as_read::unchanged(message, WIRE, parse) else { return usual };
     if round.has_renamed() {
-        // The ids are as they were read, too.
+        // The ids are those that were read, too.
         *round = Round::of_any_ids();
     }
     vec![json]
 }
 
-/// The message in the usual form: its results, one by one, and then what else it has.
+/// Writes a message in the usual form: its results, one by one, and then its other parts.
 fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     round.follow(message.role, message.calls().next().is_some());
     let is_assistant = message.role == Role::Assistant;
@@ -206,7 +206,7 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     written
 }
 
-/// The field `content`; a lone text may be one, if that is the usual form.
+/// Writes the field `content`. A single text is written as a string if that is the usual form.
 fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
@@ -215,15 +215,15 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     }
 }
 
-/// Whether a native item holds fields of the message: a block has a type, and a mark is neither.
+/// Whether a native item has the fields of a message. A block has a type, and a mark is neither.
 fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
     fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
         && !as_read::is_mark(item, WIRE)
 }
 
-/// The native item that holds fields of the message although it has a type, as a block has. Such a message is
-/// not in the usual form, so it begins with the JSON from which it was read, which has these fields.
+/// Returns the native item with the fields of a message if it has a type, as a block has. Such a message
+/// is not in the usual form, so it has a mark with the JSON of the message, which has these fields.
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {
@@ -233,7 +233,7 @@ fn typed_envelope(message: &Message) -> Option<&Native> {
         Part::Native(item) => Some(item),
         _ => None,
     });
-    // The fields come before the blocks of the content, one of which may be the same.
+    // The fields are before the blocks of the content, one of which may be equal to them.
     natives.find(|item| {
         let fields = fields_of(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
         fields.is_some_and(|fields| fields.iter().all(is_in_original))
@@ -244,7 +244,7 @@ fn render_result(result: &ToolResult, id: &str) -> RawJson {
     let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("role".to_owned(), raw("tool"));
     fields.insert("tool_call_id".to_owned(), raw(id));
-    // A list only where a text could not hold it.
+    // A list is used only where a string could not express the content.
     let is_text = |part: &Part| {
         !matches!(part, Part::Native(_) | Part::Text(_))
             || matches!(part, Part::Text(text) if text.native.is_none())
@@ -290,7 +290,7 @@ mod tests {
             let WireError::InMessage { index: 0, source } = error else { panic!("{role}") };
             assert!(matches!(*source, WireError::Field { field: "type", .. }), "{role}");
             let mut message = parse_messages(&messages(unknown)).unwrap().remove(0);
-            // Without the form in which it was read.
+            // Removes the marks.
             message.parts.retain(
                 |part| !matches!(part, Part::Native(native) if as_read::is_mark(native, WIRE)),
             );

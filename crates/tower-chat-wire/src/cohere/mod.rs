@@ -1,18 +1,20 @@
-//! Cohere's chat API, version 2 (<https://docs.cohere.com/reference/chat>).
+//! Reads and writes the conversations of Cohere's chat API, version 2
+//! (<https://docs.cohere.com/reference/chat>).
 //!
-//! Reading the messages of a request and writing them again gives equal JSON values. Each message is
-//! one message; `tool_plan` and blocks of thinking are reasoning, and a document in a result is a text
-//! with the rest of its block as native item. Any other block is a
-//! [`Part::Native`](tower_chat_core::Part::Native) in its place, and fields that are not known, such as citations, are
-//! a native part before the others.
+//! If the messages of a request are read and written again, the JSON values are equal. Each message
+//! becomes one message. `tool_plan` and thinking blocks become reasoning, and a document in a result
+//! becomes a text, with the other fields of its block as a native item. Any other block becomes a
+//! [`Part::Native`](tower_chat_core::Part::Native) at its position. Unknown fields, such as citations,
+//! become a native part before the others.
 //!
-//! The usual content is a list of blocks from the assistant, and a text from anybody else if there is
-//! nothing but one. A message in any other form begins with a native part that holds it as it was
-//! read. It is written as it was read as long as nothing in it has changed.
+//! The usual content of an assistant's message is a list of blocks. The usual content of any other
+//! message is a string if it has only one text. A message in any other form begins with a native part
+//! that contains the JSON of the message. As long as the message is not changed, this JSON is written.
 //!
-//! Messages of other wires are written as this wire can express them. Left out are reasoning and
-//! native items of other wires, what other providers ran, approvals, errors, and media other than a
-//! user's images. Calls have ids that differ within one answer; results take those of their calls.
+//! Messages of other wires are written in the closest form of this wire. The following is left out:
+//! reasoning and native items of other wires, calls that other providers ran and their results,
+//! approvals, errors, and media other than images of a user. Calls in one answer have different ids, and
+//! results have the ids of their calls.
 
 mod accumulator;
 mod answer;
@@ -33,5 +35,5 @@ pub use self::{
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.
 pub const WIRE: &str = "cohere";
 
-/// The field in which a model says what it is about to do with tools.
+/// The field in which a model describes which tools it is going to call.
 const PLAN: &str = "tool_plan";

@@ -1,4 +1,4 @@
-//! The body of a request.
+//! Reads and writes the body of a request.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice, ToolDefinition};
@@ -19,7 +19,7 @@ pub(crate) const TOOL: Form = Form {
     plain: || json!({"type": "function", "function": {}}),
 };
 
-/// The request that a body is.
+/// Reads the body of a request.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let expected = "a JSON list";
     let missing = BodyError::Field { field: "messages", expected };
@@ -47,10 +47,10 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     Ok(ChatRequest::new(read).with_options(options))
 }
 
-/// The fields of the request for an answer, each as the text that is sent.
+/// Returns the fields of the body of a request, each as JSON text.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out. The
-/// conversation, and whether the answer is streamed, are the request's own.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
+/// field. The conversation, and whether the answer is streamed, cannot be replaced.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -63,14 +63,14 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Object {
     render(&fitted(request, rules), model)
 }
 
-/// The fields of the request, as it is.
+/// Returns the fields of the request without applying the rules of a service.
 pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     let asked = &*request.options;
     let mut fields = Map::new();
     set(&mut fields, "temperature", asked.temperature);
     set(&mut fields, "p", asked.top_p);
     set(&mut fields, "max_tokens", asked.max_output_tokens);
-    // A tool cannot be chosen by name: it is the only one that is offered.
+    // A tool cannot be chosen by name. Instead, the request offers only this tool.
     let (choice, only) = match &asked.tool_choice {
         Some(ToolChoice::None) => (Some("NONE"), None),
         Some(ToolChoice::Required) => (Some("REQUIRED"), None),
@@ -86,7 +86,7 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     }
     merge(&mut fields, &asked.extra);
     set(&mut fields, "model", Some(model));
-    // A `null` marks a request that did not name the default.
+    // A `null` in `extra` marks a request that was read without the field.
     let is_unnamed = !asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();

@@ -1,4 +1,4 @@
-//! What the events of a stream add up to.
+//! Accumulates the events of a stream.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// The answer so far. Each event is an answer of its own, with more parts.
+/// The accumulated answer. Each event is an answer with more parts.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiAccumulator {
     fields: Object,
     candidate: Object,
-    /// The fields of the content but its parts.
+    /// The fields of the content without its parts.
     content: Object,
     parts: Vec<Part>,
     calls: usize,
@@ -24,13 +24,12 @@ pub(crate) struct GeminiAccumulator {
 
 #[derive(Debug)]
 enum Part {
-    /// Text and nothing else, which goes on in the next part of its kind.
+    /// A part with only a text, which the next part of the same kind continues.
     Plain { text: String, is_thought: bool },
-    /// A call whose arguments come in pieces, and which of the calls it is.
+    /// A call whose arguments arrive in pieces, and its index among the calls.
     Call { call: StreamedCall, index: usize },
-    /// Anything else. What has a thought signature stays as it came: the service wants it back in
-    /// the part in which it was
-    /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+    /// Any other part. A part with a thought signature is not changed, because the service expects the
+    /// signature in the same part (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
     Whole(RawJson),
 }
 
@@ -134,7 +133,7 @@ impl GeminiAccumulator {
         }
     }
 
-    /// Adds a part that is a call, or a piece of one, or nothing that is announced.
+    /// Adds a part that is a call or a piece of a call. Any other part results in no update.
     fn push_call(&mut self, part: RawJson, mut fields: Object) -> Option<ChatUpdate> {
         let call = fields.get("functionCall").and_then(|call| call.parse::<Object>().ok());
         let Some(piece) = call else {
@@ -197,7 +196,7 @@ fn is_thought(fields: &Object) -> bool {
     fields.get("thought").is_some_and(|thought| thought.get() == "true")
 }
 
-/// The text of a part that is no thought.
+/// Returns the text of a part that is not a thought.
 fn visible_text(fields: &Object) -> Option<String> {
     text(fields, "text").filter(|_| !is_thought(fields))
 }

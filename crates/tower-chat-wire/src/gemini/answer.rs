@@ -1,4 +1,4 @@
-//! A whole answer.
+//! Reads a whole answer.
 
 use serde_json::Value;
 use tower_chat_core::{Answer, Finish, FinishReason, Usage};
@@ -11,12 +11,12 @@ use crate::{
     refusal::{self, CodeFields},
 };
 
-/// The reasons of this wire.
+/// The finish reasons of this wire.
 pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finishReason";
 
-/// The answer that the body of a whole one is.
+/// Reads the body of a whole answer.
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
@@ -39,8 +39,8 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     }
 }
 
-/// The error that the fields of an answer, or of an event of a stream, report: an `error`, or a
-/// prompt that was blocked.
+/// Returns the error that the fields of an answer, or of an event of a stream, report: an `error`, or a
+/// blocked prompt.
 pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     if refusal::is_error(fields, "candidates") {
         return Some(refusal::parse(None, body, CodeFields::Others));
@@ -50,14 +50,14 @@ pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     Some(AnswerError::Refused {
         status: None,
         message: format!("the prompt was blocked: {feedback}"),
-        // The service's own name for it does not say that the same request is refused again.
+        // The prefix makes the code one that blames the request; the service's own code does not.
         code: Some(format!("PROHIBITED_PROMPT_{code}")),
         retry_after: None,
         body: body.to_owned(),
     })
 }
 
-/// The end of an answer, from its fields but `candidates`, and from its candidate.
+/// Reads the finish of an answer from its fields, without `candidates`, and from its candidate.
 fn finish(mut fields: Object, mut candidate: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     if let Some(text) = take_text(&mut candidate, FINISH_REASON)
@@ -93,7 +93,7 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Gemini has no reason of its own for an answer that ends with calls.
+/// Gemini has no finish reason for an answer that ends with calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "MAX_TOKENS",
@@ -103,7 +103,7 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Gemini counts the tokens of thoughts, and those that its own tools put in, apart.
+/// Gemini counts tokens of thoughts, and tokens of its own tools' input, separately.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

@@ -1,16 +1,16 @@
-//! Bodies of requests and answers.
+//! Reads bodies of requests and answers.
 
 use tower_chat_core::{Message, RawJson, Role};
 
 use super::{content, part::spelling};
 use crate::{WireError, fields::Fields};
 
-/// Reads the conversation of a request body: its system instruction, if it has one, as a system
+/// Reads the conversation of a request body: its system instruction, if there is one, as a system
 /// message, and its contents.
 ///
 /// # Errors
 ///
-/// As [`parse_contents`]; also if it is no JSON object or has no contents.
+/// As [`parse_contents`]; also if the text is not a JSON object or has no contents.
 pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     let body = Fields::parse(json, "a request body")?;
     let system = spelling(&body, ["systemInstruction", "system_instruction"]);
@@ -25,12 +25,12 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the contents of a JSON list, as a request body has it under `contents`.
+/// Reads the contents in a JSON list, the value of `contents` in a request body.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first content that cannot be read: no JSON object, a role
-/// that the wire does not have, parts that are no list; [`WireError::Json`], if it is no list.
+/// [`WireError::InMessage`] for the first content that cannot be read: one that is not a JSON object,
+/// has an unknown role, or has parts that are not a list. [`WireError::Json`] if the text is not a list.
 pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
     let mut messages: Vec<Message> = Vec::new();
     for (index, item) in list(json, "the contents")?.iter().enumerate() {
@@ -44,11 +44,11 @@ pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads an answer of `generateContent`, or one event of a streamed answer: an assistant message
-/// for each candidate, which is one if no more were asked for, and none if the prompt was blocked.
+/// Reads an answer of `generateContent`, or one event of a streamed answer. Each candidate becomes an
+/// assistant message: usually one, and none if the prompt was blocked.
 ///
-/// A candidate without content, such as one that was stopped for safety, is a message without
-/// parts. Why it ended and what it cost are not read.
+/// A candidate without content, such as one that was stopped for safety, becomes a message without
+/// parts. The finish reason and the usage are not read.
 ///
 /// ```
 /// use tower_chat_wire::gemini::parse_answer;
@@ -61,8 +61,8 @@ pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first candidate whose content cannot be read;
-/// [`WireError::Json`], if it is no answer.
+/// [`WireError::InMessage`] for the first candidate whose content cannot be read; [`WireError::Json`] if
+/// the text is not an answer.
 pub fn parse_answer(json: &str) -> Result<Vec<Message>, WireError> {
     let answer = Fields::parse(json, "an answer")?;
     let Some(name) = spelling(&answer, ["candidates"; 2]) else { return Ok(Vec::new()) };

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::fields::{Fields, raw};
 
-/// The call in a part's field `key`, or `None` if nothing can be called by it.
+/// Reads the call in a part's field `key`. `None` if it has no name.
 pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolCall> {
     let mut inner: Fields = fields.take(key)?.parse().ok()?;
     let mut call = ToolCall::without_id(inner.take_text("name")?, "");
@@ -26,7 +26,7 @@ pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolCall> {
     Some(call)
 }
 
-/// The part of a call.
+/// Writes the part of a call.
 pub(super) fn render(call: &ToolCall) -> Fields {
     let (mut fields, key, mut inner) = open_native(call.native.as_ref(), CALL);
     inner.set("name", raw(&call.name));
@@ -45,7 +45,8 @@ pub(super) fn render(call: &ToolCall) -> Fields {
     fields
 }
 
-/// Takes an id out. An empty one stays there too: it says no more than none, but is written again.
+/// Removes and returns the id. An empty id is not removed: it means the same as no id, but is written
+/// again.
 pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
     let id = inner.text("id")?;
     if !id.is_empty() {
@@ -54,7 +55,7 @@ pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
     Some(id)
 }
 
-/// The id, if it says something.
+/// Returns the id unless it is empty.
 pub(super) fn some_id(id: Option<&str>) -> Option<&str> {
     id.filter(|id| !id.is_empty())
 }
@@ -63,7 +64,7 @@ pub(super) fn is_object(value: &RawJson) -> bool {
     value.get().starts_with('{')
 }
 
-/// The fields of a part's native item, and of the object in it under a name.
+/// Returns the fields of a part's native item, and the fields of the object with this name in it.
 pub(super) fn open_native(
     native: Option<&tower_chat_core::Native>,
     name: super::part::Name,

@@ -1,4 +1,4 @@
-//! A whole content.
+//! Reads and writes a whole content.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -28,7 +28,7 @@ pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
     Ok(Message::new(role, parts))
 }
 
-/// Reads the content of an answer; its role may be missing.
+/// Reads the content of an answer, whose role may be missing.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the content of an answer")?;
     if !fields.contains("role") || fields.is_null("role") {
@@ -41,7 +41,7 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     parse(&raw(&fields))
 }
 
-/// Reads the system instruction, whose role means nothing.
+/// Reads the system instruction, whose role has no meaning.
 pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the system instruction")?;
     let (mut parts, form) = parse_parts(&mut fields, Speaker::System)?;
@@ -51,7 +51,7 @@ pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     Ok(Message::new(Role::System, parts))
 }
 
-/// Keeps a message of results apart from the one before it, with which it would be one content.
+/// Adds an envelope to a message of results, so that it is not joined with the message before it.
 pub(super) fn keep_apart(message: &mut Message) {
     if envelope_of(message).is_none() {
         let mut fields = Fields::default();
@@ -60,8 +60,8 @@ pub(super) fn keep_apart(message: &mut Message) {
     }
 }
 
-/// The fields of a message's content that its native item keeps; its field `parts` says how the
-/// parts are written.
+/// Returns the fields of the content in a message's native item. Its field `parts` shows how the parts
+/// are written.
 pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     message.parts.iter().find_map(|part| match part {
         Part::Native(native) if is_envelope(native) => Fields::of_native(Some(native), WIRE),
@@ -69,15 +69,15 @@ pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     })
 }
 
-/// Whether a native item belongs to a whole content; only such an item has a field `parts` without
-/// any.
+/// Whether a native item belongs to a whole content. Only such an item has a field `parts` that is
+/// empty.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE)
         .and_then(|mut fields| fields.take("parts"))
         .is_some_and(|parts| matches!(parts.get(), "null" | "{}"))
 }
 
-/// The content of parts, in the fields and the form of its envelope.
+/// Writes a content with these parts, in the form and with the fields of its envelope.
 pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
     let is_single = envelope.get("parts").is_some_and(|form| form.get() == "{}");
     envelope.set(
@@ -90,8 +90,8 @@ pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
     raw(&envelope)
 }
 
-/// How a content holds its parts: as a list, or, as Gemini's own examples of the system instruction
-/// do, as the only part itself.
+/// The form of a content's parts: a list, or a single part instead of a list, as in Gemini's own
+/// examples of the system instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     List,
@@ -114,7 +114,7 @@ fn speaker(fields: &Fields) -> Result<Speaker, WireError> {
     }
 }
 
-/// Takes the parts out of a content's fields. A content without any says nothing.
+/// Removes and reads the parts of a content. A content may have none.
 fn parse_parts(fields: &mut Fields, speaker: Speaker) -> Result<(Vec<Part>, Form), WireError> {
     let (items, form): (Vec<RawJson>, _) = match fields.take("parts") {
         None => (Vec::new(), Form::List),

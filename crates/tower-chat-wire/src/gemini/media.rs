@@ -12,10 +12,11 @@ const TYPE: Name = ["mimeType", "mime_type"];
 const ADDRESS: Name = ["fileUri", "file_uri"];
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The addresses of files that were given to Gemini; nobody else can read them.
+/// The addresses of files that were uploaded to Gemini; no other provider can read them.
 const UPLOADED: &str = "https://generativelanguage.googleapis.com/";
 
-/// The media of a part, or `None` if it is in a form that cannot be split.
+/// Reads the media of a part. `None` if the part is in a form that cannot be divided into media and
+/// native item.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let mut rest = part.clone();
     let inline = spelling(part, INLINE);
@@ -40,7 +41,7 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// The part of media, or `None` for a file that is with another provider.
+/// Writes the part of media. `None` for a file that is stored at another provider.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -65,7 +66,7 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Puts the media into a part of the kind it had, or `None` if it does not fit there any more.
+/// Writes the media into the kind of part from which they were read. `None` if they no longer fit.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let name = if matches!(media.source, MediaSource::Base64(_)) { INLINE } else { FILE };
     let key = spelling(&fields, name)?;
@@ -94,7 +95,7 @@ fn file(address: &str, media: &Media) -> Fields {
     inner
 }
 
-/// Whether the field's spelling is clear, and a `null` can stand for its text.
+/// Whether only one spelling of the field is present, and a `null` can take the place of its text.
 fn is_clear(inner: &Fields, name: Name) -> bool {
     let present: Vec<&str> = name.into_iter().filter(|name| inner.contains(name)).collect();
     match present.as_slice() {
@@ -104,7 +105,7 @@ fn is_clear(inner: &Fields, name: Name) -> bool {
     }
 }
 
-/// Takes a text out and leaves a `null` in the spelling that it had.
+/// Removes and returns a string, and leaves a `null` in the spelling that the field has.
 fn take_spelled(inner: &mut Fields, name: Name) -> Option<String> {
     let key = spelling(inner, name)?;
     let text = inner.take_text(key)?;
