@@ -1,5 +1,5 @@
-//! For authors of model clients, endpoints and transcript tools: the JSON of providers to and from the
-//! messages of `tower-chat`, without loss.
+//! Converts the JSON of providers to the messages of `tower-chat` and back, without loss. Needed by
+//! authors of model clients, endpoints and programs that read transcripts.
 //!
 //! ```
 //! use tower_chat_wire::{
@@ -25,20 +25,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One module per wire, each a pair of pure functions: JSON to
-//! [`Message`](tower_chat_core::Message) and back. Nothing here talks to a network.
+//! There is one module for each wire, with pure functions that convert JSON to
+//! [`Message`](tower_chat_core::Message) and back. The crate does not use a network.
 //!
 //! - [`body`]: whole bodies of requests and answers, with their options.
-//! - [`anthropic`]: the conversation of Anthropic Messages.
-//! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with
-//!   it.
+//! - [`anthropic`]: the conversations of Anthropic Messages.
+//! - [`openai_chat`]: the messages of OpenAI Chat Completions and compatible APIs.
 //! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`openai_responses`]: the items of OpenAI Responses.
 //! - [`bedrock_converse`], [`cohere`], [`ollama`]: the messages of Bedrock Converse, Cohere and Ollama.
-//! - [`rules`]: what a service takes beyond its wire, and conversations made to fit it.
-//! - [`stream`]: limits and framing of answers, and pieces that add up, for model clients.
-//! - [`validate`]: whether the provider of a wire would accept a conversation.
-//! - `codec`, with the feature of that name: codecs of JSON bodies for `tower_chat::adapt`.
+//! - [`rules`]: the rules of services beyond their wire format, and the changes that make a conversation
+//!   conform to them.
+//! - [`stream`]: limits, framing and accumulators of streamed answers, for model clients.
+//! - [`validate`]: checks whether a provider would accept a conversation.
+//! - `codec`, with the feature `codec`: codecs of JSON bodies for `tower_chat::adapt`.
 
 mod answer_error;
 pub mod anthropic;

@@ -1,4 +1,4 @@
-//! JSON objects whose values are left as the text they were received as.
+//! JSON objects whose values are kept as JSON text.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{ChatOptions, Classified, RawJson, Retryability};
@@ -9,7 +9,7 @@ pub(crate) use crate::{
     stream::Object,
 };
 
-/// The fields of a JSON object.
+/// Parses the fields of a JSON object.
 pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
     serde_json::from_str(json).map_err(|source| AnswerError::Malformed {
         what: format!("it is no JSON object{}", beginning(json)),
@@ -18,7 +18,7 @@ pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
     })
 }
 
-/// The fields of an event's data.
+/// Parses the fields of an event's data.
 pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     serde_json::from_str(&frame.data).map_err(|source| AnswerError::Malformed {
         what: format!("an event is no JSON object{}", beginning(&frame.data)),
@@ -27,8 +27,8 @@ pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     })
 }
 
-/// Says how a text begins that is no JSON, such as the page of a proxy. Says nothing of JSON, even if it
-/// is cut off or damaged: it may have what the user wrote in it.
+/// Describes the beginning of a text that is not JSON, such as the page of a proxy. Returns nothing for
+/// JSON, even if it is cut off or damaged, because it may contain messages of the user.
 fn beginning(text: &str) -> String {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     if text.is_empty() || text.starts_with(['{', '[', '"']) {
@@ -40,43 +40,43 @@ fn beginning(text: &str) -> String {
     format!(" but begins with {begin:?}{dots}")
 }
 
-/// How many characters of a text an error shows.
+/// The largest number of characters of a text in an error.
 const MOST_CHARACTERS: usize = 200;
 
-/// The field as a text, if it is there and is one.
+/// Returns the field if it is a string.
 pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
     as_text(object.get(name)?)
 }
 
-/// Whether the field is there and is neither `null` nor otherwise empty of meaning: services send
-/// `"error": null`, `""` and `false` with answers that are none.
+/// Whether the field is present and has a meaning. Services send `"error": null`, `""` and `false` with
+/// answers that are not errors.
 pub(crate) fn reports(object: &Object, name: &str) -> bool {
     object.get(name).is_some_and(|value| !matches!(value.get(), "null" | "\"\"" | "false"))
 }
 
-/// The field, if it is there and not `null`.
+/// Removes and returns the field unless it is `null`.
 pub(crate) fn take(object: &mut Object, name: &str) -> Option<RawJson> {
     object.remove(name).filter(|value| value.get() != "null")
 }
 
-/// The field taken out, if it is an object.
+/// Removes the field, and returns it if it is an object.
 pub(crate) fn take_object(object: &mut Object, name: &str) -> Option<Object> {
     take(object, name)?.parse().ok()
 }
 
-/// The field as a text, if it is one; any other stays.
+/// Removes and returns the field if it is a string. Any other field is not removed.
 pub(crate) fn take_text(object: &mut Object, name: &str) -> Option<String> {
     let text = text(object, name)?;
     object.remove(name);
     Some(text)
 }
 
-/// The value, parsed, for metadata; its text, if it is nested too deeply to be parsed.
+/// Parses a value for metadata. Returns its text as a string if it is nested too deeply.
 pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
 
-/// The fields that options have become, each as its text, with every digit of their numbers.
+/// Converts the fields of options to JSON text. Numbers keep all digits.
 pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> Object {
     let fields = fields.iter().map(|(name, value)| (name.clone(), raw(value)));
     let mut fields: Object = fields.collect();
@@ -84,13 +84,13 @@ pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> O
     fields
 }
 
-/// The fields of an answer that nothing else holds, for metadata.
+/// Returns the remaining fields of an answer, for metadata.
 pub(crate) fn metadata(fields: &Object) -> Map<String, Value> {
     let set = fields.iter().filter(|(_, value)| value.get() != "null");
     set.map(|(name, value)| (name.clone(), to_value(value))).collect()
 }
 
-/// Adds fields; one that is not `null` replaces an earlier one.
+/// Adds fields. A field that is not `null` replaces an earlier one.
 pub(crate) fn overlay(whole: &mut Object, later: Object) {
     for (name, value) in later {
         if value.get() != "null" || !whole.contains_key(&name) {

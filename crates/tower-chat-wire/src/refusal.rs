@@ -1,4 +1,4 @@
-//! How services say that they refuse a request.
+//! Reads the errors with which services refuse requests.
 
 use std::time::Duration;
 
@@ -9,21 +9,22 @@ use crate::{
     object::{Object, reports, text},
 };
 
-/// Which fields of an error are its code.
+/// The fields of an error that contain its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeFields {
-    /// `code`, else `type`: OpenAI and what is compatible with it. As a type, `error` says no more
-    /// than that it is one.
+    /// `code`, or else `type`, in OpenAI's and compatible APIs. The type `error` is ignored, because it
+    /// has no information.
     OpenAi,
-    /// `status`, else `type`, else `code`: Google's `code` is the HTTP status again.
+    /// `status`, or else `type`, or else `code`. Google's `code` repeats the HTTP status.
     Others,
 }
 
-/// Whether an answer, or an event of a stream, reports an error. `content` is the field that an answer
-/// has, and an error has not.
+/// Whether an answer, or an event of a stream, reports an error. `content` is the field that every
+/// answer has, and no error.
 ///
-/// The error is in `error` as a rule. vLLM and Mistral send `{"object": "error", "message": …}`, and
-/// services built with FastAPI `{"detail": …}`, both with the HTTP status 200 once a stream has begun.
+/// The error is usually in `error`. vLLM and Mistral send `{"object": "error", "message": …}`, and
+/// services that use FastAPI send `{"detail": …}`; both have the HTTP status 200 after a stream has
+/// begun.
 pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));
@@ -35,16 +36,16 @@ pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
             && (has_reason("detail") || has_reason("errors") || is_text("message"))
 }
 
-/// Whether the text of a JSON value says nothing.
+/// Whether the text of a JSON value is empty.
 fn is_empty(json: &str) -> bool {
     matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
 }
 
-/// The error of a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a list of
-/// one of them.
+/// Reads the error in a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a list
+/// with one of them.
 pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> AnswerError {
     let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
-    // Google puts the body into a list where a stream was asked for, and other services do too.
+    // Google and other services put the body into a list if the request asked for a stream.
     let json = json.get(0).unwrap_or(&json);
     let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
     let message = ["message", "Message", "msg", "detail", "errors", "error"]
@@ -71,8 +72,8 @@ fn as_words(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The HTTP status that the fields of an error name, as a number or as digits: services whose answer
-/// has begun with the status 200 put the real one into `code` (OpenRouter, Google), `status_code`
+/// Returns the HTTP status in the fields of an error, as a number or as digits. If the answer has begun
+/// with the status 200, services send the real status in `code` (OpenRouter, Google), `status_code`
 /// (Groq) or `status`.
 fn named_status(error: &Value) -> Option<u16> {
     ["status_code", "code", "status", "http_status"].into_iter().find_map(|name| {
@@ -85,7 +86,7 @@ fn named_status(error: &Value) -> Option<u16> {
     })
 }
 
-/// Google tells how long to wait in the body: `"retryDelay": "34.5s"` of a `google.rpc.RetryInfo`.
+/// Google sends the requested wait in the body: `"retryDelay": "34.5s"` of a `google.rpc.RetryInfo`.
 fn retry_info(error: &Value) -> Option<Duration> {
     let details = error.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;

@@ -1,46 +1,45 @@
-//! The conversation in a request of Gemini's `generateContent`: `contents` and `systemInstruction`,
-//! in the Gemini API and in Vertex AI.
+//! Reads and writes the conversations of Gemini's `generateContent`: the fields `contents` and
+//! `systemInstruction`, in the Gemini API and in Vertex AI.
 //!
-//! Reading a conversation and writing it again gives equal JSON values, in both spellings of the
-//! field names (`functionCall` and `function_call`). One content is one message:
+//! If a conversation is read and written again, the JSON values are equal, in both spellings of the
+//! field names (`functionCall` and `function_call`). One content becomes one message:
 //!
-//! - `systemInstruction` is a system message before all others;
-//! - a content of the model is an assistant message, one of function responses alone a tool
-//!   message, any other a user message;
-//! - a part with `thought: true` is [`Reasoning`](tower_chat_core::Reasoning);
+//! - `systemInstruction` becomes a system message before all others;
+//! - a content of the model becomes an assistant message, a content with only function responses a tool
+//!   message, and any other content a user message;
+//! - a part with `thought: true` becomes [`Reasoning`](tower_chat_core::Reasoning);
 //! - the arguments of a function call are the text of the JSON object;
-//! - the content of a function response is the text under its only key (`output`, `result`,
-//!   `error` and a few more), else the text of the whole JSON object. It is an error if `error` is
-//!   its only key.
+//! - the content of a function response is the text in its only field (`output`, `result`, `error` and a
+//!   few more). A response with more fields becomes the text of the whole JSON object. The result is an
+//!   error if `error` is the only field.
 //!
-//! What the vocabulary has no field for is kept in [`Native`](tower_chat_core::Native) items of the
-//! wire [`WIRE`]: thought signatures, ids of an odd form, spellings, unknown fields. The native of
-//! a part is the part without the values that the message holds itself; a `null` stands in the
-//! place of a value that came in an unusual form. A part of another kind, such as `executableCode`
-//! and `codeExecutionResult`, is a [`Part::Native`] in its place, whole. A content with an unusual
-//! role or more fields has a [`Part::Native`] before its parts: the content, with `null` for its
-//! parts. An ordinary message has no native item. Writing prefers the message's own fields, so
-//! that a change to them shows.
+//! All other data are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]: thought
+//! signatures, ids of an unusual form, spellings, unknown fields. The native item of a part is the part
+//! without the values that are in the message; a `null` marks a value that had an unusual form. A part
+//! of another kind, such as `executableCode` and `codeExecutionResult`, is a [`Part::Native`] at its
+//! position, as a whole. A content with an unusual role or with more fields has a [`Part::Native`]
+//! before its parts: the content with `null` for its parts. A message without such data has no native
+//! item. The fields of a message take precedence over its native items, so that changes of an
+//! application are written.
 //!
-//! Messages that never were Gemini's are written as the wire can say them. All system messages
-//! become the system instruction. Results are paired with the calls before them, and take id and
-//! name from there; they come first in their turn, and those of tool messages in a row are one
-//! content. A text result is written as `{"output": …}`, that of an error as `{"error": …}`; media
-//! in a result follow the results. Arguments that are no JSON object become
-//! `{"arguments": "the text"}`. A conversation that begins with a call of the model gets a user's
-//! empty text before it. Left out are reasoning of other wires, approvals, errors, authors, calls
+//! Messages of other wires are written in the closest form of this wire. All system messages become the
+//! system instruction. Results are paired with the calls before them and get the id and the name of the
+//! call. Results are first in their turn, and the results of consecutive tool messages are one content.
+//! A text result is written as `{"output": …}`, and that of an error as `{"error": …}`; media in a
+//! result are written after the results. Arguments that are not a JSON object become `{"arguments": "the
+//! text"}`. If a conversation begins with a call of the model, an empty text of the user is written
+//! before it. The following is left out: reasoning of other wires, approvals, errors, authors, calls
 //! that a provider ran itself and their results, file ids of other providers, native items of other
-//! wires, and contents of which nothing is left. Nothing of this depends on anything but the
-//! messages.
+//! wires, and contents that are then empty. The result depends only on the messages.
 //!
 //! # Thought signatures
 //!
-//! A signature goes back in the part in which it came, as Gemini's document
-//! [Thought signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) demands. Of
-//! parallel calls only the first carries one; if that call leaves the history, its signature leaves
-//! with it and is not moved to the next call. Gemini 3 refuses a step of the current turn whose
-//! first call has no signature; [`Unsigned::StandIn`] puts there the value that the same document
-//! gives for calls that Gemini did not make.
+//! A signature is sent back in the part with which it arrived, as Gemini's document [Thought
+//! signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires. Of parallel calls
+//! only the first has a signature. If that call is removed from the history, its signature is removed
+//! too, and is not moved to the next call. Gemini 3 refuses a step of the current turn whose first call
+//! has no signature. [`Unsigned::StandIn`] adds the value that the same document defines for calls that
+//! Gemini did not make.
 //!
 //! ```
 //! use serde_json::{Value, json};

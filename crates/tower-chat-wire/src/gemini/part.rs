@@ -1,4 +1,4 @@
-//! The parts of a content.
+//! Reads and writes the parts of a content.
 
 use tower_chat_core::{Native, Part, RawJson, Reasoning, Text};
 
@@ -8,7 +8,7 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// A field that has two spellings.
+/// The two spellings of a field's name.
 pub(super) type Name = [&'static str; 2];
 
 pub(super) const TEXT: Name = ["text", "text"];
@@ -17,7 +17,7 @@ pub(super) const RESULT: Name = ["functionResponse", "function_response"];
 pub(super) const INLINE: Name = ["inlineData", "inline_data"];
 pub(super) const FILE: Name = ["fileData", "file_data"];
 
-/// The fields of which a part has one, which says what it is.
+/// The fields that determine the kind of a part; each part has one of them.
 const KINDS: [Name; 7] = [
     TEXT,
     CALL,
@@ -28,7 +28,7 @@ const KINDS: [Name; 7] = [
     ["codeExecutionResult", "code_execution_result"],
 ];
 
-/// Whose parts they are.
+/// The role of the content that has the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     System,
@@ -36,7 +36,7 @@ pub(super) enum Speaker {
     Model,
 }
 
-/// The spelling in which the field is there and is not `null`.
+/// Returns the spelling in which the field is present and not `null`.
 pub(super) fn spelling(fields: &Fields, name: Name) -> Option<&'static str> {
     name.into_iter().find(|name| fields.contains(name) && !fields.is_null(name))
 }
@@ -57,7 +57,7 @@ pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError>
     Ok(native.into())
 }
 
-/// The JSON of a part that is neither call nor result, if the wire can say it.
+/// Writes a part that is neither a call nor a result. `None` if the wire has no form for the part.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     let (mut fields, text) = match part {
         Part::Text(text) => {

@@ -1,4 +1,4 @@
-//! Messages as the conversation of a request.
+//! Writes messages as the conversation of a request.
 
 use tower_chat_core::{Message, Part, RawJson, Role, ToolCall, ToolResult};
 
@@ -13,8 +13,8 @@ use crate::{
     provider_calls::ids_of_provider_calls,
 };
 
-/// The base64 of `skip_thought_signature_validator`, which Gemini's document gives for calls that
-/// it did not make: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// The base64 of `skip_thought_signature_validator`, the value that Gemini's document defines for calls
+/// that Gemini did not make: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(crate) const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 const SIGNATURE: part::Name = ["thoughtSignature", "thought_signature"];
 
@@ -22,20 +22,20 @@ const SIGNATURE: part::Name = ["thoughtSignature", "thought_signature"];
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RequestContents {
-    /// What belongs under `systemInstruction`, if there is any.
+    /// The value of `systemInstruction`, if there is one.
     pub system_instruction: Option<RawJson>,
-    /// What belongs under `contents`.
+    /// The value of `contents`.
     pub contents: Vec<RawJson>,
 }
 
-/// What to do if the first call of a content has no thought signature: it was made by another
-/// provider or an older model, or the call that had it is not shown any more.
+/// What to write if the first call of a content has no thought signature: another provider or an older
+/// model made it, or the call with the signature is no longer in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unsigned {
-    /// It is written without one.
+    /// The call is written without a signature.
     AsRecorded,
-    /// It gets the value with which Gemini 3 accepts it. Only for models of that kind: others need
-    /// none.
+    /// The call gets the value with which Gemini 3 accepts it. Use it only for Gemini 3 and later
+    /// models; older models need no signature.
     StandIn,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The results of calls that the caller ran.
+/// Returns the results of calls that the client ran.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

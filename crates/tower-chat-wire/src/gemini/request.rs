@@ -1,4 +1,4 @@
-//! The body of a request.
+//! Writes the body of a request.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice};
@@ -17,11 +17,10 @@ use crate::{
 
 const CONFIG: &str = "generationConfig";
 
-/// The fields of the request for an answer, each as the text that is sent. The model is in the
-/// address.
+/// Returns the fields of the body of a request, each as JSON text. The address names the model.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out; those in
-/// `generationConfig` are counted one by one. The conversation is the request's own.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
+/// field; fields in `generationConfig` are replaced one by one. The conversation cannot be replaced.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -33,8 +32,8 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Object {
     render(&fitted(request, rules), Some(model))
 }
 
-/// The fields of the request; without a model, those alone that the request names, so that one which
-/// was read is written as it was.
+/// Returns the fields of a request. Without a model, only the fields that the request itself sets, so
+/// that a request which was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     let options = &*request.options;
     let mut fields = Map::new();

@@ -13,11 +13,11 @@ use crate::fields::{Fields, as_text, raw};
 const OUTPUT: &str = "output";
 const ERROR: &str = "error";
 
-/// The keys under which clients put the text of a result. Gemini's reference names the first two:
+/// The fields in which clients put the text of a result. Gemini's reference defines the first two:
 /// <https://ai.google.dev/api/caching#FunctionResponse>.
 const KEYS: [&str; 5] = [OUTPUT, ERROR, "result", "return_value", "content"];
 
-/// The result in a part's field `key`, or `None` if it is no object.
+/// Reads the result in a part's field `key`. `None` if the field is not an object.
 pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolResult> {
     let mut inner: Fields = fields.take(key)?.parse().ok()?;
     let mut result = ToolResult::new("", "");
@@ -41,14 +41,14 @@ pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolResult> {
     Some(result)
 }
 
-/// A result's part, and the parts that have to follow the results.
+/// The part of a result, and the parts that must be written after all results.
 #[derive(Debug)]
 pub(super) struct Rendered {
     pub(super) response: RawJson,
     pub(super) media: Vec<RawJson>,
 }
 
-/// Writes the result of a call, if it is known which.
+/// Writes a result of `call`, if the call is known.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
@@ -71,7 +71,7 @@ pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     Rendered { response: raw(&fields), media }
 }
 
-/// The text of a response. What cannot be known from it is left in its place.
+/// Returns the text of a response. The data that the text does not express are left in `inner`.
 fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     if let Some((key, text)) = only_text(&response) {
         if plain_key(&response).is_none() {
@@ -105,7 +105,7 @@ fn render_response(result: &ToolResult, inner: &Fields) -> Option<RawJson> {
     Some(raw(&object(key, raw(&text))))
 }
 
-/// Takes out the media that newer models take inside a response.
+/// Removes and reads the media inside a response, which newer models support.
 fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     let Some(list) = inner.get("parts") else { return };
     let Ok(items) = list.parse::<Vec<RawJson>>() else { return };
@@ -116,7 +116,8 @@ fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     }
 }
 
-/// Media, or an item of another kind. A text would become one with that of the response.
+/// Reads media, or an item of another kind. A text is not read, because it would be joined with the text
+/// of the response.
 fn parse_part(item: &RawJson) -> Option<Part> {
     match part::parse(item, Speaker::System).ok()? {
         part @ (Part::Media(_) | Part::Native(_)) => Some(part),
@@ -132,12 +133,12 @@ fn render_part(part: &Part) -> Option<RawJson> {
     }
 }
 
-/// The key that needs no native item.
+/// Returns the field of a response that needs no native item.
 fn plain_key(response: &RawJson) -> Option<&'static str> {
     only_text(response).map(|(key, _)| key).filter(|key| matches!(*key, OUTPUT | ERROR))
 }
 
-/// The text of a response that has nothing else.
+/// Returns the text of a response that has only one field.
 fn only_text(response: &RawJson) -> Option<(&'static str, String)> {
     let fields: Fields = response.parse().ok()?;
     let key = KEYS.into_iter().find(|key| fields.len() == 1 && fields.contains(key))?;

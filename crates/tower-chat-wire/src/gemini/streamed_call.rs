@@ -5,26 +5,26 @@ use tower_chat_core::RawJson;
 
 use crate::object::{Object, overlay, raw, take, text, to_value};
 
-/// A call whose arguments arrive value by value, each under its path.
+/// A call whose arguments arrive as values with their paths.
 ///
-/// Vertex AI sends calls so if `streamFunctionCallArguments` is set: the first piece has the name, each
-/// piece has `partialArgs`, and a piece without `willContinue` is the last one
+/// Vertex AI sends this form if `streamFunctionCallArguments` is set. The first piece has the name, each
+/// piece has `partialArgs`, and the last piece has no `willContinue`
 /// (<https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>).
 #[derive(Debug, Default)]
 pub(super) struct StreamedCall {
-    /// The fields of the part but the call, such as its thought signature.
+    /// The fields of the part without the call, such as its thought signature.
     part: Object,
-    /// The fields of the call but its arguments.
+    /// The fields of the call without its arguments.
     call: Object,
     arguments: Value,
     is_open: bool,
 }
 
-/// The field of a part in which its call is.
+/// The field of a part with its call.
 const CALL: &str = "functionCall";
 
 impl StreamedCall {
-    /// Whether a call comes in pieces, of which this is the first.
+    /// Whether this is the first piece of a call that is streamed in pieces.
     pub(super) fn begins_with(call: &Object) -> bool {
         call.contains_key("partialArgs") || continues(call)
     }
@@ -35,7 +35,7 @@ impl StreamedCall {
         self.is_open && name.is_none_or(|name| text(&self.call, "name") == Some(name))
     }
 
-    /// Whether another piece has to follow.
+    /// Whether more pieces must follow.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
@@ -58,7 +58,7 @@ impl StreamedCall {
         overlay(&mut self.part, part);
     }
 
-    /// The text of the arguments. Those of a call whose last piece never came are no JSON.
+    /// Returns the text of the arguments. If the last piece has not arrived, the text is not valid JSON.
     pub(super) fn arguments(&self) -> String {
         let arguments = match &self.arguments {
             Value::Null => Value::Object(Map::new()),
@@ -71,7 +71,7 @@ impl StreamedCall {
         }
     }
 
-    /// The part of the whole call.
+    /// Returns the part of the whole call.
     pub(super) fn into_json(self) -> RawJson {
         let Self { mut part, mut call, arguments, .. } = self;
         let arguments = if arguments.is_null() { Value::Object(Map::new()) } else { arguments };
@@ -85,7 +85,7 @@ fn continues(call: &Object) -> bool {
     call.get("willContinue").is_some_and(|it| it.get() == "true")
 }
 
-/// The value of a piece.
+/// Returns the value of a piece.
 fn value(piece: &Object) -> Option<Value> {
     let of = |name: &str| piece.get(name).map(to_value);
     of("stringValue")
@@ -94,15 +94,14 @@ fn value(piece: &Object) -> Option<Value> {
         .or_else(|| piece.contains_key("nullValue").then_some(Value::Null))
 }
 
-/// A step of a path into a JSON value.
+/// A step of a path in a JSON value.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Field(String),
     Item(usize),
 }
 
-/// The steps of a path such as `$.routes[0]['first stop']`, the normalized form of RFC 9535 and its
-/// shorthand.
+/// Parses a path such as `$.routes[0]['first stop']`: the normalized form of RFC 9535, or its shorthand.
 fn steps(path: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
@@ -130,7 +129,7 @@ fn steps(path: &str) -> Vec<Step> {
     steps
 }
 
-/// A field in quotation marks, and what follows its bracket.
+/// Parses a quoted field name. Returns the step and the text after the closing bracket.
 fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     let mut name = String::new();
     let mut characters = text.char_indices();
@@ -147,10 +146,10 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     None
 }
 
-/// Lists of arguments grow up to this length by a path: a path may name any index.
+/// The largest length to which a path extends a list, because a path may have any index.
 const MOST_ITEMS: usize = 100_000;
 
-/// Puts a value at a path. A text goes on with the text that is there.
+/// Sets the value at a path. If there is already a string, the new string is appended to it.
 fn put(target: &mut Value, path: &[Step], value: Value) {
     let Some((step, rest)) = path.split_first() else {
         match (target, value) {

@@ -1,4 +1,4 @@
-//! The user's side of a turn: results, paired with their calls and before anything else.
+//! Arranges the user's side of a turn: results are paired with their calls and moved to the beginning.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,13 @@ use tower_chat_core::{RawJson, ToolCall, ToolResult};
 use super::{call::some_id, content};
 use crate::fields::{Fields, raw};
 
-/// A content that is being written.
+/// A content under construction.
 #[derive(Debug)]
 pub(super) struct Content {
     envelope: Fields,
     is_user: bool,
-    /// It was no content of its own, and may be one with its like.
+    /// Whether the content may be joined with a content of the same kind, because it was not read as a
+    /// separate content.
     may_join: bool,
     results: Vec<RawJson>,
     others: Vec<RawJson>,
@@ -24,7 +25,7 @@ impl Content {
         Self { envelope, is_user: false, may_join: false, results: Vec::new(), others: parts }
     }
 
-    /// A content of the user; the envelope of another role does not make it another's.
+    /// Creates a content of the user, whatever role the envelope has.
     pub(super) fn user(envelope: Option<Fields>) -> Self {
         let mut envelope = envelope.unwrap_or_else(usual_envelope);
         if envelope.is_text("role", "model") {
@@ -33,7 +34,7 @@ impl Content {
         Self { envelope, is_user: true, may_join: false, results: Vec::new(), others: Vec::new() }
     }
 
-    /// A content of results, which is one with those before it.
+    /// Creates a content of results, which is joined with the results before it.
     pub(super) fn results() -> Self {
         Self { may_join: true, ..Self::user(None) }
     }
@@ -71,7 +72,7 @@ impl Content {
     }
 }
 
-/// Moves what stands before a result in the user's turn at the end behind the turn's last result.
+/// In the last turn of the user, moves everything before a result to the position after the last result.
 pub(super) fn put_results_first(contents: &mut [Content]) {
     let length = contents.iter().rev().take_while(|content| content.is_user).count();
     let begin = contents.len() - length;
@@ -86,8 +87,8 @@ pub(super) fn put_results_first(contents: &mut [Content]) {
     last.others = others;
 }
 
-/// The calls of a model's turn that no result has answered yet, by everything that a result may say
-/// of its call.
+/// The calls of a model's turn that have no result yet, by id and by name, because a result may have
+/// either.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls<'a> {
     calls: Vec<&'a ToolCall>,
@@ -96,7 +97,7 @@ pub(super) struct OpenCalls<'a> {
     without_id: OfTools<'a>,
 }
 
-/// Positions of calls, and the same by the name of their tool.
+/// The positions of calls: all of them, and those of each tool.
 #[derive(Debug, Default)]
 struct OfTools<'a> {
     all: BTreeSet<usize>,
@@ -116,7 +117,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The first open call with the result's id; where either has none, with its name.
+    /// Returns the first call without a result that has the result's id, or, if either has no id, the
+    /// result's name.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {

@@ -1,4 +1,4 @@
-//! What the lines of a stream add up to.
+//! Accumulates the lines of a stream.
 
 use tower_chat_core::{Answer, ChatUpdate, RawJson, ToolCallDelta};
 
@@ -10,7 +10,7 @@ use crate::{
     stream::{Frame, ResponseAccumulator},
 };
 
-/// The answer so far. Each line is an answer of its own, with more text or whole calls.
+/// The accumulated answer. Each line is an answer with more text or whole calls.
 #[derive(Debug, Default)]
 pub(crate) struct OllamaAccumulator {
     fields: Object,
@@ -48,7 +48,7 @@ impl ResponseAccumulator for OllamaAccumulator {
     }
 
     fn is_complete(&self) -> bool {
-        // The servers of some models send no reason.
+        // Ollama sends no finish reason for some models.
         self.fields.get("done").is_some_and(|done| done.get() == "true")
     }
 

@@ -1,4 +1,4 @@
-//! A whole answer.
+//! Reads and writes a whole answer.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
@@ -14,7 +14,7 @@ use crate::{
 
 const REASONS: Reasons = Reasons { read: reason, spell };
 
-/// The answer that the body of a whole one is.
+/// Reads the body of a whole answer.
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
@@ -29,7 +29,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// The end of an answer, from its fields but `message`.
+/// Reads the finish of an answer from its fields, without `message`.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let done_reason = take_text(&mut fields, "done_reason");
@@ -50,7 +50,7 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Ollama has no reason of its own for an answer that ends with calls.
+/// Ollama has no finish reason for an answer that ends with calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "length",
@@ -66,7 +66,7 @@ fn usage(fields: &Map<String, Value>) -> Usage {
     usage
 }
 
-/// The body of a whole answer of one message.
+/// Writes the body of a whole answer with one message.
 pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     let has_calls = message.calls().next().is_some();
     let rendered = render_messages([message]).pop();

@@ -1,4 +1,4 @@
-//! Messages to and from the wire.
+//! Reads and writes messages.
 
 use tower_chat_core::{
     Media, MediaSource, Message, Part, RawJson, Reasoning, Role, ToolCall, ToolResult,
@@ -12,12 +12,12 @@ use crate::{
     text_parts::{OpenCalls, fields_of, is_system, native, object_of},
 };
 
-/// Reads the messages of a JSON list, as a request body has it under `messages`.
+/// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
-/// it is no list.
+/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
+/// is not a list.
 pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     let mut open = OpenCalls::default();
     let mut messages = Vec::new();
@@ -33,7 +33,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer; its role is the assistant's, whatever it names.
+/// Reads the message of an answer. Its role is the assistant's, whatever role the JSON has.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut message = parse_assistant(fields(item)?)?;
     let written = render_usual(&message, &mut OpenCalls::default());
@@ -68,7 +68,7 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
     })
 }
 
-/// The parts of the assistant. Fields that are not known are a native part before the others.
+/// Reads the parts of an assistant message. Unknown fields become a native part before the others.
 fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     let mut parts = Vec::new();
     fields.remove("role");
@@ -95,7 +95,7 @@ fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// The parts of a message of the user or of the system.
+/// Reads the parts of a user or system message.
 fn parse_plain(mut fields: Object) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Some(text) = take_text(&mut fields, "content").filter(|text| !text.is_empty()) {
@@ -115,7 +115,8 @@ fn parse_result(mut fields: Object) -> ToolResult {
     result
 }
 
-/// The images of a message, if the field is a list of texts; anything else stays.
+/// Removes and reads the images of a message if the field is a list of strings. Any other field is not
+/// removed.
 fn take_images(fields: &mut Object) -> Vec<Part> {
     let images = fields.get("images").and_then(|images| images.parse::<Vec<String>>().ok());
     if images.is_some() {
@@ -125,7 +126,8 @@ fn take_images(fields: &mut Object) -> Vec<Part> {
     images.into_iter().flatten().map(|data| Part::Media(media(data))).collect()
 }
 
-/// The type of an image by its first bytes, in base64: the wire does not name it.
+/// Returns the media type of an image from its first bytes in base64, because the wire does not have the
+/// type.
 fn media_type(data: &str) -> &'static str {
     let types = [("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
     let known = types.into_iter().find(|(beginning, _)| data.starts_with(beginning));
@@ -146,7 +148,7 @@ fn parse_call(mut fields: Object) -> ToolCall {
     call
 }
 
-/// Writes the messages of a request, as the [module](super) says it.
+/// Writes the messages of a request by the rules in the [module documentation](super).
 pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
     let mut open = OpenCalls::default();
     let messages = messages.into_iter();
@@ -158,7 +160,7 @@ fn render_message(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
     as_read::unchanged(message, WIRE, parse).map_or(usual, |json| vec![json])
 }
 
-/// What is written of one message besides its results.
+/// The written parts of one message, without its results.
 #[derive(Debug, Default)]
 struct Written {
     fields: Object,
@@ -167,7 +169,7 @@ struct Written {
     calls: Vec<RawJson>,
 }
 
-/// The message in the usual form: its results, one by one, and then what else it has.
+/// Writes a message in the usual form: its results, one by one, and then its other parts.
 fn render_usual(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
     let at_provider = ids_of_assistants_provider_calls(message);
     let mut written = Vec::new();
@@ -209,7 +211,7 @@ impl Written {
         }
     }
 
-    /// The message; `None` if there is nothing in it.
+    /// Returns the message; `None` if it is empty.
     fn into_json(self, role: &str) -> Option<RawJson> {
         let Self { mut fields, text, images, calls } = self;
         if text.is_empty() && images.is_empty() && calls.is_empty() && fields.is_empty() {

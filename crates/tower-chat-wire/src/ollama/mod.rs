@@ -1,15 +1,15 @@
-//! Ollama's own chat API (<https://docs.ollama.com/api/chat>).
+//! Reads and writes the conversations of Ollama's native chat API (<https://docs.ollama.com/api/chat>).
 //!
-//! Reading the messages of a request and writing them again gives equal JSON values. Each message is
-//! one message; `thinking` is reasoning, and `images` are media. Fields that are not known are a
-//! native part before the others. A message in an unusual form, such as a result that does not name
-//! its tool, begins with a native part that holds it as it was read. It is written as it was read as
-//! long as nothing in it has changed.
+//! If the messages of a request are read and written again, the JSON values are equal. Each message
+//! becomes one message; `thinking` becomes reasoning, and `images` become media. Unknown fields become a
+//! native part before the others. A message in an unusual form, such as a result without the name of its
+//! tool, begins with a native part that contains the JSON of the message. As long as the message is not
+//! changed, this JSON is written.
 //!
-//! Messages of other wires are written as this wire can express them: results take the names of
-//! their tools from the calls before them, and images in results follow in a message of the user.
-//! Left out are reasoning and native items of other wires, what other providers ran, approvals,
-//! errors, and media other than images in base64.
+//! Messages of other wires are written in the closest form of this wire. Results get the names of their
+//! tools from the calls before them, and images in results are written as a user message after them. The
+//! following is left out: reasoning and native items of other wires, calls that other providers ran and
+//! their results, approvals, errors, and media other than images in base64.
 
 mod accumulator;
 mod answer;

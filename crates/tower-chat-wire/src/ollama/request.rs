@@ -1,4 +1,4 @@
-//! The body of a request.
+//! Reads and writes the body of a request.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice};
@@ -21,7 +21,7 @@ pub(crate) const TOOL: Form = Form {
     plain: || json!({"type": "function", "function": {}}),
 };
 
-/// The request that a body is. One that does not name `stream` asks for a stream.
+/// Reads the body of a request. Without the field `stream`, the answer is streamed.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let expected = "a JSON list";
     let missing = BodyError::Field { field: "messages", expected };
@@ -53,15 +53,15 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     Ok(ChatRequest::new(read).with_options(options))
 }
 
-/// The fields of the request for an answer, each as the text that is sent.
+/// Returns the fields of the body of a request, each as JSON text.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out; those
-/// in `options` are counted one by one. The conversation, and whether the answer is streamed, are
-/// the request's own.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
+/// field; fields in `options` are replaced one by one. The conversation, and whether the answer is
+/// streamed, cannot be replaced.
 ///
 /// # Errors
 ///
-/// [`BodyError::Unsupported`], if a tool has to be called: the model decides by itself.
+/// [`BodyError::Unsupported`], if the request requires a call of a tool: Ollama has no field for it.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -76,7 +76,7 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Result<Object, Body
     render(&fitted(request, rules), model)
 }
 
-/// The fields of the request, as it is.
+/// Returns the fields of the request without applying the rules of a service.
 pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut options = Map::new();
@@ -104,7 +104,7 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyE
     set(&mut fields, OPTIONS, has_options.then_some(options));
     merge(&mut fields, &extra);
     set(&mut fields, "model", Some(model));
-    // It streams unless it is told not to. A `null` marks a request that did not name the default.
+    // Ollama streams by default. A `null` in `extra` marks a request that was read without the field.
     let is_unnamed = asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();

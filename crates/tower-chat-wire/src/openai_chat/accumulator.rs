@@ -1,4 +1,4 @@
-//! The chunks of a streamed answer, added up.
+//! Accumulates the chunks of a streamed answer.
 
 use tower_chat_core::{Answer, ChatUpdate};
 
@@ -9,8 +9,8 @@ use crate::{
     stream::{Accumulator, DONE, Frame, ResponseAccumulator},
 };
 
-/// The answer so far. It is complete with a finish reason, since not every service sends `[DONE]`, or
-/// with `[DONE]`, if a message has begun before.
+/// The accumulated answer. The answer is complete with a finish reason, because some services do not
+/// send `[DONE]`; or with `[DONE]`, if a message has begun before.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAccumulator {
     message: MessageAccumulator,
@@ -46,7 +46,7 @@ impl ResponseAccumulator for ChatAccumulator {
             self.has_reason |= reason.is_some_and(|reason| !reason.is_empty());
             self.choice.push(choice);
         }
-        // Every chunk repeats these, and some count up: the last one counts.
+        // Every chunk repeats these fields, and some fields count up: the last value is used.
         let set = fields.into_iter().filter(|(_, value)| value.get() != "null");
         for (name, value) in set {
             if name != "model" || value.get() != r#""""# {

@@ -1,4 +1,4 @@
-//! A whole answer.
+//! Reads a whole answer.
 
 use tower_chat_core::{Answer, Message, RawJson};
 
@@ -9,7 +9,7 @@ use crate::{
     refusal::{self, CodeFields},
 };
 
-/// The answer that the body of a whole one is.
+/// Reads the body of a whole answer.
 pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
@@ -25,20 +25,20 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// The error that the fields of an answer, or of an event of a stream, report.
+/// Returns the error that the fields of an answer, or of an event of a stream, report.
 pub(crate) fn error_in(fields: &Object) -> Option<AnswerError> {
     let is_error = refusal::is_error(fields, CHOICES);
     is_error.then(|| refusal::parse(None, raw(fields).get(), CodeFields::OpenAi))
 }
 
-/// The field that an answer has, and an error has not.
+/// The field that every answer has, and no error.
 const CHOICES: &str = "choices";
 
-/// The choice of a list; `None` of an empty one.
+/// Returns the choice in a list; `None` if the list is empty.
 ///
 /// # Errors
 ///
-/// If there are several, none of which is the answer, or if it reports an error.
+/// If there are several choices, because none of them is the answer, or if the choice reports an error.
 pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, choices.get());
     let mut list: Vec<Object> =
@@ -56,7 +56,7 @@ pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerErr
     }
 }
 
-/// The message that an answer's fields are; the role is the assistant's where none is given.
+/// Reads the message in an answer's fields. Without a role, the role is the assistant's.
 pub(super) fn message(mut fields: Object) -> Result<Message, AnswerError> {
     fields.entry("role".to_owned()).or_insert_with(|| raw("assistant"));
     let json = raw(&fields);

@@ -1,4 +1,4 @@
-//! Tool calls: `tool_calls`, and the `function_call` of 2023.
+//! Tool calls: `tool_calls`, and the `function_call` of 2023's API.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -10,11 +10,12 @@ use crate::{
 
 const LEGACY: &str = "function_call";
 
-/// The two kinds of call, each an object under its own name, with the field of its arguments.
+/// The two types of call. Each is an object in the field with this name, and has its arguments in the
+/// second field.
 const KINDS: [(&str, &str); 2] = [("function", "arguments"), ("custom", "input")];
 
-/// Takes the calls out of a message's fields. A list without any stays there, and so does a
-/// `function_call` that names nothing, which Snowflake puts into every answer.
+/// Removes and reads the calls in a message's fields. An empty list is not removed, and neither is a
+/// `function_call` without a name, which Snowflake puts into every answer.
 pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
     let mut calls = Vec::new();
     if !fields.is_null("tool_calls")
@@ -41,8 +42,8 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Puts the calls into a message's fields. To a model, a call of 2023 that was given an id is said
-/// as one of today: its result names that id.
+/// Writes the calls into a message's fields. For a model, a `function_call` that was given an id is
+/// written as an item of `tool_calls`, because its result refers to that id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();
@@ -104,8 +105,8 @@ fn parse_legacy(item: &RawJson) -> Result<ToolCall, WireError> {
     Ok(call)
 }
 
-/// Takes name and arguments out. Arguments that are no text leave a `null`, and so do arguments
-/// that are not there, whose text is empty.
+/// Removes and reads the name and the arguments. Arguments that are not a string leave a `null`, and so
+/// do missing arguments, whose text is empty.
 fn take_call(inner: &mut Fields, arguments: &str) -> Result<ToolCall, WireError> {
     let name = inner.take_text("name").ok_or(WireError::Field {
         what: "a tool call",
@@ -135,7 +136,7 @@ fn render(native: Option<Fields>, call: &ToolCall) -> Fields {
     fields
 }
 
-/// Puts name and arguments in, the arguments in the form in which they came.
+/// Adds the name and the arguments, with the arguments in the form that they had.
 fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner.set("name", raw(&call.name));
     let was_text = !inner.is_null(arguments);
@@ -147,7 +148,7 @@ fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner
 }
 
-/// The rest of a `function_call` as that of an item of `tool_calls`.
+/// Converts the native item of a `function_call` to that of an item of `tool_calls`.
 fn as_function(rest: Fields) -> Fields {
     let mut fields = Fields::default();
     fields.set("type", raw("function"));
@@ -155,7 +156,8 @@ fn as_function(rest: Fields) -> Fields {
     fields
 }
 
-/// The rest of a `function_call`; an item of `tool_calls` always has one of the other kinds.
+/// Returns the native item of a `function_call`. An item of `tool_calls` always has a field of one of
+/// the other types.
 fn legacy_rest(native: &Fields) -> Option<Fields> {
     if KINDS.iter().any(|(kind, _)| native.contains(kind)) {
         return None;

@@ -1,4 +1,4 @@
-//! The field `content`: a text, or a list of content parts.
+//! Reads and writes the field `content`: a string, or a list of content parts.
 
 use tower_chat_core::{Native, Part, RawJson, Text};
 
@@ -8,8 +8,8 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Takes the content out of a message's fields. A missing content, `null` and an empty list give
-/// no part and stay there.
+/// Removes and reads the content in a message's fields. A missing content, `null` and an empty list make
+/// no part and are not removed.
 pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {
@@ -32,7 +32,7 @@ pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     Ok(parts)
 }
 
-/// The content that parts make: `None` if none of them is content.
+/// Writes the content of parts. `None` if none of them belongs to the content.
 pub(super) fn render(parts: &[Part]) -> Option<RawJson> {
     let content: Vec<&Part> = parts.iter().filter(|part| is_content(part)).collect();
     match content.as_slice() {
@@ -44,7 +44,7 @@ pub(super) fn render(parts: &[Part]) -> Option<RawJson> {
     }
 }
 
-/// Whether the part stands in the content of a message.
+/// Whether the part belongs to the content of a message.
 pub(super) fn is_content(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Media(_) => true,

@@ -1,4 +1,4 @@
-//! How an answer ended, and its usage.
+//! Reads the finish of an answer, and its usage.
 
 use serde_json::Value;
 use tower_chat_core::{Finish, FinishReason, Usage};
@@ -8,15 +8,15 @@ use crate::{
     object::{self, Object, metadata, raw, take, take_text, to_value},
 };
 
-/// The reasons of this wire.
+/// The finish reasons of this wire.
 pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finish_reason";
 
-/// The field in which OpenRouter has the reason that the model's own service gave.
+/// The field in which OpenRouter sends the finish reason of the model's own service.
 const NATIVE_REASON: &str = "native_finish_reason";
 
-/// Whether the reason of a service, in the words of any wire, is that a token limit was reached.
+/// Whether the finish reason of any service means that a token limit was reached.
 fn is_length(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     matches!(
@@ -30,7 +30,7 @@ fn is_length(reason: &str) -> bool {
     )
 }
 
-/// Whether a choice says that a token limit has ended its answer.
+/// Whether a choice reports that a token limit has ended its answer.
 pub(super) fn ended_for_length(choice: &Object) -> bool {
     [FINISH_REASON, NATIVE_REASON]
         .into_iter()
@@ -38,13 +38,14 @@ pub(super) fn ended_for_length(choice: &Object) -> bool {
         .any(|text| is_length(&text))
 }
 
-/// The end of an answer, from the fields of it but `choices`, and of its choice but the message.
+/// Reads the finish from the fields of an answer without `choices`, and of its choice without the
+/// message.
 pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let text = take_text(&mut choice, FINISH_REASON).filter(|text| !text.is_empty());
     let is_cut_off = object::text(&choice, NATIVE_REASON).is_some_and(|text| is_length(&text));
     match text {
-        // The reason of the model's own service says more than what OpenRouter makes of it.
+        // The reason of the model's own service is more precise than OpenRouter's.
         Some(text) if is_cut_off && reason(text.clone()) != FinishReason::Length => {
             finish.reason = Some(FinishReason::Length);
             choice.insert(FINISH_REASON.to_owned(), raw(&text));
@@ -73,7 +74,7 @@ pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> 
     finish
 }
 
-/// Groq's streams have the usage in a field of its own.
+/// Groq sends the usage of a stream in a separate field.
 fn groq_usage(fields: &Object) -> Option<Value> {
     let usage = to_value(fields.get("x_groq")?).get("usage")?.clone();
     usage.is_object().then_some(usage)
@@ -99,8 +100,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// The usage, in the fields of OpenAI or, for tokens that were cached and those of reasoning, in
-/// those of DeepSeek (`prompt_cache_hit_tokens`) and of others (`reasoning_tokens`).
+/// Reads the usage. Cached tokens and tokens of reasoning are in the fields of OpenAI, of DeepSeek
+/// (`prompt_cache_hit_tokens`), or of other services (`reasoning_tokens`).
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64);
     let mut usage = Usage::new(
@@ -116,16 +117,16 @@ pub(crate) fn usage(json: &Value) -> Usage {
     with_reasoning_beside(usage, count("/total_tokens"))
 }
 
-/// Adds to the tokens written those of reasoning that a service counts beside them. By our own count
-/// they are part of the tokens written.
+/// Adds tokens of reasoning to the output tokens, if the service counts them separately. In [`Usage`]
+/// they are part of the output tokens.
 ///
-/// xAI names their number, and its total has them. A host of Gemini that is compatible with OpenAI has
-/// them in the total alone.
+/// xAI reports their number and includes them in its total. One host of Gemini that is compatible with
+/// OpenAI includes them only in the total.
 pub(crate) fn with_reasoning_beside(mut usage: Usage, total: Option<u64>) -> Usage {
     let beside = match (total, usage.reasoning_tokens) {
         (Some(total), 0) => total.saturating_sub(usage.total_tokens()),
         (Some(total), named) if total.saturating_sub(usage.total_tokens()) >= named => named,
-        // A part cannot be larger than the whole.
+        // A part cannot be larger than the whole, so the tokens of reasoning were not included.
         (None, named) if named > usage.output_tokens => named,
         (Some(_) | None, _) => 0,
     };

@@ -5,7 +5,8 @@ use tower_chat_core::{Media, MediaSource};
 use super::WIRE;
 use crate::fields::{Fields, raw};
 
-/// The media of a content part, or `None` if it is none, or one in a form that cannot be split.
+/// Reads the media of a content part. `None` if the part is not media, or is in a form that cannot be
+/// divided into media and native item.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -33,7 +34,7 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// The content part of media.
+/// Writes the content part of media.
 pub(super) fn render(media: &Media) -> Fields {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -58,7 +59,7 @@ fn render_plain(media: &Media) -> Fields {
     render_as(fields.clone(), media).unwrap_or(fields)
 }
 
-/// Puts the media into a part of the type it had, or `None` if it does not fit there any more.
+/// Writes the media into a part of the type from which they were read. `None` if they no longer fit.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let kind = fields.text("type")?;
     if fields.is_null(&kind) {
@@ -103,7 +104,8 @@ fn parse_file(inner: &mut Fields) -> Option<Media> {
     Some(from_url(&inner.take_text("file_data")?, unknown))
 }
 
-/// Media behind an address; base64 inside a `data:` address (RFC 2397) is taken out of it.
+/// Reads media with an address. The base64 inside a `data:` address (RFC 2397) is decoded from the
+/// address.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -123,7 +125,7 @@ fn url_of(media: &Media) -> Option<String> {
     }
 }
 
-/// The wire's name of a sound format; `audio/mpeg` is the IANA name of what it calls `mp3`.
+/// Returns the wire's name of a sound format. The wire's name of `audio/mpeg` is `mp3`.
 fn format_of(media: &Media) -> Option<&str> {
     match media.media_type.strip_prefix("audio/")? {
         "mpeg" => Some("mp3"),

@@ -1,4 +1,4 @@
-//! A whole message.
+//! Reads and writes a whole message.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
 
@@ -9,15 +9,15 @@ use crate::{
     provider_calls::ids_of_provider_calls,
 };
 
-/// The fields in which compatible services put readable reasoning.
+/// The fields in which compatible services send readable reasoning.
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// Reads one message, from the JSON object of it.
+/// Reads one message from its JSON object.
 ///
 /// # Errors
 ///
-/// [`WireError`], if it is no JSON object, has an unknown role, or a content or a call of which
-/// nothing can be made.
+/// [`WireError`], if the text is not a JSON object, or if its role is unknown, or its content or a call
+/// cannot be read.
 pub fn parse_message(json: &str) -> Result<Message, WireError> {
     let mut fields = Fields::parse(json, "a message")?;
     let role = fields.text("role").ok_or(WireError::Field {
@@ -45,7 +45,7 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
     Ok(message)
 }
 
-/// Reads the messages of a JSON list, as a request body has it under `messages`.
+/// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
 /// ```
 /// use tower_chat_wire::openai_chat::{Audience, parse_messages, render_messages};
@@ -59,8 +59,8 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
-/// it is no list.
+/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
+/// is not a list.
 ///
 /// ```
 /// use tower_chat_wire::openai_chat::parse_messages;
@@ -81,8 +81,8 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     messages.collect()
 }
 
-/// Writes a message: one JSON object as a rule, several for several tool results, none for a
-/// message of which the wire can say nothing.
+/// Writes a message. The result is usually one JSON object; several for several tool results, and none
+/// if the wire has no form for the message.
 pub fn render_message(message: &Message, audience: Audience) -> Vec<RawJson> {
     let results = pending_results(message).map(|pending| result::render(pending, audience));
     let results = results.map(|fields| raw(&fields));
@@ -94,7 +94,7 @@ pub fn render_message(message: &Message, audience: Audience) -> Vec<RawJson> {
     }
 }
 
-/// Writes messages one after the other, as [`render_message`] does each.
+/// Writes several messages, each like [`render_message`].
 pub fn render_messages<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     audience: Audience,
@@ -102,8 +102,8 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Whether a message with only these fields left over needs no native item: without one it is
-/// written with the content of its parts, or an assistant's `null`.
+/// Whether a message with these remaining fields needs no native item: without one, the content is
+/// written from its parts, or is `null` for an assistant.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1
@@ -120,7 +120,7 @@ fn reasoning(field: &str, text: String) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// The message without its tool results, or `None` if nothing is left of it.
+/// Writes the message without its tool results. `None` if it is then empty.
 fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
@@ -155,12 +155,12 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     Some(fields)
 }
 
-/// Whether a field could as well be left out.
+/// Whether a missing field would have the same meaning.
 fn is_nothing(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
 
-/// Reasoning that came in a field of this wire goes back there.
+/// Writes reasoning that was read from a field of this wire into the same field.
 fn render_reasoning(part: &Part, fields: &mut Fields) {
     let Part::Reasoning(reasoning) = part else { return };
     let Some(item) = Fields::of_native(reasoning.native.as_ref(), WIRE) else { return };
@@ -169,18 +169,18 @@ fn render_reasoning(part: &Part, fields: &mut Fields) {
     }
 }
 
-/// The fields of a message that its native item keeps.
+/// Returns the fields of a message in its native item.
 fn envelope(part: &Part) -> Option<Fields> {
     let Part::Native(native) = part else { return None };
     is_envelope(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
 }
 
-/// Whether a native item belongs to a whole message; only such an item has a role.
+/// Whether a native item belongs to a whole message. Only such an item has a role.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }
 
-/// The results that this wire can carry: those of calls that the caller ran.
+/// Returns the results that this wire can express: those of calls that the client ran.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

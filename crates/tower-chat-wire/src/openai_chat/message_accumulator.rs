@@ -1,4 +1,4 @@
-//! The deltas of a streamed message, added up.
+//! Accumulates the deltas of a streamed message.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,12 @@ use crate::{
     stream::Accumulator,
 };
 
-/// The fields in which compatible services put readable reasoning; of both the first counts.
+/// The fields in which compatible services send readable reasoning. If both are present, the first is
+/// used.
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// The fields that a message of a whole answer may have, by OpenAI's reference and by the recorded
-/// answers of the services that are compatible with it.
+/// answers of compatible services.
 const OF_MESSAGES: [&str; 15] = [
     "role",
     "content",
@@ -34,10 +35,10 @@ const OF_MESSAGES: [&str; 15] = [
     "images",
 ];
 
-/// How the names of fields begin that hold reasoning, or the signature of it.
+/// The beginnings of the names of fields with reasoning or its signature.
 const OF_REASONING: [&str; 3] = ["reasoning", "thinking", "thought"];
 
-/// The message so far, as the JSON object that a whole answer would have had.
+/// The accumulated message, as the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(super) struct MessageAccumulator {
     text: Option<String>,
@@ -53,26 +54,26 @@ struct Call {
     name: Option<String>,
     arguments: String,
     brackets: Brackets,
-    /// Whether `null` came instead of arguments.
+    /// Whether `null` arrived instead of arguments.
     null_arguments: bool,
-    /// Arguments that are an object instead of a text.
+    /// Arguments that arrived as an object instead of a string.
     object: Option<RawJson>,
     function: Accumulator,
     rest: Accumulator,
 }
 
 impl MessageAccumulator {
-    /// The text so far.
+    /// Returns the accumulated text.
     pub(super) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// Whether any piece of a message has come.
+    /// Whether any delta of a message has arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.any
     }
 
-    /// Takes a piece, and gives what it adds for somebody who looks on.
+    /// Adds a delta, and returns the updates for readers of the stream.
     pub(super) fn push(&mut self, mut delta: Object) -> Result<Vec<ChatUpdate>, AnswerError> {
         self.any = true;
         let mut updates = Vec::new();
@@ -99,10 +100,10 @@ impl MessageAccumulator {
         Ok(updates)
     }
 
-    /// The whole message. `is_cut_off` says that a token limit has ended the answer.
+    /// Returns the whole message. `is_cut_off` is `true` if a token limit has ended the answer.
     ///
-    /// What a stream says of its pieces, and no whole answer of its message, is not sent back: it is
-    /// in a part of its own, which no wire writes.
+    /// Fields that describe only the deltas of the stream, and that no whole answer has, are not sent
+    /// back: they are in a native part that no wire writes.
     pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
         let fields = self.rest.into_object();
         let (of_pieces, mut fields): (Object, Object) =
@@ -133,9 +134,9 @@ impl MessageAccumulator {
     }
 }
 
-/// Whether a field says something of the pieces of a stream alone, such as the `channel` of Groq's
-/// gpt-oss: a text, a number or a flag that no whole answer is known to have. Objects and lists are
-/// content, whatever they are named.
+/// Whether a field describes only the deltas of a stream, such as `channel` of Groq's gpt-oss: a string,
+/// a number or a flag that no whole answer is known to have. Objects and lists are content, whatever
+/// their names.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)
@@ -143,13 +144,13 @@ fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     is_scalar && !is_known
 }
 
-/// The calls so far. Each piece finds its call in constant time.
+/// The accumulated calls. The call of each delta is found in constant time.
 #[derive(Debug, Default)]
 struct Calls {
     calls: Vec<Call>,
-    /// The newest call that has an index.
+    /// The newest call with an index.
     by_index: HashMap<String, usize>,
-    /// The first call that has an index and an id; the index is empty where calls have none.
+    /// The first call with an index and an id. The index is empty if calls have no index.
     by_id: HashMap<(String, String), usize>,
 }
 
@@ -220,12 +221,12 @@ impl Calls {
         position
     }
 
-    /// The call that a piece goes on with; `None` if it begins one.
+    /// Returns the position of the call that a delta continues; `None` if the delta begins a call.
     ///
-    /// The index says it, where there is one; some services give every call the same index, and
-    /// then another id with a name begins another call, and so does a name without an id, unless it
-    /// repeats the name of a call whose arguments are still coming. Without an index an id that is
-    /// new, or a name without an id, begins one.
+    /// If there is an index, it decides. Some services give every call the same index. In this case, a
+    /// name with another id begins another call, and so does a name without an id, unless it repeats the
+    /// name of a call whose arguments are not complete. Without an index, a new id begins a call, and so
+    /// does a name without an id.
     fn position(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
         let of_id = |index: &str| {
@@ -253,7 +254,7 @@ impl Calls {
     }
 }
 
-/// The brackets of a JSON text that comes in pieces, of which each is read once.
+/// Tracks the brackets of a JSON text that arrives in pieces. Each piece is read once.
 #[derive(Debug, Default)]
 struct Brackets {
     any: bool,
@@ -281,20 +282,20 @@ impl Brackets {
     }
 }
 
-/// What a piece says of the call that it belongs to.
+/// The fields of a delta that decide to which call it belongs.
 struct Piece<'a> {
     index: Option<&'a RawJson>,
     id: Option<&'a str>,
     name: Option<&'a str>,
-    /// It has arguments that are not an empty text.
+    /// Whether the delta has arguments other than an empty string.
     has_arguments: bool,
 }
 
 impl Call {
-    /// Whether a piece at the same index, which has a name and no id, begins another call.
+    /// Whether a delta at the same index, with a name and without an id, begins another call.
     ///
-    /// Some services repeat the name in every piece of a call. A repeated name therefore begins
-    /// another call only if this one already has whole arguments and the piece has more of them.
+    /// Some services repeat the name in every delta of a call. A repeated name therefore begins another
+    /// call only if the arguments of this call are complete and the delta has more arguments.
     fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
         let (Some(name), None, Some(own)) = (piece.name, piece.id, self.name.as_deref()) else {
             return false;
@@ -308,7 +309,7 @@ impl Call {
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
         let arguments = match self.object {
             Some(object) if self.arguments.is_empty() => object,
-            // A tool without parameters, as clients of OpenAI's API send its call.
+            // OpenAI's clients send the call of a tool without parameters in this form.
             None if self.arguments.is_empty() && self.null_arguments && !is_cut_off => raw("{}"),
             _ => raw(&self.arguments),
         };
@@ -323,7 +324,8 @@ impl Call {
     }
 }
 
-/// The field as a text that is not empty; anything but a text stays.
+/// Removes and returns the field if it is a string that is not empty. A field that is not a string is
+/// not removed.
 fn take_nonempty(object: &mut Object, name: &str) -> Option<String> {
     let text = as_text(object.get(name)?)?;
     object.remove(name);

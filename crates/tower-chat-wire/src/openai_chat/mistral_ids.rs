@@ -1,4 +1,4 @@
-//! Ids of calls in the form that Mistral takes.
+//! Call ids in the form that Mistral accepts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,13 +9,13 @@ use crate::fields::{Fields, raw};
 const LENGTH: usize = 9;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Changes the ids of calls, and those by which results name them, to nine ASCII letters and
-/// digits, which Mistral demands: "Tool call id was … but must be a-z, A-Z, 0-9, with a length of
-/// 9" (its server's 400, recorded in <https://github.com/langchain-ai/langchain/pull/24668>).
+/// Changes the ids of calls, and the references of results, to nine ASCII letters and digits, which
+/// Mistral requires: "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9" (its server's
+/// 400, recorded in <https://github.com/langchain-ai/langchain/pull/24668>).
 ///
-/// An id that is like that stays. Any other becomes one that depends on it alone, so that every
-/// request shows the same; where two become the same, the later call gets another. A call without
-/// an id stays without.
+/// An id with this form is not changed. The new id depends only on the old one, so every request has the
+/// same ids. If two ids result in the same new id, the later call gets another. A call without an id
+/// gets none.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};
@@ -36,13 +36,13 @@ pub fn with_mistral_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJ
 
 #[derive(Debug, Default)]
 struct Ids {
-    /// What each id became.
+    /// The new id of each id.
     given: HashMap<String, String>,
     taken: HashSet<String>,
 }
 
 impl Ids {
-    /// The message with other ids, or `None` if it has none.
+    /// Returns the message with new ids, or `None` if it has no ids.
     fn change(&mut self, message: &RawJson) -> Option<RawJson> {
         let mut fields: Fields = message.parse().ok()?;
         let calls = fields.get("tool_calls").and_then(|calls| calls.parse().ok());
@@ -81,7 +81,7 @@ fn is_fit(id: &str) -> bool {
     id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The last digits, of base 62, of a hash of the id: FNV-1a and the mixing of SplitMix64.
+/// Returns the last base-62 digits of a hash of the id: FNV-1a, mixed by SplitMix64.
 fn made_of(id: &str, attempt: u64) -> String {
     let start = 0xcbf2_9ce4_8422_2325 ^ attempt;
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

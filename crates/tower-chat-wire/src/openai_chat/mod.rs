@@ -1,29 +1,30 @@
-//! The messages of OpenAI Chat Completions (`POST /v1/chat/completions`), and of the many services
-//! that took the format over.
+//! Reads and writes the messages of OpenAI Chat Completions (`POST /v1/chat/completions`) and of the
+//! many compatible services.
 //!
-//! Reading a message and writing it again gives an equal JSON value, whatever a service added to
-//! it. What the vocabulary has a field for stands in that field, and only there; the rest is kept
-//! in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
+//! If a message is read and written again, the JSON values are equal, whatever fields a service has
+//! added. Data for which [`Message`](tower_chat_core::Message) and its parts have a field are stored in
+//! that field only. All other data are stored in [`Native`](tower_chat_core::Native) items of the wire
+//! [`WIRE`]:
 //!
-//! - of a message: a [`Part::Native`] before its other parts, the message object without the
-//!   fields that the message holds itself (`{"role":"assistant","content":null,"refusal":null}`);
-//! - of a tool result, a call, a text or media: its `native` field, in the same way;
-//! - a content part of an unknown type: a [`Part::Native`] in its place, whole.
+//! - A message has a [`Part::Native`] before its other parts: the message object without the fields of
+//!   the message (`{"role":"assistant","content":null,"refusal":null}`).
+//! - A tool result, a call, a text and media have a `native` field with their other fields.
+//! - A content part of an unknown type is a [`Part::Native`] at its position, as a whole.
 //!
-//! An ordinary message has no such item. Writing prefers the message's own fields, so that a
-//! change to them shows. An unexpected form is kept as a `null` in the native item, in the place
-//! of the value: arguments that were an object instead of a text, an `image_url` that was a text
-//! instead of an object.
+//! A message without other fields has no native item. The fields of a message take precedence over its
+//! native items, so that changes of an application are written. A value in an unexpected form leaves a
+//! `null` in its place in the native item: arguments that were an object instead of a string, an
+//! `image_url` that was a string instead of an object.
 //!
-//! A `function_call` of 2023 and its result have no ids. Where they were given some since, a file
-//! has them as they came, and a model sees an item of `tool_calls` and a message of role `tool`.
+//! A `function_call` of 2023's API and its result have no ids. If they were given ids later, a
+//! transcript contains them in their original form, and a model is sent an item of `tool_calls` and a
+//! message with the role `tool`.
 //!
-//! Messages that never were OpenAI JSON are written as the wire can say them: one tool message
-//! with several results becomes several; results in a user message come before its text; media
-//! become `image_url`, `input_audio` or `file` parts. Left out are reasoning, approvals, errors,
-//! calls that a provider ran itself and their results, and the native items of other wires; a
-//! message of which nothing is left disappears. [`with_mistral_ids`] makes the ids ones that
-//! Mistral takes.
+//! Messages of other wires are written in the closest form of this wire. One tool message with several
+//! results becomes several messages; results in a user message are written before its text; media become
+//! `image_url`, `input_audio` or `file` parts. The following is left out: reasoning, approvals, errors,
+//! calls that a provider ran itself and their results, native items of other wires, and messages that
+//! are then empty. [`with_mistral_ids`] changes the ids to ones that Mistral accepts.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
@@ -67,7 +68,7 @@ pub(crate) use self::{
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.
 pub const WIRE: &str = "openai-chat";
 
-/// Who reads what is written.
+/// The reader of the JSON that is written.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolResult};
@@ -80,13 +81,13 @@ pub const WIRE: &str = "openai-chat";
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Audience {
-    /// A model: only what the wire knows. Strict services refuse a field they do not know.
+    /// A model. Only fields of the API are written, because strict services refuse unknown fields.
     Model,
-    /// A file: `x_error: true`, our own field, says that a tool result is an error, for which the
-    /// wire has no field. Reading understands it always.
+    /// A transcript. The field `x_error: true`, which is not part of the API, marks a tool result as an
+    /// error. Readers of this crate always accept the field.
     Transcript,
 }
 
-/// The name of [`Native`](tower_chat_core::Native) items that hold what a stream said of its pieces
-/// alone, such as the channel that a piece belongs to. They are kept and never written.
+/// The name of [`Native`](tower_chat_core::Native) items with fields that describe only the deltas of a
+/// stream, such as the channel of a delta. They are stored and never written.
 pub const DELTA_WIRE: &str = "openai-chat-delta";

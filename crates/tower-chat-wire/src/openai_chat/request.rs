@@ -1,4 +1,4 @@
-//! The body of a request.
+//! Writes the body of a request.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice};
@@ -12,22 +12,21 @@ use crate::{
     text_parts::messages,
 };
 
-/// In which form a service takes a request.
+/// The form in which a service expects a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestForm<'a> {
-    /// The model that is asked, if the body names one.
+    /// The model of the request, if the body names it.
     pub model: Option<&'a str>,
     /// The field that limits the tokens of the answer: `max_completion_tokens` or `max_tokens`.
     pub token_limit: &'a str,
-    /// The service takes only ids of calls that are [nine letters and
-    /// digits](with_mistral_ids).
+    /// Whether the service accepts only call ids of [nine letters and digits](with_mistral_ids).
     pub mistral_ids: bool,
 }
 
-/// The fields of the request for an answer, each as the text that is sent.
+/// Returns the fields of the body of a request, each as JSON text.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out. The
-/// messages, and whether the answer is streamed, are the request's own.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
+/// field. The messages, and whether the answer is streamed, cannot be replaced.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -44,8 +43,8 @@ pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// The fields of the request; without a form, those alone that the request names, so that one which
-/// was read is written as it was.
+/// Returns the fields of a request. Without a form, only the fields that the request itself sets, so
+/// that a request which was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);
@@ -67,9 +66,9 @@ fn messages_of(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Vec<Raw
     messages.iter().map(without_empty_fields).collect()
 }
 
-/// The message without the fields in which an answer said nothing, such as `"refusal": null` and
-/// `"annotations": []`: strict services (Groq, Mistral) refuse fields that they do not know.
-/// Empty reasoning stays: DeepSeek asks for it again.
+/// Returns the message without empty fields of an answer, such as `"refusal": null` and `"annotations":
+/// []`, because strict services (Groq, Mistral) refuse unknown fields. Empty reasoning is kept, because
+/// DeepSeek requires it.
 fn without_empty_fields(message: &RawJson) -> RawJson {
     let Ok(mut fields) = message.parse::<Object>() else { return message.clone() };
     if fields.get("role").is_none_or(|role| role.get() != r#""assistant""#) {
@@ -84,7 +83,7 @@ fn without_empty_fields(message: &RawJson) -> RawJson {
     if fields.len() == before { message.clone() } else { raw(&fields) }
 }
 
-/// Whether it is empty, or holds nothing that is not.
+/// Whether the value is empty, or contains only empty values.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! Tool results: messages with the role `tool`, and the `function` of 2023.
+//! Tool results: messages with the role `tool`, and `function` messages of 2023's API.
 
 use tower_chat_core::ToolResult;
 
@@ -8,13 +8,13 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// Our own field for an error, for which the wire has none.
+/// The field that marks a result as an error. It is not part of the API, which has no such field.
 const ERROR: &str = "x_error";
 
-/// The role of a result in 2023, when calls had no ids.
+/// The role of a result in 2023's API, where calls had no ids.
 const LEGACY_ROLE: &str = "function";
 
-/// The result that a tool message carries.
+/// Reads the result in a tool message.
 pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     let mut result = ToolResult::new("", "");
     result.call_id = match fields.is_text("role", LEGACY_ROLE) {
@@ -35,7 +35,7 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     Ok(result)
 }
 
-/// The tool message of a result.
+/// Writes the tool message of a result.
 pub(super) fn render(result: &ToolResult, audience: Audience) -> Fields {
     let native = Fields::of_native(result.native.as_ref(), WIRE);
     let mut fields = native.unwrap_or_else(|| {
@@ -46,7 +46,7 @@ pub(super) fn render(result: &ToolResult, audience: Audience) -> Fields {
     });
     let is_legacy = fields.is_text("role", LEGACY_ROLE);
     if is_legacy && audience == Audience::Model && result.call_id.is_some() {
-        // Its call is written with the same id, as one of today.
+        // The call is written as an item of `tool_calls` with the same id.
         fields.set("role", raw("tool"));
         if fields.is_null("content") {
             fields.set("content", raw(""));

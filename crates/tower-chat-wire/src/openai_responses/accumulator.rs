@@ -1,4 +1,4 @@
-//! The events of a streamed response, added up.
+//! Accumulates the events of a streamed response.
 
 use tower_chat_core::{Answer, ChatUpdate, ToolCallDelta};
 
@@ -12,16 +12,16 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// The response so far. It is complete with the event that carries the whole of it.
+/// The accumulated response. It is complete with the event that contains the whole response.
 #[derive(Debug)]
 pub(crate) struct ResponsesAccumulator {
     context: AnswerContext,
     items: Items,
-    /// The text so far.
+    /// The accumulated text.
     text: String,
-    /// How many summaries of reasoning have begun.
+    /// The number of summaries of reasoning that have begun.
     summaries: usize,
-    /// The response, from the event that ends the stream.
+    /// The response in the event that ends the stream.
     response: Option<Object>,
 }
 
@@ -46,12 +46,12 @@ impl ResponsesAccumulator {
                 let is_callers = self.items.is_callers_call(index);
                 is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
-            // Deltas of the provider's own tools are whole in their items.
+            // The items of the provider's own tools contain the whole content of their deltas.
             _ => None,
         }
     }
 
-    /// An event without a type: an error, or the whole response of a service that cannot stream.
+    /// Adds an event without a type: an error, or the whole response of a service that cannot stream.
     fn push_untyped(&mut self, event: Object, frame: &Frame) -> Result<(), AnswerError> {
         if let Some(error) = error_in(&event) {
             return Err(error);

@@ -1,4 +1,4 @@
-//! A response: its output, and how it ended.
+//! Reads a response: its output and its finish.
 
 use serde_json::Value;
 use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
@@ -11,13 +11,13 @@ use crate::{
     openai_chat::{error_in, with_reasoning_beside},
 };
 
-/// The answer that a response body is.
+/// Reads the body of a response.
 pub(crate) fn parse(body: &str, context: &AnswerContext) -> Result<Answer, AnswerError> {
     read(object::parse(body)?, Vec::new(), context)
 }
 
-/// The answer that a response is. `items` are those that were received one by one before it: some
-/// services leave the response's own list of them empty.
+/// Reads a response. `items` are the items that arrived before it, because some services leave the
+/// response's own list of items empty.
 pub(super) fn read(
     mut response: Object,
     items: Vec<RawJson>,
@@ -45,7 +45,7 @@ pub(super) fn read(
             let what = format!("it is {status}, although no background answer was asked for");
             return Err(AnswerError::malformed(what, whole(&response)));
         }
-        // Completed or incomplete; services that leave it out answer whole.
+        // The response is completed or incomplete. Some services leave the status out of a whole answer.
         Some(_) | None => {}
     }
     let output = match take(&mut response, "output") {
@@ -68,7 +68,7 @@ fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {
     parse_input(list.get()).map_err(|source| AnswerError::unreadable(source, list.get()))
 }
 
-/// The answer to come: nothing yet but the token by which to ask for it.
+/// Returns the answer for a response in progress: it has only a continuation token.
 fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
     let id = text(&response, "id").ok_or_else(|| {
         AnswerError::malformed("it is to come later but has no id", raw(&response).get())

@@ -11,8 +11,8 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// The call of an item. Arguments that are no text leave a `null`, and so do arguments that are not
-/// there, whose text is empty.
+/// Reads the call of an item. Arguments that are not a string leave a `null`, and so do missing
+/// arguments, whose text is empty.
 pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, WireError> {
     let provider_executed = kind.runs_at_provider(&fields);
     let name = match kind.tool {
@@ -39,8 +39,7 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
     Ok(call)
 }
 
-/// The item of a call, under this id; `None` for a call that a provider ran which
-/// does not speak this wire.
+/// Writes the item of a call with this id. `None` for a call that a provider of another wire ran.
 pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     let native = Fields::of_native(call.native.as_ref(), WIRE);
     let kind = kind_of(call);
@@ -63,7 +62,7 @@ pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     Some(raw(&fields))
 }
 
-/// The kind of item that a call is written as.
+/// Returns the type of item as which a call is written.
 pub(super) fn kind_of(call: &ToolCall) -> &'static CallKind {
     Fields::of_native(call.native.as_ref(), WIRE)
         .and_then(|native| native.text("type"))

@@ -1,4 +1,4 @@
-//! Ids of calls: there, short enough, and of one call each.
+//! Call ids that are present, short enough, and unique.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,17 +6,17 @@ use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::kind::CallKind;
 
-/// The longest `call_id` of an output: OpenAI API reference, Create a model response, input,
-/// Function tool call output.
+/// The longest `call_id` of an output: OpenAI API reference, Create a model response, input, Function
+/// tool call output.
 const LONGEST: usize = 64;
 
-/// The ids under which the calls of a list are written, and what answers each.
+/// The ids with which the calls of a list are written, and the results that answer them.
 ///
-/// An id depends on the calls before it alone, so that a longer list begins with the same ids.
+/// An id depends only on earlier calls, so a longer list begins with the same ids.
 #[derive(Debug)]
 pub(super) struct CallIds<'a> {
     used: HashSet<String>,
-    /// For the beginning of a made id, the number to try next; the smaller ones are used.
+    /// The next number to try for the beginning of a new id; all smaller numbers are in use.
     next_number: HashMap<String, usize>,
     matcher: Matcher<&'a str>,
     calls: Vec<Call>,
@@ -36,15 +36,15 @@ impl Default for CallIds<'_> {
 /// A call that was written.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    /// Its id there.
+    /// The id with which it was written.
     pub(super) id: String,
-    /// Its index there.
+    /// Its index in the list.
     pub(super) index: usize,
     pub(super) kind: &'static CallKind,
 }
 
 impl<'a> CallIds<'a> {
-    /// The id for a call that has this one, or none.
+    /// Returns the id for a call whose own id is given.
     pub(super) fn call(
         &mut self,
         own: Option<&'a str>,
@@ -58,7 +58,7 @@ impl<'a> CallIds<'a> {
         id
     }
 
-    /// The call that a result with this id answers: the oldest that still waits.
+    /// Returns the call that a result with this id answers: the oldest call without a result.
     pub(super) fn result(&mut self, own: Option<&str>) -> Option<Call> {
         match self.matcher.answer(Target::id(own)) {
             Answers::Call(call) => self.calls.get(call).cloned(),

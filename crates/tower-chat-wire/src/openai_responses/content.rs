@@ -1,4 +1,4 @@
-//! Content: a text, or a list of content parts.
+//! Reads and writes contents: a string, or a list of content parts.
 
 use tower_chat_core::{Part, RawJson, Text};
 
@@ -15,8 +15,8 @@ pub(super) const OUTPUT: &str = "output_text";
 
 const TEXTS: [&str; 2] = [INPUT, OUTPUT];
 
-/// The parts of a content; none for an empty list. `text_type` is the type that a text has here as
-/// a rule.
+/// Reads the parts of a content; none for an empty list. `text_type` is the usual type of a text in this
+/// content.
 pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, WireError> {
     if let Some(text) = as_text(content) {
         return Ok(vec![Part::text(text)]);
@@ -30,7 +30,7 @@ pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, Wir
     Ok(items.into_iter().map(|item| parse_part(item, text_type, alone)).collect())
 }
 
-/// The content that parts make: `None` if none of them is content.
+/// Writes the content of parts. `None` if none of them belongs to the content.
 pub(super) fn render<'a>(
     parts: impl IntoIterator<Item = &'a Part>,
     text_type: &str,
@@ -48,7 +48,7 @@ pub(super) fn render<'a>(
     }
 }
 
-/// Whether the part stands in a content.
+/// Whether the part belongs to a content.
 pub(super) fn is_content(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Media(_) => true,

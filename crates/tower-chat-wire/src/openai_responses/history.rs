@@ -1,4 +1,4 @@
-//! Where the history before a request is, and under which id it goes on.
+//! Where the history before a request is stored, and the service id for the next request.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::{
     object::{self, Object, as_text, text},
 };
 
-/// Where the history before one request is: in the request, or at the service.
+/// Where the history before a request is stored: in the request, or at the service.
 ///
-/// It decides the fields `store`, `previous_response_id` and `conversation` of the request, and the
-/// service id of its answer.
+/// It determines the fields `store`, `previous_response_id` and `conversation` of the request, and the
+/// service id of the answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryLocation {
-    /// In the request. The service is told to store nothing.
+    /// In the request. The request has `store: false`.
     #[default]
     Request,
     /// The conversation begins with this request, and the service stores the response.
     NewResponse,
-    /// The conversation begins with this request, and the service stores it under a conversation id,
-    /// which the client creates first.
+    /// The conversation begins with this request, and the service stores it with a conversation id. The
+    /// client creates the conversation first.
     NewConversation,
     /// At the service, up to this response.
     AfterResponse(Arc<str>),
@@ -31,8 +31,8 @@ pub enum HistoryLocation {
 }
 
 impl HistoryLocation {
-    /// The location that a service id names: an id that begins with `conv_` is that of
-    /// a conversation of the Conversations API, any other that of a response.
+    /// Returns the location for a service id: an id that begins with `conv_` is a conversation of the
+    /// Conversations API, any other id is a response.
     ///
     /// ```
     /// use tower_chat_wire::openai_responses::HistoryLocation;
@@ -43,8 +43,8 @@ impl HistoryLocation {
         if id.starts_with("conv_") { Self::InConversation(id) } else { Self::AfterResponse(id) }
     }
 
-    /// The id under which the service stores the history up to a response, by the response's fields;
-    /// `None` if it stores nothing, such as where an organisation forbids it.
+    /// Returns the service id of the history up to a response, from the response's fields. `None` if the
+    /// service has not stored it, for example because the settings of an organisation forbid it.
     pub(super) fn after(&self, response: &Object) -> Option<HistoryOwner> {
         let id = match self {
             Self::Request => return None,
@@ -56,7 +56,7 @@ impl HistoryLocation {
         Some(HistoryOwner::Service(id))
     }
 
-    /// The id while a response is not done: nothing can go on from it yet.
+    /// Returns the service id while a response is in progress, from which no request can continue yet.
     pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
             Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),
@@ -67,32 +67,33 @@ impl HistoryLocation {
     }
 }
 
-/// The conversation of a response, or else its own id, unless the service did not store it.
+/// Returns the conversation of a response, or else the response's own id. `None` if the service has not
+/// stored the response.
 fn stored_under(response: &Object) -> Option<String> {
     let is_stored = response.get("store").is_none_or(|store| store.get() != "false");
     conversation(response).or_else(|| text(response, "id").filter(|_| is_stored))
 }
 
-/// The id that a response's own fields name, where nothing is known of its request: its conversation,
-/// or its own where it goes on from another response.
+/// Returns the service id from a response's own fields, if nothing is known about its request: the id of
+/// its conversation, or its own id if it continues another response.
 pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     let goes_on = || text(response, "previous_response_id").is_some();
     let id = conversation(response).or_else(|| stored_under(response).filter(|_| goes_on()))?;
     Some(HistoryOwner::Service(id.into()))
 }
 
-/// The conversation that a response belongs to.
+/// Returns the conversation of a response.
 fn conversation(response: &Object) -> Option<String> {
     let conversation = response.get("conversation")?;
     let fields = conversation.parse::<Object>().ok();
     fields.as_ref().map_or(as_text(conversation), |fields| text(fields, "id"))
 }
 
-/// The id in the service's answer to the creation of a conversation (`POST /conversations`).
+/// Reads the id in the service's answer to the creation of a conversation (`POST /conversations`).
 ///
 /// # Errors
 ///
-/// [`AnswerError::Malformed`], if it has none.
+/// [`AnswerError::Malformed`], if the answer has no id.
 ///
 /// ```
 /// use tower_chat_wire::openai_responses::parse_conversation_id;

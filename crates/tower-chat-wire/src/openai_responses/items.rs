@@ -1,4 +1,4 @@
-//! The items of a streamed response, as far as they were received.
+//! Accumulates the items of a streamed response.
 
 use std::collections::HashMap;
 
@@ -11,27 +11,27 @@ use crate::{
     stream::Indexed,
 };
 
-/// The items so far, in the order in which they began.
+/// The accumulated items, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// By their `output_index`.
+    /// The items by their `output_index`.
     items: Indexed<StreamedItem>,
-    /// The position of the newest item that has an id.
+    /// The position of the newest item with an id.
     by_id: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
 struct StreamedItem {
-    /// As it began, and whole once it is done.
+    /// The fields at the beginning of the item, or those of the whole item after its end.
     fields: Object,
-    /// The item as it was received, once it is done.
+    /// The whole item as it was received, after its end.
     done: Option<RawJson>,
-    /// Its deltas so far.
+    /// The accumulated deltas of the item.
     text: String,
 }
 
 impl Items {
-    /// An item begins; gives the call that it is, if it is one of the caller's tools.
+    /// Begins an item. Returns an update if it is a call of one of the client's tools.
     pub(super) fn begin(&mut self, event: &Object) -> Option<ToolCallDelta> {
         let fields: Object = event.get("item")?.parse().ok()?;
         let call = is_call(&fields).then(|| {
@@ -45,7 +45,7 @@ impl Items {
         call
     }
 
-    /// An item is done.
+    /// Ends an item.
     pub(super) fn end(&mut self, event: &Object) {
         let Some(item) = event.get("item") else { return };
         let fields: Object = item.parse().unwrap_or_default();
@@ -67,7 +67,7 @@ impl Items {
         }
     }
 
-    /// An item goes on; gives its index.
+    /// Adds a delta to an item, and returns the item's index.
     pub(super) fn extend(&mut self, event: &Object, more: &str) -> usize {
         let index = self.index_of(event, event.get("item_id"));
         let index = index.unwrap_or_else(|| self.items.as_slice().len().saturating_sub(1));
@@ -77,13 +77,13 @@ impl Items {
         index
     }
 
-    /// Whether the item at an index is a call of a tool of the caller's, or is not known.
+    /// Whether the item at an index is a call of one of the client's tools, or is unknown.
     pub(super) fn is_callers_call(&self, index: usize) -> bool {
         self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
     }
 
-    /// The items: those that are done as they were received, and the others as far as they were, with
-    /// the status of the response.
+    /// Returns the items. Items that have ended are returned as they were received. The others have the
+    /// content that was received, and the status of the response.
     pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
         self.items.into_items().into_iter().filter_map(|item| item.into_json(status)).collect()
     }
@@ -98,7 +98,7 @@ impl Items {
 }
 
 impl StreamedItem {
-    /// The item; `None` of reasoning that was cut off, since no service takes it back.
+    /// Returns the item. `None` for reasoning that was cut off, because no service accepts it.
     fn into_json(self, status: &str) -> Option<RawJson> {
         if self.done.is_some() {
             return self.done;
@@ -107,7 +107,7 @@ impl StreamedItem {
         let kind = fields.get("type").and_then(as_text).unwrap_or_default();
         match kind.as_str() {
             "reasoning" => return None,
-            // It may have begun whole.
+            // The item may have been complete at its beginning.
             _ if self.text.is_empty() => {}
             "function_call" => drop(fields.insert("arguments".to_owned(), raw(&self.text))),
             "custom_tool_call" => drop(fields.insert("input".to_owned(), raw(&self.text))),
@@ -124,7 +124,7 @@ impl StreamedItem {
     }
 }
 
-/// Whether an item is a call of a tool of the caller's.
+/// Whether an item is a call of one of the client's tools.
 fn is_call(item: &Object) -> bool {
     let kind = item.get("type").and_then(as_text).unwrap_or_default();
     let is_callers = || {

@@ -1,28 +1,28 @@
-//! The types of items that call a tool, and those that answer.
+//! The types of items that are calls, and of items that are outputs.
 
 use crate::fields::Fields;
 
-/// A type of item that calls a tool.
+/// A type of item that is a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CallKind {
-    /// The item's `type`.
+    /// The `type` of the item.
     pub(super) item: &'static str,
-    /// The tool's name, where it is that of the type; else the item has it in `name`.
+    /// The name of the tool, if the type determines it. Other items have the name in `name`.
     pub(super) tool: Option<&'static str>,
-    /// The field of the arguments.
+    /// The name of the field with the arguments.
     pub(super) arguments: &'static str,
-    /// The field of the id.
+    /// The name of the field with the id.
     pub(super) id: &'static str,
-    /// How it is answered; `None` if the provider always runs it.
+    /// The type of the output; `None` if the provider always runs the call.
     pub(super) output: Option<OutputKind>,
 }
 
-/// A type of item that answers a call.
+/// A type of item that is the output of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutputKind {
-    /// The item's `type`.
+    /// The `type` of the item.
     pub(super) item: &'static str,
-    /// The field of the answer.
+    /// The name of the field with the output.
     pub(super) field: &'static str,
 }
 
@@ -52,10 +52,10 @@ const fn output(item: &'static str) -> OutputKind {
     OutputKind { item, field: "output" }
 }
 
-/// What a call of our own is written as.
+/// The type as which a call of another wire is written.
 pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
 
-/// Every known type of call: OpenAI API reference, Create a model response, input.
+/// All known types of calls: OpenAI API reference, Create a model response, input.
 const KINDS: [&CallKind; 12] = [
     FUNCTION,
     &named("custom_tool_call", "input", "custom_tool_call_output"),
@@ -77,13 +77,13 @@ const KINDS: [&CallKind; 12] = [
 ];
 
 impl CallKind {
-    /// The kind of an item of this type, if it is a call.
+    /// Returns the type of call with this `type`, if there is one.
     pub(super) fn of(item: &str) -> Option<&'static Self> {
         KINDS.into_iter().find(|kind| kind.item == item)
     }
 
-    /// Whether the provider runs the call of this item itself. `fields` are all fields of the item: with
-    /// its ids and its name.
+    /// Whether the provider runs the call of this item itself. `fields` are all fields of the item,
+    /// including its ids and its name.
     pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
         match self.item {
             "tool_search_call" => runs_search(fields),
@@ -99,22 +99,22 @@ impl CallKind {
 }
 
 impl OutputKind {
-    /// The kind of an item of this type, if it answers a call.
+    /// Returns the type of output with this `type`, if there is one.
     pub(super) fn of(item: &str) -> Option<&'static Self> {
         KINDS.into_iter().filter_map(|kind| kind.output.as_ref()).find(|kind| kind.item == item)
     }
 
-    /// Whether the item itself says that the provider made it.
+    /// Whether the item itself shows that the provider made it.
     pub(super) fn is_of_provider(&self, fields: &Fields) -> bool {
         self.item == "tool_search_output" && runs_search(fields)
     }
 }
 
-/// Whether a custom call is part of the search in X that xAI runs itself. The item has no output, and says
-/// only by the beginning of its `call_id` what it is.
+/// Whether a custom call is part of the search in X, which xAI runs itself. The item has no output, and
+/// only the beginning of its `call_id` identifies it.
 ///
-/// Source: recorded streams of `grok-4` with the tool `x_search`, in which the tools are
-/// `x_keyword_search`, `x_semantic_search`, `x_user_search` and `x_thread_fetch`.
+/// Source: recorded streams of `grok-4` with the tool `x_search`. Its tools are `x_keyword_search`,
+/// `x_semantic_search`, `x_user_search` and `x_thread_fetch`.
 fn is_search_of_xai(fields: &Fields) -> bool {
     let text = |name| fields.text(name).unwrap_or_default();
     text("call_id").starts_with(OF_SEARCH)
@@ -122,7 +122,7 @@ fn is_search_of_xai(fields: &Fields) -> bool {
         || OF_XAI.contains(&text("name").as_str())
 }
 
-/// How the ids of calls of xAI's search in X begin.
+/// The beginning of the ids of calls of xAI's search in X.
 const OF_SEARCH: &str = "xs_call";
 
 /// The tools of xAI's search in X.

@@ -9,10 +9,11 @@ const IMAGE: &str = "input_image";
 const FILE: &str = "input_file";
 const AUDIO: &str = "input_audio";
 
-/// The fields that say where the bytes are, of which a part must have one alone.
+/// The fields with the bytes or their location. A part must have exactly one of them.
 const FIELDS: [&str; 4] = ["image_url", "file_data", "file_url", "file_id"];
 
-/// The media of a content part, or `None` if it is none, or one in a form that cannot be split.
+/// Reads the media of a content part. `None` if the part is not media, or is in a form that cannot be
+/// divided into media and native item.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -47,14 +48,14 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// The content part of media.
+/// Writes the content part of media.
 pub(super) fn render(media: &Media) -> Fields {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
         .unwrap_or_else(|| render_plain(media))
 }
 
-/// Where the bytes are, as an address.
+/// Returns the location of the bytes as an address.
 pub(super) fn url_of(media: &Media) -> Option<String> {
     match &media.source {
         MediaSource::Url(url) => Some(url.clone()),
@@ -80,7 +81,7 @@ fn render_plain(media: &Media) -> Fields {
     render_as(fields.clone(), media).unwrap_or(fields)
 }
 
-/// Puts the media into a part of the type it had, or `None` if it does not fit there any more.
+/// Writes the media into a part of the type from which they were read. `None` if they no longer fit.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let kind = fields.text("type")?;
     match (kind.as_str(), &media.source) {
@@ -100,7 +101,7 @@ fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// The field in which a part of this type has media of this source.
+/// Returns the field in which a part of this type has media of this source.
 fn field_of(kind: &str, media: &Media) -> &'static str {
     match &media.source {
         MediaSource::File(_) => "file_id",
@@ -110,7 +111,8 @@ fn field_of(kind: &str, media: &Media) -> &'static str {
     }
 }
 
-/// Media behind an address; base64 inside a `data:` address (RFC 2397) is taken out of it.
+/// Reads media with an address. The base64 inside a `data:` address (RFC 2397) is decoded from the
+/// address.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -122,7 +124,7 @@ fn from_url(url: &str, unknown: &str) -> Media {
     }
 }
 
-/// The wire's name of a sound format it takes; `audio/mpeg` is the IANA name of its `mp3`.
+/// Returns the wire's name of a supported sound format. The wire's name of `audio/mpeg` is `mp3`.
 fn format_of(media: &Media) -> Option<&'static str> {
     match media.media_type.as_str() {
         "audio/mpeg" => Some("mp3"),

@@ -1,37 +1,37 @@
-//! The items of OpenAI Responses (`POST /v1/responses`), and of the services that took it over.
+//! Reads and writes the items of OpenAI Responses (`POST /v1/responses`) and of compatible services.
 //!
-//! The input of this wire is a flat list of items: messages, reasoning, calls, outputs. Reading it
-//! and writing it again gives an equal list. What one answer of the model put out, one item after
-//! the other, is one assistant message; outputs that follow each other are one tool message; any
-//! other message item is a message. A plain text as input is one user message, and is written as a
-//! list of one.
+//! The input of this wire is a flat list of items: messages, reasoning, calls, outputs. If a list is
+//! read and written again, the lists are equal. Consecutive items of one answer of the model become one
+//! assistant message. Consecutive outputs become one tool message. Any other message item becomes one
+//! message. A string as input becomes one user message, and is written as a list with one item.
 //!
-//! What the vocabulary has a field for stands in that field; the rest is kept in
-//! [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
+//! Data for which [`Message`](tower_chat_core::Message) and its parts have a field are stored in that
+//! field only. All other data are stored in [`Native`](tower_chat_core::Native) items of the wire
+//! [`WIRE`]:
 //!
-//! - of a message item: a [`Part::Native`] before its content, the item without `content`
-//!   (`{"type":"message","role":"assistant","id":"msg_1","phase":"commentary"}`);
-//! - of a call, an output, a text or media: its `native` field, in the same way;
-//! - of reasoning: the whole item, so that summary and encrypted content go back as they came;
-//! - a content part of an unknown type: a [`Part::Native`] in its place,
-//!   `{"content":[…]}` with the part in the list;
-//! - an item of an unknown type, such as `item_reference`, `compaction` or `additional_tools`: a
-//!   [`Part::Native`], whole.
+//! - A message item has a [`Part::Native`] before its content: the item without `content`
+//!   (`{"type":"message","role":"assistant","id":"msg_1","phase":"commentary"}`).
+//! - A call, an output, a text and media have a `native` field with their other fields.
+//! - Reasoning has the whole item, so that summary and encrypted content are sent back unchanged.
+//! - A content part of an unknown type is a [`Part::Native`] at its position: `{"content":[…]}` with the
+//!   part in the list.
+//! - An item of an unknown type, such as `item_reference`, `compaction` or `additional_tools`, is a
+//!   [`Part::Native`], as a whole.
 //!
-//! Tools that the provider runs (`web_search_call` and its like) are calls with
-//! [`provider_executed`](tower_chat_core::ToolCall::provider_executed); what they found stays in
-//! the native item. The tools of the provider that the caller runs (`computer_call`, `shell_call`,
-//! …) are calls that are owed a result. A value that was no text, such as an `action`, is the JSON
-//! text of it, with a `null` in its place in the native item.
+//! Calls of tools that the provider runs (`web_search_call` and similar types) have
+//! [`provider_executed`](tower_chat_core::ToolCall::provider_executed), and their results are in the
+//! native item. Calls of the provider's tools that the client runs (`computer_call`, `shell_call`, …)
+//! need a result. A value that is not a string, such as an `action`, becomes the text of its JSON, with
+//! a `null` in its place in the native item.
 //!
-//! Writing prefers the message's own fields, so that a change to them shows, and never changes
-//! what it reads. [`render_input`] sees to it that the list is valid as a whole: a call has an id
-//! that no call before it has, and its output has the same; outputs stand before any message that
-//! came between them and their call; reasoning that nothing of the model follows any more is left
-//! out. So are reasoning, natives and provider-run calls of other wires, approvals, errors and the
-//! names of speakers, for which the wire has no field. A call without a result stays one, and a result
-//! without its call too, since the service may hold the other; a new result of such a call is
-//! written as `function_call_output`.
+//! The fields of a message take precedence over its native items, so that changes of an application are
+//! written. An unchanged message is written as it was read. [`render_input`] makes the list as a whole
+//! valid. Each call has an id that no earlier call has, and its output has the same id. Outputs are
+//! written before messages between them and their call. The following is left out: reasoning without a
+//! later item of the model; reasoning, native items and provider-executed calls of other wires;
+//! approvals and errors; names of authors, for which the wire has no field. A call without a result and
+//! a result without a call are written too, because the service may store the other item. A new result
+//! of an unknown call is written as `function_call_output`.
 //!
 //! ```
 //! use tower_chat_core::Role;

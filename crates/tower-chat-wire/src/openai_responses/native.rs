@@ -1,14 +1,14 @@
-//! What a native item of this wire, as a part of its own, stands for.
+//! The meanings of a native part of this wire.
 
 use tower_chat_core::{Native, RawJson};
 
 use super::WIRE;
 use crate::fields::{Fields, raw};
 
-/// A native item of this wire.
+/// The meaning of a native part of this wire.
 #[derive(Debug)]
 pub(super) enum NativeForm {
-    /// A message item without its content, which follows.
+    /// A message item without its content, which the next parts have.
     Message(Fields),
     /// Content parts.
     Content(Vec<RawJson>),
@@ -17,7 +17,8 @@ pub(super) enum NativeForm {
 }
 
 impl NativeForm {
-    /// The form of a native item; `None` for one of another wire, and for what was never read here.
+    /// Returns the meaning of a native part. `None` for a part of another wire, and for a part that this
+    /// wire never creates.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let fields = Fields::of_native(Some(native), WIRE)?;
         if fields.text("type").is_some_and(|kind| kind != "message") {
@@ -29,7 +30,7 @@ impl NativeForm {
         }
     }
 
-    /// The native item of a content part that has no other part.
+    /// Returns the native part of a content part that becomes no other part.
     pub(super) fn content(part: RawJson) -> Native {
         let mut fields = Fields::default();
         fields.set("content", raw(&[part]));

@@ -1,23 +1,23 @@
-//! The order that servers demand of items.
+//! Puts items into the order that services require.
 
 use tower_chat_core::RawJson;
 
 use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
-/// Puts outputs before any message between them and their call, leaves out reasoning that nothing of
-/// the model follows, and takes the id from reasoning whose item has none.
+/// Moves outputs before any message between them and their call, leaves out reasoning without a later
+/// item of the model, and removes the ids of reasoning whose next item has none.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
 
-/// How the ids of reasoning begin that OpenAI looks for together with the item after it.
+/// The beginning of the ids of reasoning that OpenAI links to the next item.
 const LINKED: &str = "rs_";
 
-/// By the id of reasoning, OpenAI finds the item that has to follow it, and refuses the input if that
-/// item does not follow under its own id. So reasoning before a message without an id, and before
-/// other reasoning, is written without its id; what the model thought is in its encrypted content.
-/// Reasoning that has nothing but its id is left out. Calls without ids are accepted.
+/// Removes broken links. By the id of reasoning, OpenAI looks up the item that must follow it, and
+/// refuses the input if this item does not follow with its own id. Reasoning before a message without an
+/// id, and before other reasoning, is therefore written without its id; its encrypted content has the
+/// thoughts. Reasoning that has only its id is left out. OpenAI accepts calls without ids.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
@@ -33,7 +33,7 @@ fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     kept
 }
 
-/// Whether the item cannot be the one that reasoning before it is linked to.
+/// Whether reasoning before this item cannot be linked to it.
 fn breaks_link(next: &Item) -> bool {
     match next.kind {
         ItemKind::Reasoning => true,
@@ -45,7 +45,7 @@ fn breaks_link(next: &Item) -> bool {
     }
 }
 
-/// Reasoning without a link; `None` if nothing is left of it.
+/// Returns reasoning without its id; `None` if it is then empty.
 fn unlinked(json: &RawJson) -> Option<RawJson> {
     let Ok(mut fields) = json.parse::<Fields>() else { return Some(json.clone()) };
     if !fields.text("id").is_some_and(|id| id.starts_with(LINKED)) {
@@ -69,7 +69,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let target = |index: usize, kind: ItemKind| {
         let ItemKind::Output { call: Some(call) } = kind else { return None };
         let message = next_message.get(call).copied().flatten()?;
-        // Where the reasoning begins that leads to the message; after the call in any case.
+        // The target is before the reasoning that belongs to the message, but always after the call.
         let reasoning = reasoning.get(message).copied().unwrap_or_default();
         (message < index).then(|| (message - reasoning).max(call + 1))
     };
@@ -78,8 +78,8 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     if targets.iter().all(Option::is_none) {
         return items;
     }
-    // The sort is stable: an output comes to stand before what was at its target, behind the
-    // outputs that came there before it.
+    // The sort is stable: outputs with the same target keep their order, and are before the item that
+    // was at the target.
     let mut placed: Vec<((usize, bool), Item)> = items
         .into_iter()
         .zip(targets)
@@ -93,7 +93,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     placed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// How many items of reasoning stand right before each item.
+/// Returns, for each item, the number of reasoning items directly before it.
 fn reasoning_before(items: &[Item]) -> Vec<usize> {
     let mut count = 0;
     let before = items.iter().map(|item| {

@@ -1,4 +1,4 @@
-//! Items to messages.
+//! Converts items to messages.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,10 +19,10 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Conversation {
-    /// What `instructions` says, which this wire keeps apart from the messages.
+    /// The value of `instructions`, which this wire separates from the messages.
     pub instructions: Option<String>,
-    /// The messages of `input`. With `previous_response_id` or `conversation`, only the new ones:
-    /// their results may answer calls that the service holds.
+    /// The messages of `input`. With `previous_response_id` or `conversation`, these are only the new
+    /// messages, and their results may answer calls that the service stores.
     pub messages: Vec<Message>,
 }
 
@@ -30,7 +30,7 @@ pub struct Conversation {
 ///
 /// # Errors
 ///
-/// As [`parse_input`]; [`WireError::Field`], if `input` is missing or the instructions are no text.
+/// As [`parse_input`]; [`WireError::Field`], if `input` is missing or the instructions are not a string.
 pub fn parse_body(json: &str) -> Result<Conversation, WireError> {
     let mut body = Fields::parse(json, "a request body")?;
     let input = body.take("input").ok_or(WireError::Field {
@@ -52,12 +52,12 @@ pub fn parse_body(json: &str) -> Result<Conversation, WireError> {
     })
 }
 
-/// Reads an `input`: a list of items, or a text, which is a message of the user.
+/// Reads an `input`: a list of items, or a string, which is a message of the user.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`], naming the first item that cannot be read; [`WireError::Json`], if it
-/// is neither text nor list.
+/// [`WireError::InMessage`] for the first item that cannot be read; [`WireError::Json`] if the value is
+/// neither a string nor a list.
 ///
 /// ```
 /// use tower_chat_wire::openai_responses::parse_input;
@@ -78,11 +78,11 @@ pub fn parse_input(json: &str) -> Result<Vec<Message>, WireError> {
     parse_items(&input, "the input")
 }
 
-/// Reads what the model put out: the `output` of a response body. It is one assistant message as a
-/// rule, and none if there is no item. A compaction puts out messages of the user as well.
+/// Reads the `output` of a response body. It is usually one assistant message, and none if there is no
+/// item. The output of a compaction also has messages of the user.
 ///
-/// Of a stream, the items may have come one by one (`response.output_item.done`), with no `output`
-/// at the end: a list of them can be read with [`parse_input`].
+/// In a stream, some services send the items only one by one (`response.output_item.done`), without an
+/// `output` at the end. [`parse_input`] can read a list of these items.
 ///
 /// # Errors
 ///
@@ -122,13 +122,13 @@ fn parse_items(list: &RawJson, what: &'static str) -> Result<Vec<Message>, WireE
     Ok(reading.messages)
 }
 
-/// The messages of the items read so far.
+/// The messages of the items that were read.
 #[derive(Debug, Default)]
 struct Reading {
     messages: Vec<Message>,
-    /// The ids of calls that the provider runs, so that their outputs are known as its own.
+    /// The ids of calls that the provider runs, by which their outputs are recognised.
     at_provider: HashSet<String>,
-    /// The kind of the newest call of the caller's that has an id.
+    /// The type of the newest call of the client's tools with each id.
     called: HashMap<String, &'static CallKind>,
 }
 
@@ -199,7 +199,7 @@ impl Reading {
         Ok(())
     }
 
-    /// An item of which nothing is known but who it comes from, as far as that shows.
+    /// Adds an item of an unknown type. Its role is derived from its fields, if possible.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();
@@ -221,7 +221,7 @@ impl Reading {
             || fields.text("call_id").is_some_and(|id| self.at_provider.contains(&id))
     }
 
-    /// Adds a part to the newest message, if it has the role, else to a new one.
+    /// Adds a part to the newest message if that has the role, or to a new message otherwise.
     fn add(&mut self, role: Role, part: Part) {
         match self.last(role) {
             Some(message) => message.parts.push(part),
@@ -234,14 +234,14 @@ impl Reading {
     }
 }
 
-/// Whether text behind the part would be taken for more of the part's item.
+/// Whether a text after the part would be read as content of the part's item.
 fn is_of_message_item(part: &Part) -> bool {
     content::is_content(part)
         || matches!(part, Part::Native(native)
             if matches!(NativeForm::of(native), Some(NativeForm::Message(_))))
 }
 
-/// The type that a text has as a rule in a message of the role.
+/// Returns the usual type of a text in a message of the role.
 pub(super) fn text_type(role: Role) -> &'static str {
     if role == Role::Assistant { content::OUTPUT } else { content::INPUT }
 }

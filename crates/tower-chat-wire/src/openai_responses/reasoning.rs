@@ -8,17 +8,17 @@ use crate::fields::{Fields, raw};
 /// The type of the item.
 pub(super) const ITEM: &str = "reasoning";
 
-/// What a model shows of its reasoning stands between these, where it comes in pieces.
+/// The separator between the readable pieces of reasoning.
 const BETWEEN: &str = "\n\n";
 
-/// The reasoning of an item, which it keeps whole.
+/// Reads the reasoning of an item. Its native item is the whole item.
 pub(super) fn parse(item: RawJson, fields: &Fields) -> Reasoning {
     let mut reasoning = Reasoning::new(readable(fields));
     reasoning.native = Some(Native::new(WIRE, item));
     reasoning
 }
 
-/// The item of reasoning of this wire; a text that was changed replaces the summary.
+/// Writes the item of reasoning of this wire. If the text was changed, it replaces the summary.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

@@ -1,4 +1,4 @@
-//! Messages to items.
+//! Converts messages to items.
 
 use std::collections::HashSet;
 
@@ -19,8 +19,8 @@ use crate::{
 
 /// Writes messages as the items of an `input`.
 ///
-/// A call and its result have the same id, whatever they had; ids, and all else but what stands
-/// between the calls of a round and its results, depend on what comes before alone.
+/// A call and its result get the same id, whatever ids they had. All items depend only on the messages
+/// before them, except that outputs are moved before messages between them and their call.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};
@@ -93,8 +93,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes a message item, unless nothing is left of it. Fields that came keep a content in
-    /// which there was nothing to begin with.
+    /// Writes a message item, unless it is empty. An item that was read with an empty content is written
+    /// with it.
     fn say(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
         if role == Role::Tool || content.is_none() && !fields.contains("content") {
             return;
@@ -143,8 +143,7 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Whether the part belongs to the content that stands before it: parts that are not written do
-/// not end it.
+/// Whether the part belongs to the content before it. Parts that are not written do not end a content.
 fn goes_on(part: &Part) -> bool {
     match part {
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => false,
@@ -155,7 +154,7 @@ fn goes_on(part: &Part) -> bool {
     }
 }
 
-/// Whether the result belongs to a call that a provider ran itself.
+/// Whether the result answers a call that a provider ran itself.
 fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
     result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
 }

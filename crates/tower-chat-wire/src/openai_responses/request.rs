@@ -1,4 +1,4 @@
-//! The body of a request.
+//! Writes the body of a request.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
@@ -13,28 +13,28 @@ use crate::{
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// How the names of OpenAI's models begin that do not reason. They refuse a request that asks for
-/// encrypted reasoning: "Encrypted content is not supported with this model."
+/// The beginnings of the names of OpenAI's models without reasoning. They refuse a request for encrypted
+/// reasoning: "Encrypted content is not supported with this model."
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
-/// In which form a service takes a request.
+/// The form in which a service expects a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestForm<'a> {
-    /// The model that is asked, if the body names one.
+    /// The model of the request, if the body names it.
     pub model: Option<&'a str>,
-    /// Whether to ask for encrypted reasoning where the history is in the request; if it is not set,
-    /// the name of the model decides: OpenAI's models that do not reason refuse to be asked.
+    /// Whether to ask for encrypted reasoning if the history is in the request. If it is not set, the
+    /// name of the model decides, because OpenAI's models without reasoning refuse the option.
     pub encrypted_reasoning: Option<bool>,
-    /// Whether the answer is streamed. A background answer is not, whatever the request asks for.
+    /// Whether the answer is streamed. A background answer never is, whatever the request says.
     pub is_streamed: bool,
 }
 
-/// The fields of the request for an answer, each as the text that is sent.
+/// Returns the fields of the body of a request, each as JSON text.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out. The
-/// input, whether the answer is streamed, and where the history is, are the request's own. Tools are
-/// sent with `strict: false` unless their definition asks for it: the service would otherwise rewrite
-/// their schemas.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
+/// field. The input, whether the answer is streamed, and where the history is stored cannot be replaced.
+/// Tools are sent with `strict: false` unless their definition is strict, because the service would
+/// otherwise rewrite their schemas.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -54,8 +54,8 @@ pub fn render_request(
     render(&fitted(request, rules), location, Some(form))
 }
 
-/// The fields of the request; without a form, those alone that the request names, so that one which
-/// was read is written as it was.
+/// Returns the fields of a request. Without a form, only the fields that the request itself sets, so
+/// that a request which was read is written unchanged.
 pub(crate) fn render(
     request: &ChatRequest,
     location: &HistoryLocation,
@@ -90,8 +90,7 @@ pub(crate) fn render(
     body
 }
 
-/// Asks for the encrypted reasoning besides what else is to be included, unless it was said that
-/// nothing is.
+/// Adds the encrypted reasoning to `include`, unless the options set `include` to `null`.
 fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     let mut include = match options.extra.get("include") {
         None => Vec::new(),
@@ -104,7 +103,7 @@ fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     set(body, "include", Some(include));
 }
 
-/// Whether a model may reason, by its name: `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine` do not.
+/// Whether a model may reason, by its name. `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine` do not.
 fn may_reason(model: &str) -> bool {
     let model = model.strip_prefix("ft:").unwrap_or(model);
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -132,16 +131,16 @@ fn named(
     set(&mut fields, "tools", (!tools.is_empty()).then_some(tools));
     if form.is_some() {
         set(&mut fields, "background", options.background.then_some(true));
-        // A background answer has to be stored to be fetched.
+        // A background answer must be stored, so that it can be fetched.
         let is_stored = *location != HistoryLocation::Request || options.background;
         set(&mut fields, "store", Some(is_stored));
     }
     fields
 }
 
-/// The schema is taken as it is: the service would rewrite it, if it were not said that it is not
-/// one of those that `strict` allows. A definition that came from this wire is sent as it came; one
-/// that only another provider has, not at all.
+/// Writes the definition of a tool. Without `strict: false` the service would rewrite the schema to one
+/// that `strict` allows. A definition that was read from this wire is written unchanged. `None` for a
+/// tool that only another provider has.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     if definition.native.is_some() {
         return BodyWire::OpenAiResponses.render_tool(definition);

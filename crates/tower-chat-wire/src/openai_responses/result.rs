@@ -13,9 +13,10 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// The result of an item. An answer that is not there, `null` and an empty list give no content and
-/// stay in the native item; an object is one native part. `call` is the kind of the call it answers,
-/// where that is known: an output of another type than the call's kind is answered with keeps its own.
+/// Reads the result of an output item. A missing output, `null` and an empty list make no content and
+/// stay in the native item; an object becomes one native part. `call` is the type of the call that it
+/// answers, if it is known. If the type of the output is not the one for this type of call, the native
+/// item has it.
 pub(super) fn parse(
     mut fields: Fields,
     kind: &OutputKind,
@@ -45,7 +46,7 @@ pub(super) fn parse(
     Ok(result)
 }
 
-/// The item of a result, under this id. `call` is the kind of the call it answers, where that is
+/// Writes the item of a result with this id. `call` is the type of the call that it answers, if it is
 /// known.
 pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKind>) -> RawJson {
     let native = Fields::of_native(result.native.as_ref(), WIRE);
@@ -70,7 +71,7 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     raw(&fields)
 }
 
-/// The answer that was an object, while it is what the result says.
+/// Returns the output that was an object, if the result still has only this part.
 fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     let [Part::Native(native)] = result.content.as_slice() else { return None };
     match NativeForm::of(native) {
@@ -79,7 +80,8 @@ fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     }
 }
 
-/// Whether an output of this type holds what a result of our own says: found tools are a list.
+/// Whether an output of this type can express a result of an application. The output of a tool search
+/// must be a list of tools.
 fn can_say(kind: &OutputKind, result: &ToolResult) -> bool {
     kind.item != TOOL_SEARCH || tools_of(result).is_some()
 }
@@ -91,7 +93,7 @@ fn tools_of(result: &ToolResult) -> Option<RawJson> {
     tools.filter(|tools| tools.get().starts_with('['))
 }
 
-/// Puts a result of our own into the form that the provider's own tools want.
+/// Converts a result of an application to the form that the provider's own tools require.
 fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
     match kind.item {
         "apply_patch_call_output" => {

@@ -1,4 +1,4 @@
-//! The pieces of an object, added up.
+//! Accumulates the pieces of a JSON object.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use tower_chat_core::RawJson;
 
 use crate::fields::{as_text, raw};
 
-/// A JSON object whose values are the text they came in.
+/// A JSON object whose values are kept as JSON text.
 pub type Object = BTreeMap<String, RawJson>;
 
-/// The pieces of a JSON object so far.
+/// The accumulated pieces of a JSON object.
 ///
-/// Texts that go on, and lists, are kept as what has come of them and are written once, at the end,
-/// so that the work and the memory are in proportion to the bytes of the pieces.
+/// Strings that are continued, and lists, are collected and written once at the end, so that the time
+/// and the memory are linear in the bytes of the pieces.
 ///
-/// - A text that is known to go on (text, arguments, reasoning) goes on.
-/// - Any other text is repeated by services, not continued: the last one counts.
-/// - Lists go on, and objects are merged in the same way. In `reasoning_details` the fragments of one
-///   block become one: see [`Accumulator::push`].
-/// - Anything else replaces what was there; `null` says nothing.
+/// - A string in a field that is known to be continued (text, arguments, reasoning) is appended.
+/// - Services repeat any other string: the last one is used.
+/// - Lists are appended, and objects are merged by these rules. In `reasoning_details`, the fragments of
+///   one block become one block: see [`Accumulator::push`].
+/// - Any other value replaces the value before; `null` is ignored.
 ///
 /// ```
 /// use tower_chat_wire::stream::Accumulator;
@@ -34,20 +34,20 @@ pub type Object = BTreeMap<String, RawJson>;
 #[derive(Debug, Default)]
 pub struct Accumulator {
     fields: BTreeMap<String, Value>,
-    /// The name of the field that the object stands in; empty of the outermost.
+    /// The name of the field that contains the object; empty for the outermost object.
     within: String,
-    /// How many objects this one is in.
+    /// The number of objects around this one.
     depth: usize,
 }
 
-/// Objects in more objects than this are not merged: the last one counts. What services send is
-/// nested in [11 levels](super::Limits) at most.
+/// Objects inside more objects than this are not merged: the last one is used. Services send at most [11
+/// levels](super::Limits).
 const MAX_DEPTH: usize = 120;
 
 #[derive(Debug)]
 enum Value {
     Text(String),
-    /// The items of a list, with commas between them.
+    /// The items of a list, separated by commas.
     Items(String),
     Details(Details),
     Object(Accumulator),
@@ -56,7 +56,8 @@ enum Value {
 
 const DETAILS: &str = "reasoning_details";
 
-/// Whether a text goes on in the next piece, by the names of its field and of the object around it.
+/// Whether a string is continued in the next piece, by the names of its field and of the object around
+/// it.
 fn continues(within: &str, name: &str) -> bool {
     match within {
         "" => matches!(
@@ -76,22 +77,23 @@ fn continues(within: &str, name: &str) -> bool {
 }
 
 impl Accumulator {
-    /// Adds the fields of a later piece.
+    /// Adds the fields of the next piece.
     ///
     /// OpenRouter streams one block of reasoning in fragments of `reasoning_details` with the same
-    /// `type` and `index`: its `text` or `summary` goes on, and the last fragment may have the
-    /// `signature` of all of it. Such fragments become one block, since a signature is only valid for
-    /// the whole text (<https://openrouter.ai/docs/use-cases/reasoning-tokens>). A fragment that goes
-    /// on with a block that is signed already, or has another id, begins another block.
+    /// `type` and `index`. The `text` or `summary` of a fragment is appended, and the last fragment may
+    /// have the `signature` of the whole block. The fragments become one block, because a signature is
+    /// only valid for the whole text (<https://openrouter.ai/docs/use-cases/reasoning-tokens>). A
+    /// fragment begins another block if the current block is already signed or has another id.
     ///
-    /// Objects in objects are merged by recursion, down to 120 levels; of deeper ones the last counts.
+    /// Nested objects are merged recursively, down to 120 levels. For deeper objects the last one is
+    /// used.
     pub fn push(&mut self, piece: Object) {
         for (name, value) in piece {
             self.push_field(name, value);
         }
     }
 
-    /// The fields, with what has come of each.
+    /// Returns the accumulated fields.
     pub fn into_object(self) -> Object {
         self.fields.into_iter().map(|(name, value)| (name, value.into_json())).collect()
     }
@@ -99,7 +101,7 @@ impl Accumulator {
     fn push_field(&mut self, name: String, json: RawJson) {
         let kind = json.get().as_bytes().first().copied();
         let Some(value) = self.fields.get_mut(&name) else {
-            // A `null` is kept until something comes.
+            // A `null` is kept until another value arrives.
             let value = Value::new(&self.within, &name, json, self.depth);
             self.fields.insert(name, value);
             return;
@@ -110,7 +112,7 @@ impl Accumulator {
             (Value::Details(details), Some(b'[')) => details.extend(&json),
             (Value::Items(items), Some(b'[')) => push_items(items, &json),
             (Value::Object(fields), Some(b'{')) => fields.push(json.parse().unwrap_or_default()),
-            // An empty text takes nothing back.
+            // An empty string does not replace a string.
             (Value::Last(_), Some(b'"')) if json.get() == r#""""# => {}
             (value, _) => *value = Value::new(&self.within, &name, json, self.depth),
         }
@@ -152,7 +154,7 @@ impl Value {
     }
 }
 
-/// Adds the items of a list, as text.
+/// Appends the items of a list as text.
 fn push_items(items: &mut String, list: &RawJson) {
     let inner = list.get().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let inner = inner.unwrap_or_default().trim();
@@ -168,15 +170,15 @@ fn push_items(items: &mut String, list: &RawJson) {
 #[derive(Debug, Default)]
 struct Details {
     blocks: Vec<Detail>,
-    /// The position of the newest block of a type and an index.
+    /// The position of the newest block of each type and index.
     newest: BTreeMap<(String, Option<String>), usize>,
 }
 
 #[derive(Debug)]
 enum Detail {
-    /// A block that goes on.
+    /// A block that may be continued.
     Open { text: Option<String>, field: &'static str, rest: Object },
-    /// Anything else, as it came.
+    /// Any other block, as it arrived.
     Whole(RawJson),
 }
 
@@ -201,7 +203,7 @@ impl Details {
         let index = fields.get("index").map(|index| index.get().to_owned());
         let key = (kind, index);
         let newest = self.newest.get(&key).copied();
-        // Without an index only neighbours belong together.
+        // Without an index, only consecutive fragments are joined.
         let newest = newest.filter(|at| key.1.is_some() || at + 1 == self.blocks.len());
         let open = newest.and_then(|at| self.blocks.get_mut(at));
         if let Some(Detail::Open { text, rest, .. }) = open
@@ -230,7 +232,7 @@ impl Details {
     }
 }
 
-/// Whether a fragment goes on with a block.
+/// Whether a fragment continues a block.
 fn goes_on(block: &Object, fragment: &Object, field: &str) -> bool {
     let field_text = |object: &Object, name: &str| {
         object.get(name).filter(|value| !matches!(value.get(), "null" | "\"\"")).cloned()

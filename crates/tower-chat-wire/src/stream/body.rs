@@ -1,4 +1,4 @@
-//! Bodies that are read as a whole.
+//! Reads bodies as a whole.
 
 use super::limits::{Limit, LimitExceeded, Limits};
 
@@ -20,12 +20,12 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
-    /// For a whole answer.
+    /// Creates a reader for a whole answer.
     pub fn answer(limits: Limits) -> Self {
         Self { bytes: Vec::new(), limits, limit: Limit::Body }
     }
 
-    /// For the body of a refusal.
+    /// Creates a reader for the body of an error response.
     pub fn refusal(limits: Limits) -> Self {
         Self { bytes: Vec::new(), limits, limit: Limit::Error }
     }
@@ -34,7 +34,7 @@ impl BodyReader {
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`], if there are more.
+    /// [`LimitExceeded`], if there are more bytes.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
         let room = self.limits.max(self.limit).saturating_sub(self.bytes.len());
         let fitting = bytes.get(..room).unwrap_or(bytes);
@@ -42,7 +42,7 @@ impl BodyReader {
         self.limits.check(self.limit, self.bytes.len() + (bytes.len() - fitting.len()))
     }
 
-    /// The text so far; what is no UTF-8 is replaced.
+    /// Returns the text. Invalid UTF-8 is replaced.
     pub fn into_text(self) -> String {
         match String::from_utf8(self.bytes) {
             Ok(text) => text,
