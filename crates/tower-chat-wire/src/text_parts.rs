@@ -1,4 +1,4 @@
-//! What the smaller wires have in common: how a message's parts become their fields.
+//! Functions that several wires share, which convert the parts of a message to fields.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -10,28 +10,29 @@ use tower_chat_core::{ChatRequest, Message, Native, RawJson, Role, ToolCall, Too
 
 use crate::object::{Object, raw};
 
-/// The fields of a native item of the wire.
+/// Returns the fields of a native item of the wire.
 pub(crate) fn fields_of(native: Option<&Native>, wire: &str) -> Option<Object> {
     native.filter(|native| &*native.wire == wire)?.item.parse().ok()
 }
 
-/// The fields, as a native item of the wire; `None` if there are none.
+/// Converts the fields to a native item of the wire; `None` if there are none.
 pub(crate) fn native(wire: &str, fields: Object) -> Option<Native> {
     (!fields.is_empty()).then(|| Native::new(wire, raw(&fields)))
 }
 
-/// The instructions of this request, as a system message before the others.
+/// Returns the messages of a request, with its instructions as the first system message.
 pub(crate) fn messages(request: &ChatRequest) -> impl Iterator<Item = Arc<Message>> {
     let instructions = request.options.instructions.clone().map(Message::system).map(Arc::new);
     instructions.into_iter().chain(request.messages.iter().cloned())
 }
 
-/// Whether the message speaks for the system.
+/// Whether the message has the role of the system or the developer.
 pub(crate) fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-/// The arguments as the JSON object that the wire wants; the text of one stays as it is.
+/// Returns the arguments as the JSON object that the wire requires. The text of an object is not
+/// changed.
 pub(crate) fn object_of(arguments: &str) -> RawJson {
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
@@ -41,7 +42,7 @@ pub(crate) fn object_of(arguments: &str) -> RawJson {
     }
 }
 
-/// The calls that wait for a result: their ids and the names of their tools, by number.
+/// The calls without a result: their ids and the names of their tools, by number.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCalls {
     calls: BTreeMap<usize, (Option<String>, String)>,
@@ -56,8 +57,8 @@ impl OpenCalls {
         self.next += 1;
     }
 
-    /// The name of the tool that a result is of: that of the first open call with its id, or else
-    /// of the first open call.
+    /// Returns the name of the tool of a result: that of the first open call with the result's id, or
+    /// else of the first open call.
     pub(crate) fn answer(&mut self, result: &ToolResult) -> Option<String> {
         let same = self.by_id.get(&result.call_id).and_then(BTreeSet::first).copied();
         let number = same.or_else(|| self.calls.keys().next().copied())?;

@@ -98,7 +98,8 @@ fn finish(mut response: Object, messages: &[Message], context: &AnswerContext) -
     finish
 }
 
-/// Responses name no reason of a whole answer: it ends with calls, or because it is complete.
+/// Returns the finish reason. Responses has none for a whole answer, which ends with calls, or because
+/// it is complete.
 fn reason(response: &Object, messages: &[Message]) -> FinishReason {
     let details = response.get("incomplete_details").map(to_value).unwrap_or_default();
     let details = details.get("reason").and_then(Value::as_str);

@@ -1,12 +1,12 @@
-//! How deeply JSON is nested.
+//! Checks how deeply JSON is nested.
 
 use super::limits::{Limit, LimitExceeded, Limits};
 
-/// Fails if the objects and lists of a JSON text are nested more deeply than allowed.
+/// Fails if the objects and lists of a JSON text are nested more deeply than the limit.
 ///
-/// `serde_json` limits the depth of values that it parses, and not that of values that it keeps as
-/// text ([`RawJson`](tower_chat_core::RawJson)). Code that parses such a text level by
-/// level calls this first. The check needs neither stack nor memory; the text need not be valid.
+/// `serde_json` limits the depth of values that it parses, but not of values that it keeps as text
+/// ([`RawJson`](tower_chat_core::RawJson)). Code that parses such a text level by level therefore calls
+/// this function first. The check is not recursive and allocates no memory. The text need not be valid.
 ///
 /// # Errors
 ///

@@ -1,14 +1,14 @@
-//! The pieces in which a service sends an answer.
+//! The frames in which a service sends a streamed answer.
 
-/// The data of the event that ends a stream of Chat Completions. Services send it on other wires too,
-/// where it says nothing.
+/// The data of the event that ends a stream of Chat Completions. Some services send it on other wires
+/// too, where it has no meaning.
 pub(crate) const DONE: &str = "[DONE]";
 
-/// One event of a stream, undecoded.
+/// One event of a stream, not yet parsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// The name of the event, where the framing has one.
+    /// The name of the event, if the framing has names.
     pub event: Option<String>,
-    /// Its data; JSON, but for marks such as `[DONE]`.
+    /// The data of the event: JSON, or a mark such as `[DONE]`.
     pub data: String,
 }

@@ -1,24 +1,24 @@
-//! Characters whose two halves came in two pieces of a stream.
+//! Joins surrogate pairs whose halves arrived in two pieces of a stream.
 
 use tower_chat_core::{Answer, ChatUpdate};
 
 use super::{Frame, ResponseAccumulator};
 use crate::AnswerError;
 
-/// An accumulator that is given whole characters.
+/// An accumulator that passes only whole characters to the accumulator inside.
 ///
-/// JSON writes a character outside of the basic plane, such as an emoji, as two halves: `\ud83d\ude00`.
-/// Some services cut a text between them, so that the first piece ends with one half and the next piece
-/// begins with the other. Alone, neither is a character. The first half is taken out of its frame and
-/// put in front of the second.
+/// JSON writes a character outside of the basic plane, such as an emoji, as a surrogate pair:
+/// `\ud83d\ude00`. Some services divide a text inside a pair: one piece ends with the first half, and
+/// the next piece begins with the second half. Alone, neither half is a character. The first half is
+/// removed from its frame and inserted before the second half.
 #[derive(Debug)]
 pub(crate) struct JoinedHalves {
     accumulator: Box<dyn ResponseAccumulator>,
-    /// First halves without their second ones, in the order in which they came.
+    /// First halves whose second half has not arrived, in the order in which they arrived.
     waiting: Vec<Half>,
 }
 
-/// The first half of a character, as it is escaped, and the field whose text ended with it.
+/// The first half of a surrogate pair, as an escape sequence, and the field whose text ended with it.
 #[derive(Debug)]
 struct Half {
     field: String,
@@ -30,7 +30,7 @@ impl JoinedHalves {
         Self { accumulator, waiting: Vec::new() }
     }
 
-    /// The data of a frame with whole characters; `None` if it has no half of one.
+    /// Returns the data of a frame with whole characters; `None` if it has no half of a pair.
     fn joined(&mut self, data: &str) -> Option<String> {
         let texts = texts(data);
         let mut joined = String::new();
@@ -87,7 +87,7 @@ impl ResponseAccumulator for JoinedHalves {
     }
 }
 
-/// The fields of texts that go on in the next piece, on any wire.
+/// The fields, on any wire, whose texts are continued in the next piece.
 const CONTINUED: [&str; 16] = [
     "arguments",
     "content",
@@ -107,20 +107,21 @@ const CONTINUED: [&str; 16] = [
     "string_value",
 ];
 
-/// The length of `\uXXXX`.
+/// The length of an escape sequence `\uXXXX`.
 const ESCAPE: usize = 6;
 
-/// A text of a JSON value: where it is, without its quotation marks, and the field that it is the value of.
+/// A string in a JSON value: its position, without the quotation marks, and the name of the field with
+/// this value.
 struct Text<'a> {
     start: usize,
     end: usize,
     field: &'a str,
 }
 
-/// The texts of a JSON value that are values of fields.
+/// Returns the strings of a JSON value that are values of fields.
 fn texts(json: &str) -> Vec<Text<'_>> {
     let mut texts = Vec::new();
-    // The newest text that was the name of a field.
+    // The newest string that was the name of a field.
     let mut field = "";
     let mut at = 0;
     while let Some(quote) = json.get(at..).and_then(|rest| rest.find('"')) {
@@ -137,7 +138,7 @@ fn texts(json: &str) -> Vec<Text<'_>> {
     texts
 }
 
-/// The position of the quotation mark that ends a text.
+/// Returns the position of the quotation mark that ends a string.
 fn end_of_text(json: &str, start: usize) -> Option<usize> {
     let mut is_escaped = false;
     let end = json.as_bytes().get(start..)?.iter().position(|byte| {
@@ -148,7 +149,7 @@ fn end_of_text(json: &str, start: usize) -> Option<usize> {
     Some(start + end)
 }
 
-/// The half of a character that an escape stands for.
+/// Returns the surrogate that an escape sequence encodes.
 fn lone_unit(escape: Option<&str>) -> Option<u16> {
     let digits = escape?.strip_prefix("\\u")?;
     let unit = u16::from_str_radix(digits, 16).ok()?;
@@ -163,7 +164,7 @@ fn is_second(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
-/// Whether the last backslash of a text, which begins its last escape, is not itself escaped.
+/// Whether the last backslash of a string, which begins its last escape sequence, is not itself escaped.
 fn is_escape(content: &str) -> bool {
     let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
@@ -177,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// The text and the deltas of the text of an answer of Chat Completions with these contents.
+    /// Returns the text of a Chat Completions answer with these contents, and the text of its deltas.
     fn read(contents: &[&str]) -> (String, String) {
         let mut accumulator = BodyWire::OpenAiChat.accumulator();
         let mut deltas = String::new();
@@ -200,9 +201,9 @@ mod tests {
             (&[r"\uD83D", r"\uDE00"], "😀"),
             (&[r"\ud83d", "", r"\ude00\ud83d", r"\ude01"], "😀😁"),
             (&[r"\ud83d\ude00", r"\ud83d\ude01"], "😀😁"),
-            // What looks like an escape behind a backslash is text.
+            // An escape sequence after an escaped backslash is text.
             (&[r"\\ud83d", r"\\ude00"], r"\ud83d\ude00"),
-            // A second half alone is no character.
+            // A second half alone is not a character.
             (&["a", r"\ude00"], "a\u{fffd}"),
         ] {
             let expected = (expected.to_owned(), expected.to_owned());

@@ -1,13 +1,13 @@
-//! Items of a stream that are named by a number of the service's.
+//! The items of a stream, found by the index that the service gives them.
 
 use std::collections::HashMap;
 
 use tower_chat_core::RawJson;
 
-/// Items in the order in which they began, found by the index that the service gives them, in
-/// constant time: a stream may have as many items as pieces.
+/// Items in the order in which they began. An item is found by the service's index in constant time,
+/// because a stream may have as many items as pieces.
 ///
-/// An index that comes again names the newest item that has it.
+/// If an index occurs again, it belongs to the newest item.
 #[derive(Debug)]
 pub struct Indexed<T> {
     items: Vec<T>,
@@ -21,7 +21,7 @@ impl<T> Default for Indexed<T> {
 }
 
 impl<T> Indexed<T> {
-    /// Begins an item; gives its position.
+    /// Adds an item, and returns its position.
     pub fn begin(&mut self, index: Option<&RawJson>, item: T) -> usize {
         let position = self.items.len();
         self.newest.insert(key(index), position);
@@ -29,28 +29,28 @@ impl<T> Indexed<T> {
         position
     }
 
-    /// The position of the newest item with this index.
+    /// Returns the position of the newest item with this index.
     pub fn position(&self, index: Option<&RawJson>) -> Option<usize> {
         self.newest.get(&key(index)).copied()
     }
 
-    /// The newest item with this index.
+    /// Returns the newest item with this index.
     pub fn newest(&mut self, index: Option<&RawJson>) -> Option<&mut T> {
         let position = self.position(index)?;
         self.items.get_mut(position)
     }
 
-    /// The item at a position.
+    /// Returns the item at a position.
     pub fn get_mut(&mut self, position: usize) -> Option<&mut T> {
         self.items.get_mut(position)
     }
 
-    /// The items, in the order in which they began.
+    /// Returns the items, in the order in which they began.
     pub fn as_slice(&self) -> &[T] {
         &self.items
     }
 
-    /// The items, in the order in which they began.
+    /// Returns the items, in the order in which they began.
     pub fn into_items(self) -> Vec<T> {
         self.items
     }

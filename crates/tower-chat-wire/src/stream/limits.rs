@@ -1,13 +1,13 @@
-//! How much of an answer a model client takes.
+//! Limits on the size of an answer.
 
 use std::fmt;
 
 use tower_chat_core::Retryability;
 
-/// How large an answer may be. Each limit counts what is there after decompression.
+/// The largest size of an answer. Each limit counts decompressed bytes.
 ///
-/// The defaults are at least ten times what the largest of 1,100 recorded exchanges reaches: 105
-/// KiB of a body, 27 KB of a line and an event, 1.4 KB of an error, 11 levels of nesting.
+/// The defaults are at least ten times the largest values in 1,100 recorded exchanges: 105 KiB of a
+/// body, 27 KB of a line and of an event, 1.4 KB of an error, 11 levels of nesting.
 ///
 /// ```
 /// use tower_chat_wire::stream::Limits;
@@ -17,15 +17,15 @@ use tower_chat_core::Retryability;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The bytes of a whole answer, or of all events of a streamed one: 64 MiB.
+    /// The most bytes of a whole answer, or of all events of a streamed one; 64 MiB by default.
     pub max_body_bytes: usize,
-    /// The bytes of a line of a stream: 16 MiB, in which a generated picture fits.
+    /// The most bytes of a line of a stream; 16 MiB by default, which is enough for a generated image.
     pub max_line_bytes: usize,
-    /// The bytes of an event of a stream, which may have several lines: 16 MiB.
+    /// The most bytes of an event of a stream, which may have several lines; 16 MiB by default.
     pub max_event_bytes: usize,
-    /// The bytes that are read of the body of a refusal: 256 KiB.
+    /// The most bytes that are read of the body of an error response; 256 KiB by default.
     pub max_error_bytes: usize,
-    /// How deeply objects and lists of an answer are nested: 120 levels.
+    /// The most levels of nested objects and lists in an answer; 120 by default.
     pub max_depth: usize,
 }
 
@@ -43,42 +43,42 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the limit of a whole answer, or of all events of a streamed one, in bytes.
+    /// Sets the most bytes of a whole answer, or of all events of a streamed one.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// Sets the limit of a line of a stream, in bytes.
+    /// Sets the most bytes of a line of a stream.
     #[must_use]
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
         self.max_line_bytes = bytes;
         self
     }
 
-    /// Sets the limit of an event of a stream, in bytes.
+    /// Sets the most bytes of an event of a stream.
     #[must_use]
     pub fn with_max_event_bytes(mut self, bytes: usize) -> Self {
         self.max_event_bytes = bytes;
         self
     }
 
-    /// Sets the limit of the body of a refusal, in bytes. What is longer is cut off there.
+    /// Sets the most bytes of the body of an error response. The rest of a longer body is not read.
     #[must_use]
     pub fn with_max_error_bytes(mut self, bytes: usize) -> Self {
         self.max_error_bytes = bytes;
         self
     }
 
-    /// Sets how deeply objects and lists may be nested.
+    /// Sets the most levels of nested objects and lists.
     #[must_use]
     pub fn with_max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels;
         self
     }
 
-    /// Fails if there is more of something than its limit allows.
+    /// Fails if `found` is more than the limit.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Limits {
         if found > max { Err(LimitExceeded { limit, max }) } else { Ok(()) }
     }
 
-    /// How much of something is allowed.
+    /// Returns the value of a limit.
     pub fn max(&self, limit: Limit) -> usize {
         match limit {
             Limit::Body => self.max_body_bytes,
@@ -100,24 +100,24 @@ impl Limits {
     }
 }
 
-/// What of an answer is limited.
+/// The limits on an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// A whole answer, or all events of a streamed one.
+    /// The size of a whole answer, or of all events of a streamed one.
     Body,
-    /// A line of a stream.
+    /// The size of a line of a stream.
     Line,
-    /// An event of a stream.
+    /// The size of an event of a stream.
     Event,
-    /// The body of a refusal.
+    /// The size of the body of an error response.
     Error,
     /// The nesting of objects and lists.
     Depth,
 }
 
 impl Limit {
-    /// The name of the setting, a field of [`Limits`].
+    /// Returns the name of the setting, which is a field of [`Limits`].
     pub fn setting(self) -> &'static str {
         match self {
             Self::Body => "max_body_bytes",
@@ -129,13 +129,13 @@ impl Limit {
     }
 }
 
-/// An answer is larger than a limit allows. The same request will likely exceed it again.
+/// An answer exceeds a limit. The same request will likely exceed it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitExceeded {
     /// The limit.
     pub limit: Limit,
-    /// How much it allows, in bytes or levels.
+    /// The value of the limit, in bytes or levels.
     pub max: usize,
 }
 

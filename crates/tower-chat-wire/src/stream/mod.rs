@@ -1,7 +1,7 @@
-//! What every model client needs to read answers: limits, and the accumulation of pieces.
+//! Limits and accumulators, which every model client needs to read answers.
 //!
-//! Nothing here reads from a network. A model client gives the bytes of whole bodies as they come,
-//! and the events of streams, after decompression. The work and the memory are in proportion to the
+//! This module does not use a network. A model client passes it the bytes of whole bodies as they
+//! arrive, and the events of streams, after decompression. The time and the memory are linear in the
 //! bytes.
 //!
 //! ```

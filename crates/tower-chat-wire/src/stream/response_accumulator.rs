@@ -1,4 +1,4 @@
-//! Frames of a stream, added up to an answer.
+//! Accumulators of the frames of a stream.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use tower_chat_core::{Answer, ChatUpdate};
 use super::Frame;
 use crate::AnswerError;
 
-/// The frames of one streamed answer of a provider, added up.
+/// An accumulator of the frames of one streamed answer.
 ///
-/// [`BodyWire::accumulator`](crate::body::BodyWire::accumulator) makes one for each answer, and
-/// [`updates`](super::updates) drives it. What it adds up to is what a whole answer with the same
-/// content would have been. Its memory and its work are in proportion to the bytes of the frames.
+/// [`BodyWire::accumulator`](crate::body::BodyWire::accumulator) creates one for each answer, and
+/// [`updates`](super::updates) calls it. The result is equal to a whole answer with the same content.
+/// The time and the memory are linear in the bytes of the frames.
 ///
 /// ```
 /// use tower_chat_wire::{body::BodyWire, stream::Frame};
@@ -27,33 +27,33 @@ use crate::AnswerError;
 /// # Ok::<(), tower_chat_wire::AnswerError>(())
 /// ```
 pub trait ResponseAccumulator: fmt::Debug + Send {
-    /// Adds a frame, and returns the deltas of text, reasoning and calls that are in it.
+    /// Adds a frame, and returns the deltas of text, reasoning and calls in it.
     ///
     /// # Errors
     ///
-    /// [`AnswerError::Refused`], if the service reports an error in it, and
-    /// [`AnswerError::Malformed`], if it is no frame of this wire. After an error the accumulator is
-    /// of no use.
+    /// [`AnswerError::Refused`], if the service reports an error in the frame;
+    /// [`AnswerError::Malformed`], if it is not a frame of this wire. The accumulator cannot be used
+    /// after an error.
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError>;
 
-    /// Whether the service has sent the end of the answer and the reason for it.
+    /// Whether the service has sent the end of the answer and the finish reason.
     fn is_complete(&self) -> bool;
 
-    /// Whether the frame that ends the stream on this wire was pushed: the reader need not wait until
-    /// the connection is closed. On wires without such a frame, fields may follow the end of the
+    /// Whether the frame that ends the stream on this wire was added, so that the reader need not wait
+    /// until the connection closes. On wires without such a frame, fields may follow the end of the
     /// answer.
     fn is_last(&self) -> bool {
         false
     }
 
-    /// The text so far.
+    /// Returns the accumulated text.
     fn text(&self) -> String;
 
-    /// The whole answer: its messages and how it ended.
+    /// Returns the whole answer: its messages and its finish.
     ///
     /// # Errors
     ///
-    /// [`AnswerError::Malformed`], if the frames add up to no answer, and [`AnswerError::Refused`],
-    /// if the service reports an error in the whole of it.
+    /// [`AnswerError::Malformed`], if the frames do not make an answer; [`AnswerError::Refused`], if the
+    /// answer as a whole reports an error.
     fn finish(self: Box<Self>) -> Result<Answer, AnswerError>;
 }

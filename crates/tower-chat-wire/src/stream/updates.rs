@@ -1,4 +1,4 @@
-//! A stream of frames as a stream of updates.
+//! Converts a stream of frames to a stream of updates.
 
 use std::{
     collections::VecDeque,
@@ -12,14 +12,14 @@ use tower_chat_core::ChatUpdate;
 use super::{Frame, ResponseAccumulator};
 use crate::AnswerError;
 
-/// The updates of a streamed answer.
+/// Returns the updates of a streamed answer.
 ///
-/// Deltas are yielded as frames arrive. The messages and the finish are yielded once the accumulator
-/// is complete and the stream has ended; a stream that ends before, by itself or by an error of the
-/// connection, yields [`AnswerError::Truncated`] with the text received so far. Errors that follow a
-/// complete answer are ignored. Nothing is yielded after an error.
+/// The stream yields deltas when frames arrive. It yields the messages and the finish after the
+/// accumulator is complete and the frames have ended. If the frames end earlier, with or without an
+/// error of the connection, it yields [`AnswerError::Truncated`] with the text that was received. Errors
+/// after a complete answer are ignored. The stream ends after an error.
 ///
-/// An error of `frames` is [converted](AnswerError::interrupted) by the client that reads them.
+/// The client converts an error of its connection with [`AnswerError::interrupted`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -47,7 +47,7 @@ where
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Updates<S> {
-    /// `None` once the frames have ended.
+    /// The frames and the accumulator; `None` after the end of the frames.
     reading: Option<Reading<S>>,
     ready: VecDeque<ChatUpdate>,
 }
@@ -63,7 +63,7 @@ where
     S: Stream<Item = Result<Frame, E>>,
     E: Into<AnswerError>,
 {
-    /// Takes the next frame, and adds its updates to those that are ready.
+    /// Processes the next frame: adds its updates to those that are ready.
     fn accept(&mut self, frame: Option<Result<Frame, E>>) -> Result<(), AnswerError> {
         let Some(Reading { accumulator, .. }) = &mut self.reading else { return Ok(()) };
         match frame {
@@ -72,7 +72,7 @@ where
                 if accumulator.is_last() { self.end() } else { Ok(()) }
             }
             None => self.end(),
-            // Nothing that counts follows the end of an answer.
+            // The answer is complete, so the error has no effect on it.
             Some(Err(_)) if accumulator.is_complete() => self.end(),
             Some(Err(error)) => Err(error.into().after(|| accumulator.text())),
         }

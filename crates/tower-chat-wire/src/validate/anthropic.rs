@@ -149,14 +149,14 @@ struct Conversation<'a> {
     turn: Turn,
     rounds: Rounds<'a>,
     server_calls: HashSet<&'a str>,
-    /// The turn of the user so far brought something else than results.
+    /// Whether the user's current turn has content other than results.
     user_spoke: bool,
-    /// The message whose last block is thinking, if the assistant's turn ended there.
+    /// The message whose last block is thinking, if the assistant's turn ended with it.
     ends_thinking: Option<usize>,
-    /// The message that began the assistant's answer to the last words of the user, and whether it
-    /// began with thinking.
+    /// The message that began the assistant's current answer to the user, and whether it begins with
+    /// thinking.
     answer: Option<(usize, bool)>,
-    /// The conversation ends with results.
+    /// Whether the conversation ends with results.
     awaits_answer: bool,
 }
 
@@ -249,7 +249,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The result of a tool that the provider ran stands in the same turn as its call.
+    /// Checks the result of a tool that the provider ran, which must be in the same turn as its call.
     fn server_result(
         &mut self,
         kind: &str,
@@ -287,7 +287,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// A content block, or a content that is a text.
+/// A content block, or a content that is a string.
 #[derive(Debug)]
 enum Block<'a> {
     Text(&'a str),

@@ -1,7 +1,7 @@
 //! Gemini's `generateContent`.
 //!
-//! Consecutive contents of one role are one turn, as Gemini counts them. Calls have ids only where
-//! the client or a newer model gives them some.
+//! Consecutive contents of one role are one turn, as for Gemini. Calls have ids only if the client or a
+//! newer model sets them.
 
 use std::collections::HashMap;
 
@@ -120,7 +120,7 @@ enum Speaker {
     Model,
 }
 
-/// A part, with the call's or response's own object.
+/// A part, with the object of the call or the response.
 #[derive(Debug)]
 enum Part<'a> {
     Call(&'a Value),
@@ -141,7 +141,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A call or response: its position, and what it is matched by.
+/// A call or response: its position, and the id and the name by which it is matched.
 #[derive(Debug)]
 struct Named<'a> {
     message: usize,
@@ -157,11 +157,11 @@ impl<'a> Named<'a> {
     }
 }
 
-/// A turn of function calls and the turn after it.
+/// A turn with function calls and the turn after it.
 #[derive(Debug, Default)]
 struct Turns<'a> {
     speaker: Option<Speaker>,
-    /// Nothing came before the current turn.
+    /// Whether the current turn is the first.
     is_first: bool,
     calls: Vec<Named<'a>>,
     responses: Vec<Named<'a>>,
@@ -210,7 +210,7 @@ impl<'a> Turns<'a> {
         self.close(report);
     }
 
-    /// Both turns are complete: compares them.
+    /// Compares the two turns after both are complete.
     fn close(&mut self, report: &mut Report) {
         let calls = std::mem::take(&mut self.calls);
         let responses = std::mem::take(&mut self.responses);
@@ -232,7 +232,8 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// As many responses as calls: each has the id of a call, or the name of one without id.
+/// Checks that there are as many responses as calls, and that each response has the id of a call, or the
+/// name of a call without an id.
 fn match_names(calls: &[Named<'_>], responses: &[Named<'_>], report: &mut Report) {
     let mut ids: HashMap<&str, usize> = HashMap::new();
     let mut names: HashMap<&str, usize> = HashMap::new();

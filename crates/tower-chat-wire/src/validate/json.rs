@@ -1,10 +1,10 @@
-//! Looking into JSON that may be anything.
+//! Accesses fields of arbitrary JSON.
 
 use serde_json::Value;
 
 use super::{Citation, report::Report};
 
-/// The conversation of a body; reports it if there is none.
+/// Returns the conversation of a body, and reports it if it is missing.
 pub(super) fn conversation<'a>(
     body: &'a Value,
     field: &str,
@@ -20,22 +20,22 @@ pub(super) fn conversation<'a>(
     }
 }
 
-/// The items of a field that is a list; none if it is anything else.
+/// Returns the items of a field that is a list; none for any other field.
 pub(super) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The text of a field that is a text.
+/// Returns the field if it is a string.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
-/// Whether the field is there and says something: not `null`.
+/// Whether the field is present and not `null`.
 pub(super) fn is_set(value: &Value, field: &str) -> bool {
     value.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Whether the text consists of ASCII letters, digits and these characters, and is not empty.
+/// Whether the text is not empty and consists of ASCII letters, digits and the characters in `also`.
 pub(super) fn is_identifier(text: &str, also: &[u8]) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || also.contains(&byte))

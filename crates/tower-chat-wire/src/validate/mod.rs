@@ -1,10 +1,10 @@
-//! Would the provider accept this conversation? Checked before it is asked.
+//! Checks whether a provider would accept a conversation, before the request is sent.
 //!
-//! [`validate`] looks at a request body of one wire, at its conversation alone, and says what its
-//! provider would refuse it for: a call without its result, a result without its call, something
-//! between the two, and the like. Each [`Rule`] is one that a provider states; [`Wire::rules`]
-//! lists them with their sources. Where real servers are more lenient than their documents, what
-//! they were seen to accept counts.
+//! [`validate`] checks only the conversation in a request body of one wire. It reports the reasons for
+//! which the provider would refuse it, such as a call without a result, a result without a call, or a
+//! message between the two. Each [`Rule`] is one that a provider documents; [`Wire::rules`] lists the
+//! rules with their sources. If real servers accept more than their documents allow, the check accepts
+//! it too.
 //!
 //! ```
 //! use serde_json::json;
@@ -23,8 +23,9 @@
 //! assert_eq!(violation.call.as_ref().and_then(|call| call.id.as_deref()), Some("call_1"));
 //! ```
 //!
-//! What only the provider can know is not checked: whether a model takes a kind of media, whether
-//! a signature or an encrypted item is genuine, which models demand a thought signature.
+//! Some properties are not checked, because only the provider knows them: whether a model accepts a kind
+//! of media, whether a signature or an encrypted item is genuine, and which models require a thought
+//! signature.
 
 mod anthropic;
 mod bedrock_converse;
@@ -51,12 +52,12 @@ pub use self::{
 
 /// Checks the conversation in a request body against the rules of its wire.
 ///
-/// The body needs only its conversation: `messages`, `input` or `contents`. Linear in its length;
-/// any JSON is looked at without a panic.
+/// The body needs only its conversation: `messages`, `input` or `contents`. The time is linear in its
+/// length, and no JSON causes a panic.
 ///
 /// # Errors
 ///
-/// If the provider would refuse the conversation: everything that is wrong, first to last.
+/// All violations, in their order, if the provider would refuse the conversation.
 pub fn validate(wire: Wire, body: &Value) -> Result<(), InvalidTranscript> {
     let mut report = Report::new(wire);
     match wire {

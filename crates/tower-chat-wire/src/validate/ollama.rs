@@ -1,8 +1,8 @@
 //! Ollama's own chat API.
 //!
-//! Its server hands whatever it gets to the model's template and refuses no sequence. The rules
-//! are the form that its documents show: a conversation that breaks it is one the template turns
-//! into something the model was not trained on.
+//! Ollama's server passes all messages to the model's template and refuses no sequence. The rules
+//! describe the form in Ollama's documents: for a conversation in another form, the template writes a
+//! text on which the model was not trained.
 
 use std::collections::HashSet;
 
@@ -78,7 +78,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     round.close(report);
 }
 
-/// The calls of one assistant message. They mostly have no ids and are told apart by their tools.
+/// The calls of one assistant message. They usually have no ids and are distinguished by their tools.
 #[derive(Debug, Default)]
 struct Round<'a> {
     message: usize,

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and what its compatible servers were seen to accept.
+//! OpenAI Chat Completions, and the forms that compatible servers are known to accept.
 
 use serde_json::Value;
 
@@ -124,7 +124,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
                 if is_set(message, "tool_calls") {
                     report.message(&SPEAKER, index);
                 }
-                // A legacy function may answer with null.
+                // The content of a legacy function result may be `null`.
                 if role != "function" && !is_set(message, "content") {
                     report.message(&CONTENT_PRESENT, index);
                 }
@@ -147,15 +147,15 @@ fn check_id(
     }
 }
 
-/// Whether the server that this conversation was held with gives calls ids.
+/// Whether the server of this conversation gives ids to calls.
 fn gives_an_id(message: &Value) -> bool {
     let is_id = |id: Option<&str>| id.is_some_and(|id| !id.is_empty());
     is_id(text(message, "tool_call_id"))
         || list(message, "tool_calls").iter().any(|call| is_id(text(call, "id")))
 }
 
-/// Servers of reasoning models take an assistant message of reasoning alone, and of a refusal or
-/// a sound that stand beside the content.
+/// Servers of reasoning models accept an assistant message with only reasoning. A refusal or a sound,
+/// which are outside of the content, is enough too.
 fn has_content(message: &Value) -> bool {
     ["content", "refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"]
         .iter()

@@ -1,7 +1,7 @@
 //! OpenAI Responses.
 //!
-//! The input is a flat list of items; the outputs of a round stand after its calls, and no message
-//! between them.
+//! The input is a flat list of items. The outputs of a round follow its calls, without a message between
+//! them.
 
 use std::collections::HashMap;
 
@@ -110,11 +110,11 @@ pub(super) fn check(body: &Value, report: &mut Report) {
 struct Input<'a> {
     calls: HashMap<&'a str, Call>,
     last_message: Option<usize>,
-    /// Reasoning that nothing of the model followed yet.
+    /// Reasoning that no item of the model has followed yet.
     reasoning: Option<usize>,
     /// Reasoning with an id, directly before the next item.
     link: Option<usize>,
-    /// The calls of some outputs may be with the service.
+    /// Whether the service may store the calls of some outputs.
     service_holds_items: bool,
 }
 
@@ -122,7 +122,7 @@ struct Input<'a> {
 struct Call {
     item: usize,
     answered: bool,
-    /// Whether its output must be part of the input.
+    /// Whether the output of the call must be in the input.
     is_pending: bool,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Input<'a> {
             (Some("message") | None, None) => report.message(&SHAPE, index),
             (Some("reasoning"), _) => {
                 self.reasoning.get_or_insert(index);
-                // Only OpenAI links reasoning with its item, and its ids begin so.
+                // Only OpenAI links reasoning with the next item, and only its ids have this prefix.
                 self.link = id.filter(|id| id.starts_with("rs_")).map(|_| index);
             }
             (Some("function_call" | "custom_tool_call" | "computer_call"), _) => {
@@ -164,7 +164,7 @@ impl<'a> Input<'a> {
                 self.reasoning = None;
             }
             (Some(kind), _) if kind.ends_with("_output") => self.end_reasoning(report),
-            // Whatever else the model puts out.
+            // Any other output of the model.
             (Some(_), _) => self.reasoning = None,
         }
     }

@@ -1,4 +1,4 @@
-//! Collects what is wrong.
+//! Collects violations.
 
 use super::{CallInMessage, Citation, InvalidTranscript, Violation, Wire};
 
@@ -14,12 +14,12 @@ impl Report {
         Self { wire, violations: Vec::new() }
     }
 
-    /// A message breaks a rule.
+    /// Reports a message that breaks a rule.
     pub(super) fn message(&mut self, cited: &'static Citation, message: usize) {
         self.add(cited, message, None);
     }
 
-    /// A call or a result breaks a rule.
+    /// Reports a call or a result that breaks a rule.
     pub(super) fn call(
         &mut self,
         cited: &'static Citation,

@@ -4,7 +4,7 @@ use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::{Citation, report::Report};
 
-/// What a wire says about calls and results.
+/// The rules of a wire about calls and results.
 #[derive(Debug)]
 pub(super) struct RoundRules {
     pub(super) answered: &'static Citation,
@@ -13,14 +13,14 @@ pub(super) struct RoundRules {
     pub(super) distinct: &'static Citation,
 }
 
-/// The calls of a round, and which of them have their results.
+/// The calls of a round, and which of them have results.
 ///
-/// Several calls without ids are answered in their order, by results without ids.
+/// Results without ids answer calls without ids in their order.
 #[derive(Debug)]
 pub(super) struct Rounds<'a> {
     rules: &'static RoundRules,
     calls: Matcher<&'a str>,
-    /// The message of each call, and its index there.
+    /// The message of each call, and the call's index in the message.
     positions: Vec<(usize, usize)>,
     has_calls_without_id: bool,
     unanswered: usize,
@@ -37,7 +37,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The model calls a tool.
+    /// Adds a call.
     pub(super) fn call(
         &mut self,
         message: usize,
@@ -55,7 +55,7 @@ impl<'a> Rounds<'a> {
         self.unanswered += 1;
     }
 
-    /// A result follows.
+    /// Adds a result.
     pub(super) fn result(
         &mut self,
         message: usize,
@@ -75,17 +75,17 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Whether there are calls in this round, answered or not.
+    /// Whether the round has calls, with or without results.
     pub(super) fn is_open(&self) -> bool {
         !self.positions.is_empty()
     }
 
-    /// Whether a call still waits.
+    /// Whether a call has no result yet.
     pub(super) fn is_waiting(&self) -> bool {
         self.unanswered > 0
     }
 
-    /// Something else follows, which ends the round: calls without a result will get none.
+    /// Ends the round, because another message follows. Calls without a result are reported.
     pub(super) fn close(&mut self, report: &mut Report) {
         if self.is_waiting() {
             let calls = self.calls.calls().iter().zip(&self.positions);

@@ -1,12 +1,12 @@
-//! What a conversation must obey, and who says so.
+//! The rules for a conversation, and their sources.
 
 use std::fmt;
 
 use super::Wire;
 
-/// Something that providers demand of a conversation.
+/// A rule of providers for a conversation.
 ///
-/// Not every wire has every rule, and each states it in its own words: see [`Wire::rules`].
+/// Not every wire has every rule, and each provider words it differently: see [`Wire::rules`].
 ///
 /// ```
 /// use tower_chat_wire::validate::{Rule, Wire};
@@ -19,51 +19,51 @@ use super::Wire;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// The conversation and its entries are of the wire's shape.
+    /// The conversation and its entries have the form of the wire.
     Shape,
-    /// Every role is one of the wire's.
+    /// Every role is a role of the wire.
     KnownRole,
-    /// The conversation begins with the user.
+    /// The conversation begins with a user message.
     UserFirst,
-    /// User and assistant take turns.
+    /// User and assistant alternate.
     RolesAlternate,
-    /// Every message says something.
+    /// Every message has content.
     ContentPresent,
     /// No text is empty.
     TextNotEmpty,
-    /// Calls come from the model, results from the caller.
+    /// Calls are in messages of the model, and results in messages of the client.
     SpeakerOfPart,
-    /// A list of calls has calls.
+    /// A list of calls is not empty.
     CallListNotEmpty,
-    /// Every call names itself, in the form that the provider takes.
+    /// Every call has an id in the form that the provider accepts.
     CallIdForm,
-    /// No two calls that wait for results at the same time have one id.
+    /// Calls without results have different ids.
     CallIdsDistinct,
-    /// The model's calls come after something to answer.
+    /// Calls of the model follow a message of the user or a result.
     CallsAfterUser,
-    /// Every call is answered.
+    /// Every call has a result.
     CallsAnswered,
-    /// Nothing stands between a call and its result.
+    /// No message is between a call and its result.
     ResultsDirectlyAfterCalls,
     /// Every result answers a call of the round before it.
     ResultAnswersCall,
-    /// No call is answered twice.
+    /// No call has two results.
     OneResultPerCall,
-    /// Reasoning is followed by what it led to.
+    /// Reasoning is followed by the item that it belongs to.
     ReasoningKeepsItem,
-    /// A turn of the model that goes on after tool results still begins with its reasoning.
+    /// If tool results continue a turn of the model, the turn begins with its reasoning.
     ReasoningFirst,
-    /// Reasoning carries the provider's signature.
+    /// Reasoning has the provider's signature.
     ReasoningSigned,
 }
 
 impl Rule {
-    /// Where the provider of a wire states the rule; `None` if it does not.
+    /// Returns the source of the rule for a wire; `None` if the provider has no such rule.
     pub fn source(self, wire: Wire) -> Option<&'static str> {
         self.citation(wire).map(|citation| citation.source)
     }
 
-    /// What the provider of a wire says about it; `None` if it says nothing.
+    /// Returns the rule as the provider of a wire states it; `None` if the provider has no such rule.
     pub fn citation(self, wire: Wire) -> Option<&'static Citation> {
         wire.rules().iter().find(|citation| citation.rule == self)
     }
@@ -100,9 +100,9 @@ impl fmt::Display for Rule {
 pub struct Citation {
     /// The rule.
     pub rule: Rule,
-    /// What the provider says, in its document or in the error of its server.
+    /// The statement in the provider's document, or in the error of its server.
     pub says: &'static str,
-    /// Where: the document and its section, or where the server's error was recorded.
+    /// The document and its section, or where the server's error was recorded.
     pub source: &'static str,
 }
 

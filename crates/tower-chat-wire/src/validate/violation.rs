@@ -1,4 +1,4 @@
-//! What is wrong with a conversation.
+//! The violations of rules in a conversation.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ impl InvalidTranscript {
         Self { first: Box::new(first), more }
     }
 
-    /// The first thing that is wrong.
+    /// Returns the first violation.
     pub fn first(&self) -> &Violation {
         &self.first
     }
 
-    /// Everything that is wrong, in the order in which it was found. One fault often breaks
-    /// several rules.
+    /// Returns all violations in the order in which they were found. One fault often breaks several
+    /// rules.
     pub fn violations(&self) -> impl Iterator<Item = &Violation> {
         std::iter::once(&*self.first).chain(&self.more)
     }
@@ -40,7 +40,7 @@ impl fmt::Display for InvalidTranscript {
 
 impl std::error::Error for InvalidTranscript {}
 
-/// One place of a conversation that breaks one rule.
+/// A position in a conversation that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
@@ -51,22 +51,22 @@ pub struct Violation {
     /// The message's index in the body's list of messages, items or contents; 0 if the list itself
     /// is missing.
     pub message: usize,
-    /// The call, where the rule is about one.
+    /// The call, if the rule is about a call.
     pub call: Option<CallInMessage>,
-    /// What the provider says about it.
+    /// The provider's statement of the rule.
     pub says: &'static str,
-    /// Where the provider says so.
+    /// The source of the statement.
     pub source: &'static str,
 }
 
-/// A call or result inside a message.
+/// A call or result in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallInMessage {
-    /// Its index in the message's list of calls, blocks or parts; 0 where the message is the call
-    /// or result itself.
+    /// The index in the message's list of calls, blocks or parts; 0 if the message itself is the call or
+    /// result.
     pub index: usize,
-    /// The call's id as it came; `None` where there is none.
+    /// The id of the call as it was received; `None` if there is none.
     pub id: Option<String>,
 }
 

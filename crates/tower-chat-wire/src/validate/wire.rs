@@ -6,7 +6,7 @@ use super::{
     Citation, anthropic, bedrock_converse, cohere, gemini, ollama, openai_chat, openai_responses,
 };
 
-/// A provider's format of requests.
+/// A provider's format of requests, as far as it can be validated.
 ///
 /// ```
 /// use tower_chat_wire::validate::Wire;
@@ -16,7 +16,7 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Wire {
-    /// OpenAI Chat Completions, and everything compatible with it.
+    /// OpenAI Chat Completions and compatible APIs.
     OpenAiChat,
     /// OpenAI Responses.
     OpenAiResponses,
@@ -26,14 +26,14 @@ pub enum Wire {
     Gemini,
     /// Amazon Bedrock Converse.
     BedrockConverse,
-    /// Ollama's own `/api/chat`.
+    /// Ollama's native `/api/chat`.
     Ollama,
     /// Cohere's Chat API, version 2.
     Cohere,
 }
 
 impl Wire {
-    /// Every wire.
+    /// All wires.
     pub const ALL: [Self; 7] = [
         Self::OpenAiChat,
         Self::OpenAiResponses,
@@ -44,7 +44,7 @@ impl Wire {
         Self::Cohere,
     ];
 
-    /// The wire's name.
+    /// Returns the name of the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai-chat",
@@ -57,7 +57,7 @@ impl Wire {
         }
     }
 
-    /// The rules of this wire, with what its provider says and where.
+    /// Returns the rules of this wire, with the provider's statements and their sources.
     pub fn rules(self) -> &'static [Citation] {
         match self {
             Self::OpenAiChat => openai_chat::RULES,
@@ -70,7 +70,7 @@ impl Wire {
         }
     }
 
-    /// The field of a request body that holds the conversation.
+    /// Returns the field of a request body with the conversation.
     pub fn conversation_field(self) -> &'static str {
         match self {
             Self::OpenAiResponses => "input",
@@ -90,7 +90,7 @@ impl fmt::Display for Wire {
     }
 }
 
-/// The text names no wire that can be checked.
+/// The error of a text that is not the name of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no wire is called {name:?}; there are {}", Wire::ALL.map(Wire::name).join(", "))]
 #[non_exhaustive]

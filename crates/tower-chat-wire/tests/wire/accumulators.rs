@@ -1,4 +1,4 @@
-//! Frames of every wire's stream, added up to an answer, and the errors that they can say.
+//! Streams of every wire: the frames add up to an answer, or report an error.
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{Answer, ChatUpdate, FinishReason, Message, Part};
@@ -15,7 +15,7 @@ fn frame(event: Option<&str>, data: &str) -> Frame {
     Frame { event: event.map(str::to_owned), data: data.to_owned() }
 }
 
-/// The answer of a wire with text and one call with the arguments [`BIG`], whole and in frames.
+/// An answer of a wire with a text and one call with the arguments [`BIG`], whole and in frames.
 fn recorded(wire: BodyWire) -> (String, Vec<Frame>) {
     let big = serde_json::to_string(BIG).unwrap();
     let plain = |data: &[String]| data.iter().map(|data| frame(None, data)).collect();
@@ -173,7 +173,7 @@ async fn frames_add_up_to_the_whole_answer() {
 async fn a_stream_that_ends_early_says_what_text_was_received() {
     for wire in WIRES {
         let (_, frames) = recorded(wire);
-        // Behind the reason of its end, an answer is complete.
+        // After its finish reason, an answer is complete.
         let reasons =
             ["finish_reason", "stop_reason", "stopReason", "finishReason", "\"done\":true"];
         let ends = |frame: &Frame| {

@@ -1,4 +1,4 @@
-//! What of an answer that was not whole goes back to the service.
+//! Answers that were cut off or paused, and the parts of them that the next request contains.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatRequest, FinishReason, Message, ToolResult};
@@ -68,14 +68,14 @@ fn the_last_call_before_a_token_limit_is_cut_off_where_arguments_are_objects() {
     let end = ("messageStop", json!({"stopReason": "max_tokens"}));
     let answer = streamed(BodyWire::BedrockConverse, &[begin(0, "a"), begin(1, "b"), end]);
     assert_eq!(cut_off(&answer), [false, true]);
-    // A text behind the call: the limit did not end the answer inside of it.
+    // The call has a text after it, so the limit did not end the answer inside the call.
     let body = json!({"role": "assistant", "stop_reason": "max_tokens", "content": [
         {"type": "tool_use", "id": "a", "name": "f", "input": {}}, {"type": "text", "text": "and"}]});
     let answer = BodyWire::Anthropic.parse_answer(&body.to_string()).unwrap();
     assert_eq!(cut_off(&answer), [false]);
 }
 
-/// The answer that ends with a call of a tool that the service runs, and the rest of it.
+/// An answer that ends with a call of a tool that the service runs, and the answer that continues it.
 fn paused() -> [Message; 2] {
     let parse = |content: Value| {
         let body = json!({"role": "assistant", "content": content}).to_string();
@@ -92,7 +92,7 @@ fn paused() -> [Message; 2] {
     ]
 }
 
-/// The types of the blocks of each message of the assistant.
+/// The types of the blocks of each assistant message.
 fn blocks(messages: Vec<Message>) -> Vec<Vec<String>> {
     let form = RequestForm::Anthropic { model: "claude-x" };
     let body = render_request(&ChatRequest::new(messages), form);
@@ -114,13 +114,13 @@ fn a_hosted_call_without_its_result_goes_back_only_where_the_service_goes_on_wit
     let open = ["text", "server_tool_use"];
     // The paused answer is the last message.
     assert_eq!(blocks(vec![user(), begun.clone()]), [open]);
-    // Its rest is the next answer: to the service both are one.
+    // The next answer continues it, and the service treats both as one answer.
     let whole = ["text", "server_tool_use", "web_search_tool_result", "text"];
     assert_eq!(blocks(vec![user(), begun.clone(), rest.clone()]), [whole]);
     assert_eq!(blocks(vec![user(), begun.clone(), rest, user()]), [whole]);
-    // It never got its result.
+    // The call has no result.
     assert_eq!(blocks(vec![user(), begun.clone(), user()]), [["text"]]);
-    // Beside a call of the client's, the service goes on once it has that result.
+    // The client's call in the same answer has a result, so the service continues its own call.
     let mut beside = begun;
     beside.parts.push(tower_chat_core::ToolCall::new("toolu_1", "f", "{}").into());
     let result = Message::tool_results([ToolResult::new("toolu_1", "done")]);

@@ -1,5 +1,5 @@
-//! Every recorded conversation of Anthropic, read and written again, is an equal JSON value; those
-//! recorded with OpenAI become ones that Anthropic takes.
+//! Every recorded conversation of Anthropic is read and written again without a difference. Recorded
+//! conversations of OpenAI are written in a form that Anthropic accepts.
 
 use serde_json::{Value, json};
 use tower_chat::replay::{DanglingCalls, Replay};
@@ -11,7 +11,7 @@ use tower_chat_wire::{
     validate::{Wire, validate},
 };
 
-/// Request bodies that the service accepted, with where each comes from.
+/// Request bodies that the service accepted, each with its source.
 fn accepted() -> Vec<(String, Value)> {
     let recordings = Recordings::all();
     let requests = ["anthropic", "bedrock-invoke"].map(|wire| recordings.accepted(wire).unwrap());
@@ -45,7 +45,7 @@ fn stored(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
-/// What the wire's module is to write of a body.
+/// The conversation of a body, which the wire's module should write.
 fn conversation(body: &Value) -> Value {
     let mut conversation = json!({"messages": body["messages"]});
     if let Some(system) = body.get("system") {
@@ -65,8 +65,8 @@ fn a_recorded_conversation_is_written_as_it_was_read() {
     }
 }
 
-/// The conversation without blocks of blank text in assistant messages: the service sends such
-/// blocks and refuses them, so they are never written.
+/// The conversation without blank texts in assistant messages. The service sends such blocks, but
+/// refuses them in requests, so they are never written.
 fn without_blank_texts(mut conversation: Value) -> Value {
     let is_blank = |block: &Value| {
         block["type"] == "text" && block["text"].as_str().is_some_and(|it| it.trim().is_empty())
@@ -156,7 +156,7 @@ fn a_conversation_recorded_with_openai_becomes_one_that_anthropic_takes() {
     for RecordedConversation { source, messages, .. } in recordings.conversations().unwrap() {
         let messages = Value::from(messages).to_string();
         let mut history = openai_chat::parse_messages(&messages).unwrap();
-        // Some end with a call, which nothing answered any more.
+        // Some conversations end with a call without a result.
         history.pop_if(|last| last.calls().next().is_some());
         let body = rendered(&history);
         assert_eq!(rendered(&stored(&history)), body, "{source}, after the store");
@@ -170,7 +170,8 @@ fn a_conversation_recorded_with_openai_becomes_one_that_anthropic_takes() {
         }
         let roles: Vec<_> = body["messages"].as_array().unwrap().iter().collect();
         assert!(roles.windows(2).all(|pair| pair[0]["role"] != pair[1]["role"]), "{source}");
-        // It is now a conversation of this wire, and stays what it is.
+        // The written body is a conversation of this wire, so reading and writing it again does not
+        // change it.
         let again = parse_body(&body.to_string()).expect(&source);
         assert_eq!(rendered(&again), body, "{source}, read again");
         for message in &history {

@@ -54,7 +54,7 @@ async fn a_streamed_call_of_a_server_tool_and_its_result_are_those_of_the_whole_
     let accumulator = BodyWire::BedrockConverse.accumulator();
     let updates = updates(stream::iter(frames), accumulator);
     let updates: Vec<ChatUpdate> = updates.map(Result::unwrap).collect().await;
-    // Only the call that the client is to run is announced.
+    // Only the client's call results in an update.
     let announced = updates.iter().filter_map(|update| match update {
         ChatUpdate::ToolCallDelta(delta) => Some((delta.index, delta.name.as_deref())),
         _ => None,

@@ -38,7 +38,7 @@ fn an_accepted_body_is_written_as_it_was_read() {
     }
 }
 
-/// The body with what can be said in two ways said in one.
+/// The body in one form, for values that have two.
 fn in_one_form(mut body: Value) -> Value {
     without_integers(&mut body);
     let fields = body.as_object_mut().unwrap();
@@ -91,7 +91,7 @@ fn options_reach_every_wire_and_come_back() {
         let mut expected = (*request().options).clone();
         let mut options = (*read.options).clone();
         if options.instructions.is_none() {
-            // They are the first message on this wire.
+            // On this wire the instructions are the first message.
             assert_eq!(read.messages.get(0).unwrap().text(), "Be brief.", "{name}");
             options.instructions = expected.instructions.take();
             expected.instructions.clone_from(&options.instructions);
@@ -136,7 +136,8 @@ fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
     assert_eq!(elsewhere["tools"], json!([look]));
 }
 
-/// Beyond 64 bits in both directions, and what just fits.
+/// Integers with more than 64 bits, positive and negative, and the largest and smallest that fit in 64
+/// bits.
 const INTEGERS: &str = r#"[123456789012345678901234567890,-98765432109876543210,18446744073709551616,18446744073709551615,-9223372036854775808]"#;
 
 #[test]
@@ -245,8 +246,8 @@ fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
     }
 }
 
-/// A model can write half of an emoji, and every later request holds what it wrote. Services refuse a body
-/// with half a surrogate pair in it.
+/// A model can write half of a surrogate pair, and every later request contains the model's text.
+/// Services refuse a body with half a surrogate pair.
 #[test]
 fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
     let answers = [
@@ -290,8 +291,8 @@ fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
     }
 }
 
-/// What a service sends of its own is sent back with every later request, and no service can read a number
-/// that no double can hold.
+/// Unknown fields of an answer are sent back with every later request, and no service accepts a number
+/// that is out of the range of a double.
 #[test]
 fn a_number_out_of_range_in_an_answer_is_not_sent_back() {
     let answers = [

@@ -23,11 +23,12 @@ const WIRES: [BodyWire; 4] =
 
 type Asked = Arc<Mutex<Vec<Request<Value>>>>;
 
-/// An extension of theirs.
+/// An extension of the application.
 #[derive(Debug, Clone, PartialEq)]
 struct Trace(u8);
 
-/// Their client: it keeps what it was asked, and asks for a tool until it has a result.
+/// A client of the application. It records the requests, and calls a tool until the request has a
+/// result.
 fn client(
     wire: BodyWire,
     asked: &Asked,
@@ -142,7 +143,7 @@ async fn a_stream_is_not_asked_for_where_none_can_come() {
     assert_eq!(asked.lock().unwrap()[0].body().get("stream"), None);
 }
 
-/// A request of types of one's own: the list of messages, and what serde skips.
+/// The application's own request type: the list of messages, and a field that serde skips.
 #[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
 struct Chat {
     messages: Vec<Value>,
@@ -150,7 +151,7 @@ struct Chat {
     extensions: http::Extensions,
 }
 
-/// A tool loop over those types. It sends its whole list with each call.
+/// The application's own tool loop over those types. It sends its whole list with each call.
 fn own_loop(
     below: impl Service<Chat, Response = Value, Error = BoxError, Future: Send>
     + Clone

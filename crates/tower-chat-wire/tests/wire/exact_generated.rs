@@ -1,5 +1,5 @@
-//! Conversations of every odd shape on the wires of Bedrock Converse, Cohere and Ollama: nothing
-//! panics, and what can be read is written as it was.
+//! Generated conversations with unusual values on the wires of Bedrock Converse, Cohere and Ollama: none
+//! causes a panic, and conversations that can be read are written unchanged.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Message, Messages, Part, Role, Text, ToolCall, ToolResult, format};
@@ -7,13 +7,13 @@ use tower_chat_wire::body::BodyWire;
 
 use crate::odd::Odd;
 
-/// One value of each type, without the empty text: the result behind a call with an empty id is written
-/// under another id.
+/// One value of each type, without the empty string: the result of a call with an empty id is written
+/// with another id.
 fn odd() -> Vec<Value> {
     vec![json!(null), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
 
-/// What a field may be, and most often is.
+/// The values of a field: usually one of the usual values, and sometimes an unusual one.
 fn or_odd(usual: &[Value]) -> Vec<Value> {
     [usual, usual, usual, &odd()].concat()
 }
@@ -162,7 +162,7 @@ fn stored(messages: &Messages) -> Messages {
     Messages::from(stored.collect::<Vec<Message>>())
 }
 
-/// What of a body is written again; `None` if it cannot be read.
+/// The body and the body that is written after reading it; `None` if it cannot be read.
 fn written(wire: BodyWire, body: &Value) -> Option<(Value, Value)> {
     let mut request = wire.parse_request_json(&body.to_string()).ok()?;
     let written = wire.render_request_json(&request).unwrap().parse().unwrap();

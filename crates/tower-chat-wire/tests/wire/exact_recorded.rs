@@ -1,5 +1,4 @@
-//! Recorded requests and answers of Bedrock Converse, Cohere and Ollama are written as they were
-//! read.
+//! Recorded requests and answers of Bedrock Converse, Cohere and Ollama are written as they were read.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Messages, Role, format};
@@ -16,7 +15,7 @@ const WIRES: [(&str, Api, BodyWire, Wire); 3] = [
     ("ollama", Api::Ollama, BodyWire::Ollama, Wire::Ollama),
 ];
 
-/// The fields that are set: `null` is a field that is not, and so is an empty list of tools.
+/// The body without `null` fields, and without an empty list of tools.
 fn set(mut body: Value) -> Value {
     let is_set = |name: &str, value: &Value| {
         !value.is_null() && (name != "tools" || *value != Value::Array(Vec::new()))
@@ -25,10 +24,10 @@ fn set(mut body: Value) -> Value {
     body
 }
 
-/// The request is written as it was read, at once and after it was stored.
+/// Asserts that a request is written as it was read, directly and after it was stored.
 fn assert_exact(source: &str, wire: BodyWire, body: &Value) {
     let mut request = wire.parse_request_json(&body.to_string()).expect(source);
-    // Where the body does not name it.
+    // The body does not name the model.
     let model = request.options.model.clone();
     let written: Value = wire.render_request_json(&request).expect(source).parse().unwrap();
     assert_eq!(written, set(body.clone()), "{source}");
@@ -149,7 +148,7 @@ fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_takes() {
                 let read = from.parse_request_json(&line.body.to_string()).unwrap();
                 let roles: Vec<Role> = read.messages.iter().map(|it| it.role).collect();
                 if roles.windows(2).any(|pair| pair == [Role::Assistant, Role::Assistant]) {
-                    // Only a replay can put each round's results behind its own calls.
+                    // Only replay can move the results of each round to its own calls.
                     continue;
                 }
                 let mut request = read.clone();
@@ -160,7 +159,7 @@ fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_takes() {
                 request.options = options.into();
                 let written: Value = wire.render_request_json(&request).unwrap().parse().unwrap();
                 if let Err(invalid) = validate(checked, &written) {
-                    // That the user begins is for the caller to see to.
+                    // The caller must make sure that the user begins.
                     let rules: Vec<Rule> = invalid.violations().map(|found| found.rule).collect();
                     assert_eq!(rules, [Rule::UserFirst], "{} on {name}: {invalid}", line.id);
                     assert_eq!(written["messages"][0]["role"], "assistant", "{}", line.id);

@@ -1,4 +1,4 @@
-//! What single Gemini contents become, and what other messages become as contents.
+//! Conversions of single Gemini contents to messages, and of other messages to contents.
 
 use serde_json::{Value, json};
 use tower_chat_core::{

@@ -1,5 +1,5 @@
-//! Conversations of every odd shape: nothing panics, and what Gemini would accept is written as it
-//! was.
+//! Generated conversations with unusual values: none causes a panic, and conversations that Gemini would
+//! accept are written unchanged.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -110,8 +110,8 @@ fn a_content_that_can_be_read_is_written_as_it_was() {
     assert!(exact > 2_000 && reordered > 500, "{exact}, {reordered}");
 }
 
-/// Whether writing keeps the order: results are moved before the user's other parts, here and
-/// before the text of the content before.
+/// Whether writing does not change the order. Writing moves results before the user's other parts, in
+/// this content and before the text of the content before.
 fn results_come_first(content: &Value) -> bool {
     if content["role"] == "model" {
         return true;

@@ -1,5 +1,5 @@
-//! Recorded conversations with Gemini are written as they were read, and those of others in a form
-//! that Gemini takes.
+//! Recorded conversations of Gemini are written as they were read. Recorded conversations of other
+//! providers are written in a form that Gemini accepts.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use tower_chat_wire::{
     validate::{Rule, Wire, validate},
 };
 
-/// The keys under which a result is a text.
+/// The fields in which the text of a result may be.
 const KEYS: [&str; 5] = ["output", "error", "result", "return_value", "content"];
 
-/// The accepted request bodies, with their names.
+/// The accepted request bodies, each with its name.
 fn accepted() -> Vec<Located> {
     let requests = Recordings::all().accepted("gemini").unwrap();
     assert!(!requests.is_empty());
     requests.into_iter().map(|request| (request.id, request.body)).collect()
 }
 
-/// JSON, and where it was found.
+/// JSON and its source.
 type Located = (String, Value);
 
 /// The bodies of the requests of recorded exchanges, and the events of the answers.
@@ -41,7 +41,7 @@ fn cassettes() -> (Vec<Located>, Vec<Located>) {
     (requests, events)
 }
 
-/// A body of what is written, with the system instruction.
+/// The body of the written conversation, with the system instruction.
 fn written(messages: &[Message], unsigned: Unsigned) -> Value {
     let conversation = render_messages(messages, unsigned);
     json!({
@@ -235,7 +235,7 @@ fn assert_replayed(messages: &[Message], source: &str) {
     }
 }
 
-/// The first call of each content has a signature, and no other.
+/// Asserts that the first call of each content has a signature, and no other call.
 fn assert_signed(body: &Value, source: &str) {
     for content in body["contents"].as_array().unwrap() {
         let parts = content["parts"].as_array().unwrap();
@@ -277,8 +277,9 @@ fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
         let mut replayed = written(&shown, Unsigned::AsRecorded);
         validate(Wire::Gemini, &replayed).unwrap_or_else(|invalid| panic!("{source}: {invalid}"));
         if is_split {
-            // Each of two messages with calls gets its own results, and what came with results
-            // becomes a message of its own: as good, but another sequence.
+            // Two messages with calls are followed by their results together. Writing moves the results
+            // to their calls, and other parts of the message with results become a message of their own:
+            // the body is valid, but the sequence differs.
             split += 1;
             continue;
         }

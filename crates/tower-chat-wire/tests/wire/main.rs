@@ -1,4 +1,4 @@
-//! What is read of every provider's format, and what is written.
+//! Tests of reading and writing the formats of all providers.
 
 #![allow(
     clippy::unwrap_used,

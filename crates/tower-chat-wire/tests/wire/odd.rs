@@ -1,8 +1,8 @@
-//! JSON of every odd shape.
+//! Generates JSON with unusual values.
 
 use serde_json::{Map, Value, json};
 
-/// Makes the same JSON at every run (xorshift, by Marsaglia).
+/// A generator that returns the same values in every run (xorshift, by Marsaglia).
 pub(crate) struct Odd(u64);
 
 impl Odd {
@@ -21,12 +21,12 @@ impl Odd {
         values[self.below(values.len())].clone()
     }
 
-    /// An object in which about one of `rarity` fields is missing.
+    /// An object in which each field is missing with a probability of 1 in `rarity`.
     pub(crate) fn object(&mut self, rarity: usize, fields: &[(&str, &[Value])]) -> Value {
         self.object_if(fields, |odd| odd.below(rarity) > 0).into()
     }
 
-    /// An object in which about one of `rarity` fields is there.
+    /// An object in which each field is present with a probability of 1 in `rarity`.
     pub(crate) fn sparse_object(
         &mut self,
         rarity: usize,
@@ -49,7 +49,7 @@ impl Odd {
         object
     }
 
-    /// A list of fewer than `limit` items.
+    /// A list with fewer than `limit` items.
     pub(crate) fn list(&mut self, limit: usize, item: fn(&mut Self) -> Value) -> Value {
         (0..self.below(limit)).map(|_| item(self)).collect()
     }

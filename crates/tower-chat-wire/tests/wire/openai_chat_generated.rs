@@ -1,4 +1,4 @@
-//! Messages of every odd shape: whatever can be read is written as it was.
+//! Generated messages with unusual values: messages that can be read are written unchanged.
 
 use serde_json::{Value, json};
 use tower_chat_core::format;

@@ -1,4 +1,4 @@
-//! Every recorded message, read and written again, is an equal JSON value.
+//! Every recorded message is read and written again without a difference.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, format};

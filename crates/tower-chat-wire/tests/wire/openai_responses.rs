@@ -1,4 +1,4 @@
-//! OpenAI Responses: single cases.
+//! Reading and writing single items of OpenAI Responses.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -15,7 +15,8 @@ fn written<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
     render_input(messages).iter().map(|item| item.parse::<Value>().unwrap()).collect()
 }
 
-/// Reads items, sees that they come back, also once stored, and gives their messages.
+/// Reads items, asserts that they are written unchanged, also after they were stored, and returns their
+/// messages.
 fn comes_back(items: Value) -> Vec<Message> {
     let messages = parse_input(&items.to_string()).unwrap();
     assert_eq!(written(&messages), items, "{messages:#?}");
@@ -425,7 +426,7 @@ fn what_is_no_input_is_a_typed_error() {
     assert_eq!(WIRE, Wire::OpenAiResponses.name());
 }
 
-/// What servers are shown of items after a replay that drops dangling calls.
+/// The items that are written after a replay that drops dangling calls.
 fn replayed(items: &Value) -> Value {
     let mut replay = tower_chat::replay::Replay::new(tower_chat::replay::DanglingCalls::Drop);
     for message in parse_input(&items.to_string()).unwrap() {
@@ -435,7 +436,6 @@ fn replayed(items: &Value) -> Value {
     written(view.iter().map(|message| &**message))
 }
 
-/// Issue 15, 22
 #[test]
 fn an_output_keeps_the_type_that_it_was_read_with() {
     let calls = [
@@ -461,7 +461,7 @@ fn an_output_keeps_the_type_that_it_was_read_with() {
             }
         }
     }
-    // Of our own, text that is no list of tools is not lost.
+    // A text that is not a list of tools is written in another form.
     let search = parse_input(
         &json!([
             {"type": "tool_search_call", "call_id": "c5", "execution": "client", "arguments": {}},
@@ -475,7 +475,6 @@ fn an_output_keeps_the_type_that_it_was_read_with() {
     assert_eq!(input[1], expected);
 }
 
-/// Issue 15, 23
 #[test]
 fn reasoning_with_an_id_is_not_written_before_a_message_without_one() {
     let reasoning = |id: &str, content: Value| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": content});
@@ -498,13 +497,12 @@ fn reasoning_with_an_id_is_not_written_before_a_message_without_one() {
         {"type": "message", "id": "msg_1", "role": "assistant", "content": "It is 13."}]);
     comes_back(with_id.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": with_id })).unwrap();
-    // DeepSeek links nothing, and has taken this.
+    // DeepSeek does not link reasoning to the next item, and has accepted this.
     let foreign = json!([{"type": "reasoning", "id": "rs-a", "summary": []}, reply]);
     comes_back(foreign.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": foreign })).unwrap();
 }
 
-/// Issue 15, 23
 #[test]
 fn where_a_dangling_call_goes_nothing_stays_linked_with_it() {
     let reasoning = |id: &str, content: Value| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": content});

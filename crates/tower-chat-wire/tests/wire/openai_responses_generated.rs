@@ -1,4 +1,4 @@
-//! Items and messages of every odd shape.
+//! Generated items and messages with unusual values.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -64,7 +64,7 @@ const OUTPUTS: [(&str, &str); 4] = [
     ("shell_call", "shell_call_output"),
 ];
 
-/// A valid list of odd items: reasoning leads somewhere, rounds are whole, ids are distinct.
+/// A valid list of unusual items: reasoning has a next item, rounds are complete, and ids are distinct.
 fn items(rng: &mut Odd) -> Vec<Value> {
     let mut items = Vec::new();
     for turn in 0..1 + rng.below(4) {
@@ -226,7 +226,8 @@ fn odd_messages_never_panic_and_calls_and_outputs_are_in_order() {
         };
         for violation in invalid.violations() {
             assert!(
-                // What replay mends, and what natives that never came from this wire may break.
+                // Rules about faults that replay repairs, and faults in native items that this wire
+                // never made.
                 matches!(
                     violation.rule,
                     Rule::CallsAnswered

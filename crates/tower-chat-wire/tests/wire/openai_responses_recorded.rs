@@ -1,4 +1,5 @@
-//! Recorded conversations: those of this wire come back equal, those of another are accepted.
+//! Recorded conversations of this wire are written unchanged; those of other wires are written in a form
+//! that the service accepts.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -113,7 +114,7 @@ fn replayed(messages: &[Message], dangling: DanglingCalls) -> Value {
     written(view.iter().map(|message| &**message))
 }
 
-/// Conversations recorded as OpenAI chat, with where each comes from.
+/// Conversations that were recorded with OpenAI's Chat Completions, each with its source.
 fn chats() -> Vec<(String, Vec<Message>)> {
     let recordings = Recordings::all();
     let accepted = recordings.accepted("openai-chat").unwrap().into_iter();
@@ -191,7 +192,7 @@ fn a_recorded_answer_is_one_message_that_goes_back_as_it_came() {
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
     let mut count = 0;
     for exchange in exchanges.filter(|it| it.api().unwrap() == Api::Responses) {
-        // The last event of a stream has the whole response.
+        // The last event of a stream contains the whole response.
         let Some(end) = exchange.json_events().unwrap().pop() else { continue };
         let body = if exchange.is_streamed() { end["response"].clone() } else { end };
         let output = body["output"].as_array().map_or(&[][..], Vec::as_slice);
@@ -200,7 +201,7 @@ fn a_recorded_answer_is_one_message_that_goes_back_as_it_came() {
         }
         let answer = parse_answer(&body.to_string()).unwrap();
         assert!(matches!(&answer[..], [message] if message.role == Role::Assistant));
-        // Reasoning that nothing follows is refused as input, so it is not written.
+        // OpenAI refuses reasoning without a next item as input, so it is not written.
         let end = output.iter().rposition(|item| item["type"] != "reasoning");
         let expected = &output[..end.map_or(0, |end| end + 1)];
         assert_eq!(written(&stored(&answer)), json!(expected), "{}", exchange.source);

@@ -1,4 +1,4 @@
-//! The table of the guide.
+//! Tests the table of rules in the guide.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Calls of a service's own tools that never got their results, and tools none of which may be called.
+//! Calls of a service's own tools without results, and requests in which no tool may be called.
 
 use serde_json::{Value, json};
 use tower_chat_core::{

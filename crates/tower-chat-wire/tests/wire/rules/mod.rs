@@ -1,4 +1,4 @@
-//! Requests as the rules of services allow them.
+//! Tests of requests that are changed by the rules of services.
 
 mod guide;
 mod hosted;
@@ -17,7 +17,7 @@ use tower_chat_wire::{
     rules::{Fitted, IdForm, ServiceRules, fit},
 };
 
-/// The request as it was fitted, and its body.
+/// The request after the rules were applied, and its body.
 fn written(request: &ChatRequest, rules: &ServiceRules) -> (Fitted, Value) {
     let fitted = fit(request, rules);
     let request = &fitted.request;
@@ -52,7 +52,7 @@ fn body(request: &ChatRequest, rules: &ServiceRules) -> Value {
     written(request, rules).1
 }
 
-/// The rules of a service whatever the model is, or of an unknown one.
+/// The rules of a known service, without rules of a model, or of an unknown service.
 fn rules(wire: BodyWire, name: &str) -> ServiceRules {
     ServiceRules::named(wire, name).unwrap_or_else(|| ServiceRules::unknown(wire, name))
 }
@@ -67,8 +67,8 @@ const WIRES: [BodyWire; 7] = [
     BodyWire::Ollama,
 ];
 
-/// The rules of every known service, with the name of each, those of an unknown one of every wire, and
-/// those of the models with rules of their own.
+/// The rules of every known service, each with its name, those of an unknown service of every wire, and
+/// those of models that have their own rules.
 fn all_rules() -> Vec<(&'static str, ServiceRules)> {
     let known = tower_chat_wire::rules::KNOWN.iter().map(|known| (known.name, known.rules()));
     let unknown = WIRES.map(|wire| ("unknown", ServiceRules::unknown(wire, "llm.example.com")));

@@ -1,4 +1,4 @@
-//! Content that a service has refused: a sentence is sent in its place, to that service alone.
+//! Content that a service has refused: only this service is sent a sentence in its place.
 
 use tower_chat_core::{
     ChangeKind, ChatRequest, ContentKind, Media, MediaSource, Message, MessageId, Part,
@@ -50,7 +50,8 @@ fn every_service_is_sent_a_sentence_in_the_place_of_what_it_has_refused() {
             let (fitted, body) = written(&request, &rules);
             let body = body.to_string();
             let count = |text: &str| text.matches(refused).count();
-            // An image that the service does not take there is a sentence without a mark.
+            // An image in a position where the service accepts none is replaced by a sentence without a
+            // mark.
             if content == ContentKind::Text || count(&plain) == 2 {
                 assert_eq!(count(&body) + 1, count(&plain), "{name}: {body}");
             }

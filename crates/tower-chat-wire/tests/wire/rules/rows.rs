@@ -1,4 +1,4 @@
-//! What was found to end conversations, service by service.
+//! Requests that were found to end conversations, by service.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -77,7 +77,7 @@ fn custom_tools_of_openai_keep_their_text() {
     call.native = native("openai-responses", json!({"type": "custom_tool_call"}));
     let sent = body(&round_of(call.clone()), &rules(OpenAiResponses, "openai"));
     assert_eq!(sent["input"][1]["input"], text);
-    // To another service it is a call of a function.
+    // Another service is sent a call of a function.
     call.native = call.native.map(|native| native.issued_by("openai"));
     let sent = body(&round_of(call), &rules(OpenAiResponses, "xai"));
     assert_eq!(sent["input"][1]["type"], "function_call");
@@ -171,15 +171,15 @@ fn a_picture_in_a_result_stands_behind_the_results_where_the_model_does_not_read
         assert_eq!(sent["messages"][2]["content"][1]["type"], "image_url", "{name}");
         assert_eq!(sent["messages"].as_array().unwrap().len(), 5, "{name}");
     }
-    // DeepSeek reads no pictures at all.
+    // DeepSeek accepts no images.
     let sent = body(&request, &rules(OpenAiChat, "deepseek"));
     assert!(!sent.to_string().contains("image_url"));
     assert!(texts(&sent["messages"][3]).contains("image/jpeg"));
-    // Mistral wants an answer between a tool and the user.
+    // Mistral requires an assistant message between a tool message and a user message.
     let sent = body(&request, &rules(OpenAiChat, "mistral"));
     assert_eq!(sent["messages"][4]["role"], "assistant");
     assert_eq!(sent["messages"][5]["content"][1]["type"], "image_url");
-    // xAI takes texts in the outputs of Responses.
+    // xAI accepts only text in the outputs of Responses.
     let sent = body(&request, &rules(OpenAiResponses, "xai"));
     assert!(sent["input"][3]["output"].is_string());
     let sent = body(&request, &rules(OpenAiResponses, "openai"));
@@ -335,7 +335,7 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
             matches!(error, NotTaken::Media { media_type: found, .. } if found == media_type)
         });
         assert!(expected, "{name}: {refused:?}");
-        // Stored, behind an answer, and as history of another run.
+        // Stored messages, messages before an answer, and messages of earlier runs.
         let stored = ChatRequest::new(vec![
             alone(),
             Message::assistant("I see."),
@@ -347,7 +347,7 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
         let mut loaded = ChatRequest::new(vec![alone(), Message::user("And now?")]);
         loaded.new_from = 1;
         check_new(&loaded, &rules).unwrap();
-        // A tool has run.
+        // The tool has run.
         let tool = result_of(vec![media(media_type)], false);
         let tool = ChatRequest::new(tool.messages.take(3));
         check_new(&tool, &rules).unwrap();
@@ -386,7 +386,7 @@ fn reasoning_goes_to_its_service_alone_and_strict_services_get_no_unknown_field(
     }
     let sent = body(&of("deepseek"), &rules(OpenAiChat, "deepseek"));
     assert_eq!(sent["messages"][1]["reasoning_content"], "a thought");
-    // An older version did not store whose it is.
+    // An older version did not store the issuer.
     for name in ["mistral", "groq", "cerebras"] {
         let sent = body(&of(""), &rules(OpenAiChat, name));
         assert!(sent["messages"][1].get("reasoning_content").is_none(), "{name}");

@@ -1,4 +1,4 @@
-//! Answers that are stored, loaded, and sent back to the service that gave them.
+//! Answers that are stored, loaded, and sent back to the service that made them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tower_chat_wire::{
 
 use super::{body, rules};
 
-/// An answer of each wire in a form with items of its own, and the message or item that goes back.
+/// An answer of each wire with native items, and the message or item that is sent back.
 fn answers() -> Vec<(BodyWire, &'static str, Value, Value)> {
     let chat = json!({
         "role": "assistant", "content": "It is.", "reasoning_content": "Hm.",
@@ -82,7 +82,7 @@ fn read(wire: BodyWire, issuer: &Arc<str>, answer: &Value) -> Vec<Message> {
     messages.map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
-/// A request with an answer between two messages of the user; its calls have results.
+/// A request with an answer between two messages of the user. Its calls have results.
 fn with_answer(answer: &[Message]) -> ChatRequest {
     let mut messages = vec![Message::user("Is it cold?")];
     messages.extend(answer.iter().cloned());
@@ -139,7 +139,7 @@ fn items_go_to_their_issuer_alone_and_those_of_older_versions_to_any_service() {
         let sent = body(&request, &other);
         assert!(!has_items(&sent), "{name}: {sent:#}");
         assert!(sent.to_string().contains("look"), "{name}: {sent:#}");
-        // As an older version stored them.
+        // In the form in which an older version stored them.
         let older: Vec<Message> = messages
             .iter()
             .map(|message| {

@@ -1,4 +1,5 @@
-//! Hostile histories for every service: a checker that shares no code with the writers accepts each body.
+//! Generated hostile histories for every service: a checker that shares no code with the writers accepts
+//! each body.
 
 use serde_json::Value;
 use tower_chat_core::{ChatOptions, ChatRequest, Message, Part, Role};
@@ -15,7 +16,7 @@ use super::{all_rules, body, wire_name};
 
 const SEED: u64 = 40;
 
-/// How many histories each service gets, and which is the first.
+/// The first case, and the number of cases for each service.
 fn cases() -> (u64, u64) {
     let number = |name: &str, default: u64| {
         std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
@@ -31,7 +32,7 @@ fn request(case: u64) -> ChatRequest {
     ChatRequest::new(messages).with_options(options)
 }
 
-/// Each rule set with each case.
+/// Runs the check for each rule set and each case.
 fn each(check: impl Fn(&str, &ServiceRules, u64, &ChatRequest)) {
     let (first, count) = cases();
     for (name, rules) in all_rules() {
@@ -54,7 +55,7 @@ fn every_service_accepts_every_history() {
         let wire = wire_name(rules.wire);
         let signed = matches!(rules.foreign_calls, ForeignRule::Signature(_));
         let service = Service::new(wire, name).with_signatures(signed);
-        // The first case of each service that is refused.
+        // The first case of each service whose body is refused.
         refused.extend((first..first + count).find_map(|case| {
             let body = body(&request(case), &rules);
             let found = violations(service, &body);
@@ -100,14 +101,14 @@ fn an_added_message_changes_nothing_before_it() {
         for end in 1..request.messages.len() {
             let next = &request.messages.get(end).unwrap().role;
             let last = &request.messages.get(end - 1).unwrap().role;
-            // A round is added whole, and an answer behind what asks for it.
+            // A round is added as a whole, and an answer after the message that it answers.
             if matches!(next, Role::Tool) || *next == Role::Assistant && *last == Role::Assistant {
                 continue;
             }
             let mut shorter = request.clone();
             shorter.messages = request.messages.take(end);
             let begun = conversation(&body(&shorter, rules));
-            // The last message may go on, and reasoning behind which nothing follows is left out.
+            // The last message may still be extended, and reasoning without a next item is left out.
             let open = if rules.wire == BodyWire::OpenAiResponses { 2 } else { 1 };
             let count = begun.len().saturating_sub(open);
             assert_eq!(begun[..count], whole[..count.min(whole.len())], "{name} {case} at {end}");

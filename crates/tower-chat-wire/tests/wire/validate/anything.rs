@@ -1,4 +1,4 @@
-//! Whatever JSON comes in, the validator answers.
+//! The validator accepts any JSON without a panic.
 
 use serde_json::{Value, json};
 use tower_chat_testkit::Rng;
@@ -8,7 +8,7 @@ use super::{data, sites::messages};
 
 const CASES: usize = 2_000;
 
-/// Makes the same values for the same seed.
+/// Damages values. The same seed results in the same damage.
 struct Damage(Rng);
 
 impl Damage {
@@ -36,7 +36,7 @@ impl Damage {
         odd[self.below(odd.len())].clone()
     }
 
-    /// A random value inside this one, or the value itself.
+    /// Returns a random value inside this one, or the value itself.
     fn inside<'a>(&mut self, value: &'a mut Value) -> &'a mut Value {
         if self.below(6) == 0 {
             return value;

@@ -1,4 +1,4 @@
-//! The recorded data.
+//! The recorded data for the tests of the validator.
 
 use serde_json::Value;
 use tower_chat_testkit::recordings::{RecordedConversation, Recordings};
@@ -11,8 +11,8 @@ pub(crate) struct Accepted {
     pub(crate) body: Value,
 }
 
-/// All of them, of every wire that can be checked; Bedrock's raw invocations of Claude speak the
-/// wire of Anthropic.
+/// All accepted requests, of every wire that can be validated. Bedrock's `InvokeModel` requests for
+/// Claude have Anthropic's wire.
 pub(crate) fn accepted() -> Vec<Accepted> {
     let recordings = Recordings::all();
     let files = Wire::ALL.map(|wire| (wire, wire.name())).into_iter();

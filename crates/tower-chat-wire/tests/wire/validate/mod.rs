@@ -1,4 +1,4 @@
-//! The transcript validator against what real providers accepted and refused.
+//! Tests the validator with requests that real providers accepted and refused.
 
 mod accepted;
 mod anything;

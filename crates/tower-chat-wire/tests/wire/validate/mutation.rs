@@ -1,4 +1,4 @@
-//! Single faults, put into bodies that a provider accepted.
+//! Single faults that are inserted into accepted bodies.
 
 use serde_json::{Value, json};
 use tower_chat_wire::validate::{Rule, Wire};
@@ -11,28 +11,29 @@ pub(crate) enum Mutation {
     DropCall,
     SwapResultAndCall,
     DuplicateResult,
-    /// A text goes between a call and its result: a message, or a block before the result.
+    /// A text between a call and its result: a message, or a block before the result.
     TextBeforeResult,
-    /// The text of the message that calls goes behind its calls.
+    /// Moves the text of a message with calls after its calls.
     TextAfterCall,
     UserMessageBetweenResults,
     EmptyCallId,
     EmptyResultId,
-    /// The id of a call and of its result. A conversation without any id is one with a server that
-    /// gives none, so it is done where other ids are left.
+    /// Removes the ids of a call and of its result. A server may give no ids at all, so the fault
+    /// requires that other ids remain.
     EmptyIds,
-    /// Reasoning goes behind what it led to.
+    /// Moves reasoning after the item that it belongs to.
     ReasoningLast,
 }
 
-/// What the documents of a wire make of a mutation.
+/// What the documents of a wire say about a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Refused; every mutant breaks at least one of these rules.
+    /// The provider refuses it: every mutant breaks at least one of these rules.
     Forbidden(&'static [Rule]),
     /// The documents allow it: every mutant is valid.
     Allowed,
-    /// The wire has nothing to mutate so: no ids, no place for the text, no reasoning.
+    /// The mutation is not possible on the wire: it has no ids, no position for the text, or no
+    /// reasoning.
     NotPossible,
 }
 
@@ -51,9 +52,9 @@ impl Mutation {
         Self::ReasoningLast,
     ];
 
-    /// Where several rules stand, it is one or another by what else the round has: a result
-    /// without its call is one too many where calls of the round are left, or where the round
-    /// before used the same id, and one without any call otherwise.
+    /// If there are several rules, the rest of the round decides which one is broken. A result without
+    /// its call counts as a second result if calls of the round remain, or if the round before used the
+    /// same id. Otherwise it counts as a result without a call.
     pub(crate) fn verdict(self, wire: Wire) -> Verdict {
         use Verdict::{Allowed, Forbidden, NotPossible};
         let is_flat = block_list(wire).is_none() && wire != Wire::OpenAiResponses;
@@ -64,8 +65,8 @@ impl Mutation {
                 Forbidden(&[Rule::ResultAnswersCall, Rule::OneResultPerCall])
             }
             Self::DuplicateResult => Forbidden(&[Rule::OneResultPerCall]),
-            // On the flat wires an answer behind a message belongs to no call, and the call has
-            // no answer.
+            // On the flat wires, a result after a message does not belong to the call, so the call has
+            // no result.
             Self::TextBeforeResult if is_flat => Forbidden(&[Rule::CallsAnswered]),
             Self::TextBeforeResult => Forbidden(&[Rule::ResultsDirectlyAfterCalls]),
             Self::UserMessageBetweenResults if is_flat => Forbidden(&[Rule::CallsAnswered]),
@@ -94,7 +95,7 @@ impl Mutation {
         }
     }
 
-    /// The body with this fault, once for each place where it can be made.
+    /// Returns the bodies with this fault, one for each position at which the fault can be made.
     pub(crate) fn mutants(self, wire: Wire, body: &Value) -> Vec<Value> {
         if self == Self::ReasoningLast {
             return reasoning_last(wire, body);
@@ -156,7 +157,7 @@ fn list<'a>(value: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
     value[field].as_array_mut().unwrap()
 }
 
-/// The list that an entry stands in, and its index there.
+/// Returns the list with an entry, and the index of the entry.
 fn site_list<'a>(field: &str, body: &'a mut Value, site: Site) -> (&'a mut Vec<Value>, usize) {
     match site.entry {
         Some((name, index)) => (list(&mut body[field][site.message], name), index),
@@ -164,7 +165,7 @@ fn site_list<'a>(field: &str, body: &'a mut Value, site: Site) -> (&'a mut Vec<V
     }
 }
 
-/// Removes an entry, and the message too if it says nothing without it.
+/// Removes an entry. Also removes the message if it is then empty.
 fn remove(field: &str, body: &mut Value, site: Site) {
     let (entries, index) = site_list(field, body, site);
     entries.remove(index);

@@ -1,4 +1,4 @@
-//! The rules all providers share, against the rules of one wire.
+//! Compares the rules that all providers share with the rules of one wire.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn parse(messages: &[Value]) -> Vec<Message> {
     messages.iter().map(|message| parse_message(&message.to_string()).unwrap()).collect()
 }
 
-/// OpenAI takes an assistant message of the empty text, Anthropic and Bedrock do not.
+/// OpenAI accepts an assistant message with an empty text; Anthropic and Bedrock do not.
 fn except_empty_text(result: Result<(), InvalidMessages>) -> Result<(), InvalidMessages> {
     match result {
         Err(invalid)
@@ -76,7 +76,7 @@ fn a_conversation_recorded_whole_replays_valid_wherever_it_is_cut() {
     let transcripts = data::transcripts();
     for transcript in &transcripts {
         let (source, messages) = (&transcript.source, parse(&transcript.messages));
-        // Each cut in full would be quadratic: a spread of them, and the end.
+        // Testing every cut would take quadratic time, so every eighth part and the end are tested.
         let step = messages.len() / 8 + 1;
         for cut in (1..=messages.len()).rev().step_by(step) {
             assert_replayable(&messages[..cut], &format!("{source}, cut after {cut}"));
@@ -92,7 +92,7 @@ fn assert_replayable(messages: &[Message], source: &str) {
         let shown = view.iter().map(|message| &**message);
         except_empty_text(validate_messages(shown)).expect(source);
         if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
-            // Calls of the form of 2023 have no ids on the wire, by which a result could be named.
+            // Legacy function calls have no ids on the wire, so a result cannot refer to them.
             continue;
         }
         let rendered = view.iter().flat_map(|message| render_message(message, Audience::Model));

@@ -5,20 +5,20 @@ use tower_chat_wire::validate::{Rule, Wire, validate};
 /// Why a provider refused a recorded request.
 #[derive(Debug)]
 enum Cause {
-    /// What the validator looks at.
+    /// A rule that the validator checks.
     Conversation(Rule),
-    /// A kind of media or its position, a file, an option, a quota: nothing that the validator
-    /// looks at.
+    /// A cause that the validator does not check: a kind of media or its position, a file, an option, a
+    /// quota.
     Other,
 }
 
-/// Words of the providers' messages, and what they mean.
+/// Parts of the providers' error messages, and their causes.
 const CAUSES: [(&str, Cause); 12] = [
-    // A message stands between the call and its output.
+    // A message is between the call and its output.
     ("No tool output found for", Cause::Conversation(Rule::ResultsDirectlyAfterCalls)),
     ("Please use a valid role", Cause::Conversation(Rule::KnownRole)),
     ("Content blocks are expected to be either text or image_url", Cause::Other),
-    // A document of a kind that this model does not take.
+    // A document of a kind that this model does not accept.
     ("extraneous key [toolResult] is not permitted", Cause::Other),
     ("doesn't support the", Cause::Other),
     ("does not support", Cause::Other),
@@ -39,7 +39,7 @@ fn a_refusal_because_of_the_conversation_is_foreseen_and_one_for_another_cause_i
         let wire: Wire = request.line["flavor"].as_str().unwrap().parse().unwrap();
         let error = request.line["error"].to_string();
         let cause = CAUSES.iter().find(|(words, _)| error.contains(words));
-        // Some requests were too large to be recorded.
+        // The bodies of some requests were too large to be recorded.
         let body = Some(&request.body).filter(|body| !matches!(body, Value::String(_)));
         let result = body.map(|body| validate(wire, body));
         match (cause, result) {

@@ -1,9 +1,9 @@
-//! Where a body has its calls and results, found without the validator.
+//! Finds the calls and results of a body, without the validator.
 
 use serde_json::Value;
 use tower_chat_wire::validate::Wire;
 
-/// A call or a result: a message, or an entry of a list inside one.
+/// The position of a call or a result: a message, or an entry of a list in a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) message: usize,
@@ -22,7 +22,7 @@ enum Event {
     Result(Site, Option<String>),
 }
 
-/// Every call of an accepted body with its result, in order of the results.
+/// Returns every call of an accepted body with its result, in the order of the results.
 pub(crate) fn pairs(wire: Wire, body: &Value) -> Vec<Pair> {
     let mut waiting: Vec<(Site, Option<String>)> = Vec::new();
     let mut pairs = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn messages(wire: Wire, body: &Value) -> &[Value] {
     body[wire.conversation_field()].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The field of a message that lists its blocks or parts, on the wires that have such.
+/// Returns the field of a message with the list of its blocks or parts, on wires that have such a list.
 pub(crate) fn block_list(wire: Wire) -> Option<&'static str> {
     match wire {
         Wire::Anthropic | Wire::BedrockConverse => Some("content"),

@@ -4,8 +4,8 @@ use tower_chat_wire::validate::{Rule, Wire, validate};
 
 use crate::validate::data;
 
-/// Whether the message leaves calls open that were open before it or that it makes; counted here
-/// without the ids, which some of the recordings do not have.
+/// Returns the number of calls without a result after the message. It is counted without ids, because
+/// some recordings have none.
 fn open_calls_after(open: usize, message: &Value) -> usize {
     match message["role"].as_str().unwrap() {
         "tool" => open - 1,
