@@ -1,9 +1,9 @@
-//! A small model of many conversations over many shards: what they take, how evenly they lie, and
-//! how fast they are written and read. `docs/scaling.md` compares it with its arithmetic.
+//! Simulates many conversations over many shards, and measures their size, their distribution, and
+//! the throughput of writes and reads. `docs/scaling.md` compares the results with its arithmetic.
 //!
 //! `cargo run --release -p tower-chat-postgres --example scaling_simulation [CONVERSATIONS [SHARDS]]`
 //!
-//! The shards are hash partitions of one throwaway server, which does not wait for the disk.
+//! The shards are hash partitions of one throwaway server without syncs.
 
 use std::{env, error::Error, sync::Arc, time::Instant};
 
@@ -18,13 +18,13 @@ use tower_chat_core::{
 use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::{PostgresServer, required};
 
-/// Of each conversation, as in the document.
+/// The number of appends per conversation, as in the document.
 const APPENDS: u64 = 10;
 const MESSAGES_OF_APPEND: u64 = 4;
-/// The bytes of a message's JSON, on average.
+/// The average number of bytes of a message's JSON.
 const MESSAGE_BYTES: usize = 392;
 
-/// Conversations that are written at the same time.
+/// The number of conversations that are written concurrently.
 const WRITERS: usize = 8;
 const SCHEMA: &str = "simulation";
 const TABLES: [&str; 4] = ["conversations", "messages", "tool_invocations", "run_usage"];
@@ -83,16 +83,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A few scopes have most of the conversations: the n-th has a share of 1/n.
+/// Returns the key of a conversation. A few scopes have most of the conversations: the n-th has a
+/// share of 1/n.
 fn key(number: u32) -> ConversationKey {
-    // As evenly spread as random numbers, and the same in every run.
+    // Multiplicative hashing distributes the numbers evenly, and equally in every run.
     let spread = f64::from(number.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
     let scope = 1000_f64.powf(spread) as u32;
     let scope = format!("customer-{scope:08}");
     ConversationKey::new(scope, RunId::from_bytes(id(number)).to_string())
 }
 
-/// A random-looking id of 36 characters.
+/// Returns an id of 36 characters that looks random.
 fn id(number: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     for (part, salt) in bytes.chunks_mut(4).zip(1_u32..) {
@@ -102,7 +103,7 @@ fn id(number: u32) -> [u8; 16] {
     bytes
 }
 
-/// Makes a conversation of one run: in each append a call is answered, and another asked.
+/// Writes a conversation of one run: each append contains the result of a call and the next call.
 async fn fill(
     store: &PostgresStore,
     key: &ConversationKey,
@@ -128,7 +129,7 @@ async fn fill(
     Ok(())
 }
 
-/// A question, a call, its result, an answer: each as long as messages are on average.
+/// Returns a user message, a call, a result or an answer, each of the average length.
 fn message(sequence: u64) -> Message {
     let shape = |text: &str| match sequence % MESSAGES_OF_APPEND {
         0 => Message::user(text),
@@ -184,7 +185,7 @@ impl Sizes {
     }
 }
 
-/// How many messages each shard would have if scopes alone were spread.
+/// Returns the number of messages of each shard if only the scope chose the shard.
 async fn by_scope(
     client: &tokio_postgres::Client,
     shards: u16,
@@ -199,7 +200,7 @@ async fn by_scope(
     Ok(shares)
 }
 
-/// The largest shard in relation to the mean.
+/// Returns the size of the largest shard divided by the mean.
 fn skew(shards: &[i64]) -> f64 {
     let mean = shards.iter().sum::<i64>() as f64 / shards.len() as f64;
     shards.iter().copied().max().unwrap_or_default() as f64 / mean

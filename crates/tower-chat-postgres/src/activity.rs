@@ -1,4 +1,4 @@
-//! What a write tells of its run, as the tables of the directory take it.
+//! The activity of a write, in the columns of the directory's tables.
 
 use std::time::SystemTime;
 
@@ -12,30 +12,32 @@ use tower_chat_core::{
 
 use crate::{stored_key, tool_row::number};
 
-/// What a write tells of its run.
+/// The activity of a write.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    /// When, in milliseconds since 1970, as all times here; `None` of a write that is of no run.
+    /// The time of the write in milliseconds since 1970, like all times here; `None` for a write
+    /// that belongs to no run.
     pub(crate) at: Option<i64>,
-    /// When the run began, and the conversation was made, if this is the first write of either.
+    /// The start of the run, and the creation time of the conversation, if this is the first write
+    /// of either.
     pub(crate) made: i64,
     pub(crate) mode: Option<&'static str>,
-    /// A row of each model; one of none where nothing was used.
+    /// One row per model; without usage, one row without a model.
     pub(crate) usage: Vec<UsageRow>,
 }
 
-/// What a write adds to the usage of a model.
+/// The usage of a model that a write adds.
 #[derive(Debug)]
 pub(crate) struct UsageRow {
-    /// As it stands in the primary key: empty if it is not known.
+    /// The model in the primary key: empty if it is unknown.
     pub(crate) model: Vec<u8>,
     pub(crate) long_model: Option<Vec<u8>>,
-    /// Calls of models and of tools, tokens of input, of it cached, of output, of it reasoning.
+    /// Service calls, tool calls, and tokens: input, cached input, output and reasoning.
     pub(crate) counts: [i64; 6],
     pub(crate) cost_nanos: Option<i64>,
 }
 
-/// The rows of a write, column by column.
+/// The rows of a write, as one list per column.
 #[derive(Debug, Default)]
 pub(crate) struct UsageColumns<'a> {
     pub(crate) models: Vec<&'a [u8]>,
@@ -93,8 +95,8 @@ impl UsageRow {
     }
 }
 
-/// What an `UPDATE` of the row of a conversation, as `c`, sets for a write that tells these of its run;
-/// `at` is null where it tells nothing.
+/// Returns the assignments of an `UPDATE` of a conversation's row, as `c`, for a write with this
+/// activity. `at` is null without an activity.
 pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     format!(
         "last_active = greatest(c.last_active, {at}), mode = coalesce({mode}, c.mode),
@@ -104,7 +106,8 @@ pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     )
 }
 
-/// A run is counted with a write whose run is not that of the write before it.
+/// Returns the number of runs after a write, which is incremented if the write's run differs from
+/// that of the write before.
 pub(crate) fn runs(at: &str, run: &str) -> String {
     format!("c.runs + CASE WHEN {at} IS NULL OR c.last_run = {run} THEN 0 ELSE 1 END")
 }
@@ -113,7 +116,7 @@ pub(crate) fn last_run(at: &str, run: &str) -> String {
     format!("CASE WHEN {at} IS NULL THEN c.last_run ELSE {run} END")
 }
 
-/// The counts of a row of usage, in the order of [`UsageRow::counts`].
+/// The columns of counts, in the order of [`UsageRow::counts`].
 pub(crate) const COUNTS: [&str; 6] = [
     "service_calls",
     "tool_calls",
@@ -128,8 +131,8 @@ pub(crate) const USED: &str = "(scope, conversation, run, model, long_model, mod
     service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens, reasoning_tokens,
     cost_nanos)";
 
-/// What becomes of a row of usage, as `u`, that is there. No sum of two counts overflows:
-/// [`UsageSum::LARGEST`].
+/// Returns the assignments for a row of usage, as `u`, that exists already. Counts are at most
+/// [`UsageSum::LARGEST`], so that the sum of two does not overflow.
 pub(crate) fn used_again() -> String {
     let largest = UsageSum::LARGEST;
     let added = |count: &str| format!("least(u.{count} + excluded.{count}, {largest})");

@@ -1,4 +1,4 @@
-//! One write, as the database's function takes it and answers.
+//! Appends: calls the database function for a write, and reads its outcome.
 
 use tokio_postgres::Row;
 use tower_chat_core::{
@@ -23,8 +23,9 @@ const ACTION: &str = "append to a conversation";
 
 /// Stores a write, or acknowledges one that is stored already.
 ///
-/// A write with messages may be sent again after the connection was lost: its id is looked for. One
-/// without any is sent again too, unless it claims calls: it would find them claimed, by itself.
+/// A write with messages may be sent again after the connection was lost, because the server finds
+/// its id. A write without messages may be sent again too, unless it claims calls: it would find
+/// them claimed by its first execution.
 pub(crate) async fn append(
     connections: &Connections,
     write: &Write,
@@ -37,7 +38,8 @@ pub(crate) async fn append(
     let bodies: Vec<String> =
         write.messages().iter().map(|message| format::encode(message)).collect();
     let tools = tool_row::rows(write.tools());
-    // A statement by itself cannot first say which scope it is for.
+    // With row-level security, a transaction first has to name its scope, so that a single
+    // statement is not enough.
     let plain_appends = &connections.statements.plain_appends;
     let activity = Activity::of(write);
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };
@@ -127,9 +129,9 @@ pub(crate) async fn append(
     outcome(write, &row).map_err(damaged)?
 }
 
-/// Makes sure that a discard deletes the run's own messages only. If a message of another run comes
-/// after the last visible one, the stored number of visible messages is damaged: while a run is open,
-/// no other run appends.
+/// Checks that a discard deletes only messages of the run. If a message of another run follows the
+/// last visible one, the stored number of visible messages is damaged, because no other run appends
+/// while a run is open.
 async fn check_discard(
     connections: &Connections,
     write: &Write,
@@ -150,7 +152,7 @@ async fn check_discard(
     )))
 }
 
-/// The lists of a write's claims.
+/// The claims of a write, as lists.
 #[derive(Default)]
 struct Claims {
     sequences: Vec<i64>,
@@ -170,7 +172,7 @@ impl Claims {
     }
 }
 
-/// What a write says of an open run; all empty where it is of none.
+/// The values of a write for an open run; all empty for other writes.
 #[derive(Default)]
 struct OpenRunValues<'a> {
     attempt: Option<i64>,
@@ -211,7 +213,7 @@ fn service_id(change: Option<&ServiceIdChange>) -> (bool, Option<&[u8]>) {
     }
 }
 
-/// What the function answered.
+/// Reads the outcome that the function has returned.
 fn outcome(
     write: &Write,
     row: &Row,

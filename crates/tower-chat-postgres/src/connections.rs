@@ -1,4 +1,4 @@
-//! The connections to the server: how they are made, and how something is asked over them.
+//! The connection pool, and the requests over its connections.
 
 use std::{
     future::Future,
@@ -29,33 +29,33 @@ use crate::{
     telemetry::{SYSTEM, TELEMETRY},
 };
 
-/// The connections of a store, and what it sends over them.
+/// The connections of a store, and its statements.
 #[derive(Debug)]
 pub(crate) struct Connections {
     pool: Pool,
     pub(crate) statements: Statements,
-    /// Each transaction must say which scope it is for.
+    /// Whether each transaction must name its scope.
     pub(crate) names_scope: bool,
-    /// Statements are prepared, each once on each connection.
+    /// Whether each connection prepares its statements.
     pub(crate) prepares_statements: bool,
-    /// How long the server may take over a statement.
+    /// The timeout of a statement on the server.
     statement_timeout: Duration,
-    /// How long to go on when the server cannot be reached.
+    /// The retry of requests while the server is unreachable.
     retry: Retry,
-    /// Whether the store holds sealed data, as far as is known.
+    /// The cached mark of sealed data.
     pub(crate) seal_mark: SealMark,
-    /// Counts the connections as open.
+    /// Counts the open connections in a gauge.
     counted: Mutex<Option<GaugeGuard>>,
 }
 
-/// One question to the server.
+/// One query and its parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) sql: &'a str,
     pub(crate) values: Values<'a>,
 }
 
-/// How much longer than the server may take its answer may be under way.
+/// The additional time for an answer to arrive, after the server's statement timeout.
 const WAY: Duration = Duration::from_secs(5);
 
 const SEAL_MARK: &str = "use the mark of sealed data";
@@ -68,8 +68,8 @@ impl Connections {
         settings: &crate::PostgresOptions,
     ) -> Result<Self, deadpool_postgres::BuildError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        // Each host may take as long until it is reached, and the last as long again until it lets
-        // somebody in.
+        // Connecting to each host may take this time, and the authentication at the last one as
+        // long again.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
         let times = u32::try_from(hosts + 1).unwrap_or(u32::MAX);
         let limit = config.get_connect_timeout().map(|limit| limit.saturating_mul(times));
@@ -91,7 +91,7 @@ impl Connections {
         })
     }
 
-    /// Lets a change through, or refuses it, because the store holds sealed data.
+    /// Admits a change or refuses it, because the store contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
             let question = Question { sql: &self.statements.holds_sealed, values: &[] };
@@ -105,14 +105,14 @@ impl Connections {
         self.seal_mark.admit(change, read, set).await
     }
 
-    /// A connection that works, as far as is known.
+    /// Returns a connection that is not known to be broken.
     pub(crate) async fn get(&self) -> Result<Object, Failure> {
         let client = self.pool.get().await.map_err(Failure::of_pool);
         self.count();
         client
     }
 
-    /// Counts the open connections anew. The pool does not tell when it closes one.
+    /// Updates the gauge of open connections. The pool does not report when it closes one.
     fn count(&self) {
         if is_recorded() {
             let open = self.pool.status().size;
@@ -121,7 +121,8 @@ impl Connections {
         }
     }
 
-    /// The answers to some questions about one scope, as it is at one moment, in one round trip.
+    /// Sends several queries of one scope in one round trip and returns their rows, from one
+    /// snapshot.
     pub(crate) async fn read<const COUNT: usize>(
         &self,
         action: &'static str,
@@ -131,7 +132,7 @@ impl Connections {
         self.persist(action, true, || self.read_once(Some(scope), questions)).await
     }
 
-    /// The same of questions to the directory about all scopes.
+    /// Like [`read`](Self::read), for queries of the directory over all scopes.
     pub(crate) async fn read_all_scopes<const COUNT: usize>(
         &self,
         action: &'static str,
@@ -140,8 +141,8 @@ impl Connections {
         self.persist(action, true, || self.read_once(None, questions)).await
     }
 
-    /// Makes one change by a statement that is a transaction, in one round trip. `is_repeatable`:
-    /// doing it twice does it once.
+    /// Executes a change in one round trip, by a statement that is a transaction. `is_repeatable`
+    /// means that executing it twice has the same effect as once.
     pub(crate) async fn change(
         &self,
         action: &'static str,
@@ -151,7 +152,8 @@ impl Connections {
         self.persist(action, is_repeatable, || self.change_once(question)).await
     }
 
-    /// The same of a statement that answers nothing; gives the number of rows that it made.
+    /// Like [`change`](Self::change), for a statement without rows. Returns the number of affected
+    /// rows.
     pub(crate) async fn execute(
         &self,
         action: &'static str,
@@ -161,7 +163,7 @@ impl Connections {
         self.persist(action, is_repeatable, || self.execute_once(question)).await
     }
 
-    /// Repeats an attempt while the server cannot be reached.
+    /// Repeats an attempt while the server is unreachable.
     pub(crate) async fn persist<Answer, Attempt>(
         &self,
         action: &'static str,
@@ -198,7 +200,7 @@ impl Connections {
             statements.push(self.statement(over, question.sql).await?);
         }
         let asked = questions.iter().zip(&statements);
-        // What is joined is sent in this order, and before anything is waited for.
+        // `join_all` sends the statements in this order, before it waits for any of them.
         let answers =
             join_all(asked.map(|(question, statement)| statement.rows(over, question.values)));
         let answers = async {
@@ -232,7 +234,7 @@ impl Connections {
         sql
     }
 
-    /// What begins a transaction that writes.
+    /// Returns the statement that begins a writing transaction.
     pub(crate) fn begin_writing(&self, scope: &[u8]) -> Option<String> {
         self.names_scope.then(|| name_scope(scope))
     }
@@ -260,7 +262,7 @@ impl Connections {
         self.keep(client, answer)
     }
 
-    /// Waits for an answer no longer than the server may take.
+    /// Waits for an answer, at most for the statement timeout plus [`WAY`].
     pub(crate) async fn in_time<Answer>(
         &self,
         answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
@@ -272,7 +274,8 @@ impl Connections {
         }
     }
 
-    /// The same of what comes before a change: if it fails, nothing was done.
+    /// Like [`in_time`](Self::in_time), for a statement before a change: if it fails, nothing was
+    /// changed.
     pub(crate) async fn before<Answer>(
         &self,
         answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
@@ -280,7 +283,7 @@ impl Connections {
         self.in_time(answer).await.map_err(Failure::before_statement)
     }
 
-    /// Gives the connection back, unless there is no use in it; then in the idle ones neither.
+    /// Returns the connection to the pool. If it is unusable, drops it and the idle connections.
     pub(crate) fn keep<Answer>(
         &self,
         client: Object,
@@ -295,10 +298,10 @@ impl Connections {
     }
 }
 
-/// Says that a transaction asks the directory about all scopes.
+/// Allows a transaction to query the directory over all scopes.
 const NAME_ALL_SCOPES: &str = "SELECT set_config('tower_chat.all_scopes', 'on', true)";
 
-/// Says which scope a transaction is for: the policies of the tables look at it.
+/// Returns the statement that names the scope of a transaction for the policies of the tables.
 fn name_scope(scope: &[u8]) -> String {
     let hex: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("SELECT set_config('tower_chat.scope', '\\x{hex}', true)")
@@ -318,8 +321,8 @@ mod tests {
         Connections::new(config, tls, Statements::new(&layout), options).unwrap()
     }
 
-    /// Asks where so many attempts go unanswered, each for this long; says how many were made, and
-    /// whether the last was answered.
+    /// Sends a request of which this many attempts get no answer within the timeout. Returns the
+    /// number of attempts, and whether the last one was answered.
     async fn attempts(options: PostgresOptions, silence: Duration, silent: u32) -> (u32, bool) {
         let connections = connections(&options);
         let mut attempts = 0;

@@ -1,4 +1,4 @@
-//! A conversation without its messages, and its open run.
+//! The rows of a conversation and of its open run.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -11,8 +11,8 @@ use tower_chat_core::{
     },
 };
 
-/// The head that the rows of the statement `conversation` tell; that of a conversation that was
-/// never written, if there is none.
+/// Returns the head in the rows of the statement `conversation`, or that of a conversation that was
+/// never written.
 pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
     let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
     let head =
@@ -34,7 +34,7 @@ pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     Ok(head.with_service_id(text(row, 2)?).with_open_run(open))
 }
 
-/// Reads the row of an open run; its columns begin at `first`.
+/// Reads the row of an open run, whose columns begin at `first`.
 pub(crate) fn open_run(row: &Row, first: usize) -> Result<OpenRun, String> {
     let run: &[u8] = column(row, first)?;
     let run = run.try_into().map_err(|_| "a run id is not 16 bytes".to_owned())?;
@@ -55,12 +55,12 @@ pub(crate) fn open_run(row: &Row, first: usize) -> Result<OpenRun, String> {
     Ok(open)
 }
 
-/// What is stored is not as it should be.
+/// Returns the error for damaged data.
 pub(crate) fn corrupt(reason: &str) -> StoreError {
     StoreError::Corrupt { reason: format!("{reason}: restore it from a backup") }
 }
 
-/// Text that may hold characters which PostgreSQL's text cannot.
+/// Reads text in a column of bytes. PostgreSQL's `text` cannot contain all characters.
 pub(crate) fn text(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
     let Some(bytes) = column::<Option<&[u8]>>(row, index)? else { return Ok(None) };
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
@@ -74,7 +74,7 @@ pub(crate) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
     row.try_get(index).map_err(|error| error.to_string())
 }
 
-/// A number that is not negative.
+/// Reads a number that must not be negative.
 pub(crate) fn unsigned(row: &Row, index: usize) -> Result<u64, String> {
     let stored: i64 = column(row, index)?;
     u64::try_from(stored).map_err(|_| {

@@ -1,4 +1,4 @@
-//! What the directory says of conversations.
+//! Queries of the directory.
 
 use std::time::SystemTime;
 
@@ -21,10 +21,10 @@ use crate::{
     stored_key::StoredKey,
 };
 
-/// How many conversations are read at once where not all of them may fit.
+/// The number of conversations that are read at once if the store has to filter them.
 const BATCH: usize = 256;
 
-/// What the directory says of a conversation.
+/// Returns the summary of a conversation.
 pub(crate) async fn summary(
     connections: &Connections,
     key: &ConversationKey,
@@ -39,8 +39,8 @@ pub(crate) async fn summary(
     Ok(Some(summary))
 }
 
-/// A page of the conversations that fit a query. Where only some may fit, it is read in batches, each
-/// as it is at one moment.
+/// Returns a page of the conversations that match a query. If the store has to filter them, it
+/// reads batches, each from one snapshot.
 pub(crate) async fn conversations(
     connections: &Connections,
     query: &ConversationQuery,
@@ -78,7 +78,7 @@ pub(crate) async fn conversations(
     }
 }
 
-/// Conversations that may fit, in order.
+/// Returns conversations that may match, in order.
 async fn batch_after(
     connections: &Connections,
     query: &ConversationQuery,
@@ -125,7 +125,8 @@ async fn batch_after(
     Ok(rows)
 }
 
-/// The columns after those of the head: the whole of both halves of the key, and so on.
+/// The indices of the columns after those of the head: the full scope and id, and the data of the
+/// directory.
 const SCOPE: usize = 14;
 const ID: usize = SCOPE + 1;
 const CREATED: usize = ID + 1;
@@ -138,7 +139,8 @@ const VERSION: usize = METADATA + 1;
 const WAITS: usize = VERSION + 1;
 const COUNTS: usize = WAITS + 1;
 
-/// Where a row is in the order of a list, whether or not the rest of it can be read.
+/// Returns the position of a row in the order of the list, even if its other columns are
+/// unreadable.
 fn position(row: &Row) -> Result<DirectoryCursor, StoreError> {
     let damaged = |reason: String| corrupt(&reason);
     Ok(DirectoryCursor::new(column(row, LAST_ACTIVE).map_err(damaged)?, key(row)?))
@@ -150,21 +152,21 @@ fn key(row: &Row) -> Result<ConversationKey, StoreError> {
     halves().map_err(|reason: String| corrupt(&reason))
 }
 
-/// Text that stands as bytes.
+/// Reads text in a column of bytes.
 pub(crate) fn text(row: &Row, index: usize, name: &str) -> Result<String, String> {
     let bytes: &[u8] = column(row, index)?;
     let text = std::str::from_utf8(bytes).map_err(|error| format!("{name}: {error}"))?;
     Ok(text.to_owned())
 }
 
-/// Reads a row; what cannot be read is reported beside those that can.
+/// Reads a row. An unreadable row is reported beside the readable ones.
 fn entry(row: &Row) -> Result<Result<ConversationSummary, UnreadableConversation>, StoreError> {
     let key = key(row)?;
     Ok(read_entry(row, &key).map_err(|reason| UnreadableConversation::new(key, reason)))
 }
 
 fn read_entry(row: &Row, key: &ConversationKey) -> Result<ConversationSummary, String> {
-    // A number that cannot be is told as such, and the rest all the same.
+    // A number out of its range becomes the state `Damaged`, and the other columns are read.
     let head = conversation::read_head(row).ok();
     let is_damaged = head.is_none();
     let head = head.unwrap_or_else(|| Head::new(Revision::ABSENT));
@@ -183,7 +185,7 @@ fn read_entry(row: &Row, key: &ConversationKey) -> Result<ConversationSummary, S
     Ok(summary)
 }
 
-/// A description, from the columns of its title and, after that, its metadata.
+/// Reads a description, from the columns of its title and its metadata.
 fn description(row: &Row, title: usize) -> Result<Description, String> {
     let metadata = column::<Option<&str>>(row, title + 1)?.map(serde_json::from_str).transpose();
     let metadata = metadata.map_err(|error| format!("its metadata: {error}"))?;
@@ -195,12 +197,12 @@ pub(crate) fn time(row: &Row, index: usize) -> Result<SystemTime, String> {
     conversation::time(column(row, index)?)
 }
 
-/// A mode that this release does not know is not told.
+/// Reads a mode. A mode that this release does not know is ignored.
 pub(crate) fn mode(row: &Row, index: usize) -> Result<Option<PersistenceMode>, String> {
     Ok(column::<Option<&str>>(row, index)?.and_then(|mode| mode.parse().ok()))
 }
 
-/// The counts of usage, which begin at `first`. A negative one counts as nothing.
+/// Reads the counts of usage, which begin at `first`. A negative count is read as 0.
 pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     let count = |index: usize| {
         column::<i64>(row, first + index).map(|count| u64::try_from(count).unwrap_or_default())
@@ -213,7 +215,7 @@ pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     Ok(UsageSum::of_calls(count(0)?, count(1)?).with_tokens(tokens).with_cost_nanos(cost))
 }
 
-/// The last messages that readers see before one; no others are read.
+/// Returns the last visible messages before a sequence number, without reading others.
 pub(crate) async fn messages_before(
     connections: &Connections,
     key: &ConversationKey,
@@ -243,8 +245,8 @@ pub(crate) async fn messages_before(
     Ok(MessagePage::new((first..end).zip(messages).collect(), earlier))
 }
 
-/// Sets the description, if it has this version; returns the new version. It is not sent again where
-/// it may have been done: the second would find another version.
+/// Sets the description, if it has this version, and returns the new version. The request is not
+/// repeated if the first may have been executed, because the second would find another version.
 pub(crate) async fn set_description(
     connections: &Connections,
     key: &ConversationKey,

@@ -1,21 +1,22 @@
-//! How a database of an older release gets its directory.
+//! The migration that adds the directory to a database of an older release.
 
 use crate::schema::Layout;
 
-/// Milliseconds since 1970, of the moment at which the migration began, or a row is made.
+/// The milliseconds since 1970 at the start of the migration, or of the transaction that inserts a
+/// row.
 const NOW: &str = "floor(extract(epoch FROM now()) * 1000)::bigint";
 
-/// When a run was made, as its id says if it is a UUID of version 7.
+/// The creation time of a run, from its id if that is a UUID version 7.
 const MADE: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
         THEN (get_byte(m.run, 0)::bigint << 40) | (get_byte(m.run, 1)::bigint << 32)
             | (get_byte(m.run, 2)::bigint << 24) | (get_byte(m.run, 3)::bigint << 16)
             | (get_byte(m.run, 4)::bigint << 8) | get_byte(m.run, 5)::bigint
         ELSE {now} END";
 
-/// The columns of the conversations, and the index by which they are listed.
+/// Adds the columns of the conversations, and the index by which they are listed.
 ///
-/// The default times are those of conversations of which no message is left, and of those that a process
-/// of an older release makes: it writes nothing else of all this.
+/// The defaults apply to conversations without messages, and to those that a process of an older
+/// release creates: that process does not write the new columns.
 pub(crate) fn columns() -> String {
     format!(
         "ALTER TABLE {{schema}}.conversations
@@ -36,13 +37,14 @@ pub(crate) fn columns() -> String {
     )
 }
 
-/// How many milliseconds an hour has, by which conversations are indexed.
+/// The number of milliseconds in an hour, the unit of the index of conversations.
 pub(crate) const HOUR: i64 = 3_600_000;
 
-/// Times from the ids of runs, counts from the messages and the record. A damaged id is that of no run.
+/// Fills the directory: times from the ids of runs, counts from the messages and the record. A
+/// damaged run id is ignored.
 ///
-/// Policies hold the owner of the tables too, so they are lifted meanwhile: in this transaction, which
-/// has locked the tables.
+/// Policies also apply to the owner of the tables. This transaction, which has locked the tables,
+/// disables them temporarily.
 pub(crate) fn fill(layout: &Layout) -> String {
     let tables = ["conversations", "messages", "tool_invocations"];
     let force = |word: &str| {
@@ -96,8 +98,8 @@ fn filling() -> String {
     )
 }
 
-/// A question to the directory of all scopes says so, as every other says of which scope it is. It
-/// sees no message.
+/// Adds policies for queries of the directory over all scopes. The transaction has to set
+/// `tower_chat.all_scopes`, and cannot read messages.
 pub(crate) fn policies() -> String {
     let policy = |table| {
         format!(

@@ -1,5 +1,5 @@
-//! The questions to the directory. The first parameter is the scope, the second the conversation; null
-//! where they are not asked for.
+//! The statements of the directory. The first parameter is the scope, the second the conversation.
+//! Each is null if the query does not name one.
 
 use tower_chat_core::store::UsageSum;
 
@@ -11,22 +11,22 @@ use crate::{
     statements::{OPEN_RUN, VISIBLE},
 };
 
-/// The statements, with the schema's name in them.
+/// The statements, with the schema's name inserted.
 #[derive(Debug)]
 pub(crate) struct DirectoryStatements {
     pub(crate) summary: String,
-    /// A page of a scope, and of all scopes.
+    /// A page of one scope, and of all scopes.
     pub(crate) list: String,
     pub(crate) list_all: String,
     pub(crate) runs: String,
     pub(crate) last_messages: String,
     pub(crate) describe: String,
-    /// What a copy has of it.
+    /// The columns of the directory that a copy gets.
     pub(crate) described: String,
     layout: Layout,
 }
 
-/// How far a question reaches.
+/// The extent of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Conversation,
@@ -35,7 +35,7 @@ pub(crate) enum Reach {
 }
 
 impl Reach {
-    /// What limits a table to the rows that are asked for.
+    /// Returns the condition that limits a table to the rows of the query.
     fn of(self, table: &str) -> String {
         match self {
             Self::Conversation => format!("{table}.scope = $1 AND {table}.conversation = $2"),
@@ -44,7 +44,7 @@ impl Reach {
         }
     }
 
-    /// What limits a table to the rows of the conversation `c`.
+    /// Returns the condition that limits a table to the rows of the conversation `c`.
     fn joined(self, table: &str) -> String {
         match self {
             Self::Conversation => self.of(table),
@@ -56,7 +56,7 @@ impl Reach {
     }
 }
 
-/// By what usage is added up, with the columns that name the group.
+/// The grouping of usage, with the columns that identify the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grouping {
     Run,
@@ -70,13 +70,14 @@ const SCOPE: &str = "coalesce(c.long_scope, c.scope)";
 const ID: &str = "coalesce(c.long_conversation, c.conversation)";
 const MODEL: &str = "coalesce(u.long_model, u.model)";
 
-/// Sums of counts: nothing that is negative counts, and they stop at the largest.
+/// Returns the sums of the counts. Negative counts are read as 0, and sums saturate at the largest
+/// count.
 fn sums() -> String {
     let largest = UsageSum::LARGEST;
     let sum = |count: &str| {
         format!("least(coalesce(sum(greatest(u.{count}, 0)), 0), {largest})::bigint AS {count}")
     };
-    // A cost that is not known is none of 0: `greatest` and `least` leave null out.
+    // An unknown cost stays null: `greatest` and `least` ignore null.
     format!(
         "{counts}, CASE WHEN count(u.cost_nanos) > 0 THEN
              least(sum(greatest(u.cost_nanos, 0)), {largest})::bigint END AS cost_nanos",
@@ -84,8 +85,7 @@ fn sums() -> String {
     )
 }
 
-/// Of which conversations the page is, in which order, and how many. A time before which they are may be
-/// null.
+/// The filter, the order and the limit of a page. The upper bounds of times may be null.
 const PAGE: &str = "AND c.active_hour BETWEEN $4 AND $5
     AND c.last_active >= $6 AND (c.last_active < $7) IS NOT FALSE
     AND c.created >= $8 AND (c.created < $9) IS NOT FALSE
@@ -175,8 +175,9 @@ impl DirectoryStatements {
         }
     }
 
-    /// Usage from one time on and before another, which may be null, added up. The columns of a group are scope, id, run,
-    /// model and day, null but for those that name it; then how many runs there are, and the counts.
+    /// Returns the statement that sums up usage in a range of time, whose end may be null. The
+    /// columns of a group are scope, id, run, model and day; those that do not identify the group
+    /// are null. The number of runs and the counts follow.
     pub(crate) fn usage(&self, reach: Reach, grouping: Grouping) -> String {
         let mut columns =
             ["NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bigint"];

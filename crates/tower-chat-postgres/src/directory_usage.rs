@@ -1,4 +1,4 @@
-//! What runs have used.
+//! Queries of the usage of runs.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     stored_key::StoredKey,
 };
 
-/// What runs have used, added up by the server.
+/// Returns the usage of runs, which the server sums up.
 pub(crate) async fn usage(
     connections: &Connections,
     query: &UsageQuery,
@@ -77,13 +77,13 @@ fn run(row: &Row, index: usize) -> Result<RunId, String> {
     Ok(RunId::from_bytes(run))
 }
 
-/// A damaged name counts as well as another.
+/// Reads the name of a model. A damaged name is counted like any other.
 fn model(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
     let model = String::from_utf8_lossy(column(row, index)?);
     Ok((!model.is_empty()).then(|| model.into()))
 }
 
-/// The runs of a conversation, newest first, as they are at one moment.
+/// Returns the runs of a conversation, newest first, from one snapshot.
 pub(crate) async fn runs(
     connections: &Connections,
     key: &ConversationKey,
@@ -102,7 +102,7 @@ pub(crate) async fn runs(
     Ok(runs)
 }
 
-/// Adds what a run has used of a model to the last run, or to the next.
+/// Adds the usage of a model to the last run of the list, or to a new one.
 fn see(row: &Row, runs: &mut Vec<RunSummary>) -> Result<(), String> {
     let run = run(row, 0)?;
     let (began, last) = (time(row, 2)?, time(row, 3)?);

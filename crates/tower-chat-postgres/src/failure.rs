@@ -1,4 +1,4 @@
-//! Maps the errors of the server to what a caller may conclude from them.
+//! Maps errors of the server to the errors of a store.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use tower_chat_core::{BoxError, store::StoreError};
 
 use crate::OpenError;
 
-/// A request to the server that failed.
+/// A failed request to the server.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) meaning: Meaning,
     source: BoxError,
 }
 
-/// What a caller may conclude from an error.
+/// The class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Nothing was changed: the server could not be reached, or chose the transaction as a deadlock
@@ -31,26 +31,26 @@ pub(crate) enum Meaning {
     ReadOnly,
     /// The server reports damaged data.
     Damaged,
-    /// Nothing was changed: the server does not know the statement by its name, or knows another by
-    /// it, since a pooler has sent it to another connection than that which prepared it.
+    /// Nothing was changed: a pooler has sent the request to another connection than the one that
+    /// prepared the statement. The server knows no statement, or a different one, by that name.
     NotPrepared,
     /// Nothing was changed, and a retry will fail too.
     Permanent,
 }
 
 impl Failure {
-    /// Of a statement that was sent.
+    /// Creates the failure of a statement that was sent.
     pub(crate) fn of_statement(error: tokio_postgres::Error) -> Self {
         let meaning = match error.code() {
             Some(code) => meaning(code),
-            // Without a code it does not come from the server.
+            // An error without a code does not come from the server.
             None if error.is_closed() || is_io(&error) => Meaning::Unknown,
             None => Meaning::Permanent,
         };
         Self { meaning, source: error.into() }
     }
 
-    /// The same of what was sent before the statement: nothing was done.
+    /// Converts the failure of a statement that was sent before the change: nothing was changed.
     pub(crate) fn before_statement(mut self) -> Self {
         if self.meaning == Meaning::Unknown {
             self.meaning = Meaning::NotApplied;
@@ -58,13 +58,13 @@ impl Failure {
         self
     }
 
-    /// Of getting a connection.
+    /// Creates the failure of getting a connection from the pool.
     pub(crate) fn of_pool(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => {
                 let has_code = error.code().is_some();
                 let mut failure = Self::of_statement(error).before_statement();
-                // What keeps a client from connecting is told without a code too.
+                // Errors that prevent a connection have no code either.
                 if !has_code {
                     failure.meaning = Meaning::NotApplied;
                 }
@@ -79,23 +79,24 @@ impl Failure {
         }
     }
 
-    /// A change answered nothing, though it always answers one row.
+    /// Creates the failure of a change that returned no row, although it always returns one.
     pub(crate) fn no_row() -> Self {
         Self { meaning: Meaning::Permanent, source: NoRow.into() }
     }
 
-    /// No answer came for longer than the server may take.
+    /// Creates the failure of a request without an answer in time.
     pub(crate) fn no_answer() -> Self {
         Self { meaning: Meaning::Unknown, source: NoAnswer.into() }
     }
 
-    /// Whether nothing better can be expected over the same connection, nor over others that were
-    /// made before: the way to the server is dead, or it writes no more.
+    /// Returns whether this connection and all older ones should be dropped, because the server
+    /// does not answer or has become read-only.
     pub(crate) fn spoils_connections(&self) -> bool {
         self.meaning == Meaning::ReadOnly || self.source.is::<NoAnswer>()
     }
 
-    /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.
+    /// Returns whether the request may be repeated at once. `is_repeatable` means that executing it
+    /// twice has the same effect as once.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {
             Meaning::NotApplied => true,
@@ -109,7 +110,7 @@ impl Failure {
         }
     }
 
-    /// The error of a store that cannot be opened, for want of a connection.
+    /// Returns the error of a store that cannot be opened because it gets no connection.
     pub(crate) fn open_error(self) -> OpenError {
         if is_untrusted(&*self.source) {
             return OpenError::Untrusted { source: self.source };
@@ -118,7 +119,7 @@ impl Failure {
         OpenError::Connect { source: self.into(), retryable }
     }
 
-    /// The error of a store that is open.
+    /// Returns the error of an open store.
     pub(crate) fn store_error(self, action: &'static str, is_repeatable: bool) -> StoreError {
         match self.meaning {
             Meaning::ReadOnly => StoreError::ReadOnly,
@@ -134,7 +135,7 @@ impl Failure {
 
 fn meaning(code: &SqlState) -> Meaning {
     match *code {
-        // The server rolls back what it did when it says so.
+        // The server reports these errors after a rollback.
         SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::CANNOT_CONNECT_NOW
@@ -149,8 +150,8 @@ fn meaning(code: &SqlState) -> Meaning {
         SqlState::DUPLICATE_PSTATEMENT | SqlState::INVALID_SQL_STATEMENT_NAME => {
             Meaning::NotPrepared
         }
-        // No store sends numbers out of range, or adds a message where one can be: a row that is
-        // stored is out of its position.
+        // The store never sends numbers out of range, and never inserts a message at an existing
+        // position. These errors therefore show that a stored row is damaged.
         SqlState::DATA_CORRUPTED
         | SqlState::INDEX_CORRUPTED
         | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
@@ -167,11 +168,11 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
 }
 
-/// Whether the server was refused for its certificate.
+/// Returns whether the client refused the certificate of the server.
 fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // What stands in an error of the operating system is not told as its source.
+        // `source()` of an operating system's error does not return the error inside.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let tls = error
             .downcast_ref::<rustls::Error>()

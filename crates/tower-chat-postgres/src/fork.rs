@@ -1,7 +1,7 @@
 //! Copies of conversations.
 //!
-//! A copy and what it is made of may lie on different servers, so no transaction has both: what
-//! readers see is read as it is at one moment, then written in one transaction.
+//! A copy and its original may be on different servers, so that no transaction can include both.
+//! The visible data are read from one snapshot, then written in one transaction.
 
 use std::time::SystemTime;
 
@@ -27,11 +27,11 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// The most messages, and the most bytes of messages, that are written in one statement.
+/// The maximum number of messages, and of their bytes, that one statement writes.
 const MOST_ROWS: usize = 10_000;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// Copies what readers see of a conversation; [`Revision::ABSENT`] if they see nothing.
+/// Copies the visible part of a conversation. Returns [`Revision::ABSENT`] if there is none.
 pub(crate) async fn fork(
     connections: &Connections,
     from: &ConversationKey,
@@ -54,7 +54,7 @@ pub(crate) async fn fork(
             Err(StoreError::Exists { key: to.clone() })
         };
     }
-    // Nothing is copied that a reader could not read.
+    // Everything is decoded first, so that no unreadable data are copied.
     read::messages(from, &messages, head.pruned).try_for_each(|message| message.map(drop))?;
     read::check_whole(from, head.pruned, messages.len(), sequence)?;
     let tools = tools.iter().map(|row| read::tool(from, row).map(ToolRecord::in_copy));
@@ -68,7 +68,7 @@ pub(crate) async fn fork(
         messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         tools,
     };
-    // Its incarnation tells a copy that was made, though nobody learned of it, from another's.
+    // The incarnation identifies a copy that was written although its acknowledgement was lost.
     let is_made = connections.persist(ACTION, true, || copy.write(connections)).await?;
     if is_made { Ok(copy.revision) } else { Err(StoreError::Exists { key: to.clone() }) }
 }
@@ -77,14 +77,14 @@ struct Copy<'a> {
     key: StoredKey,
     revision: Revision,
     pruned: u64,
-    /// When it is made, in milliseconds since 1970.
+    /// The creation time, in milliseconds since 1970.
     made: i64,
     described: Described<'a>,
     messages: Vec<StoredMessage<'a>>,
     tools: Vec<ToolRecord>,
 }
 
-/// What the directory says of the original and of the copy.
+/// The columns of the directory that the copy gets from the original.
 #[derive(Debug, Default)]
 struct Described<'a> {
     mode: Option<&'a str>,
@@ -111,7 +111,7 @@ impl<'a> Described<'a> {
     }
 }
 
-/// A message as it stands in its row.
+/// The columns of a message's row.
 #[derive(Clone, Copy)]
 struct StoredMessage<'a> {
     sequence: i64,
@@ -133,7 +133,7 @@ fn message(row: &Row) -> Result<StoredMessage<'_>, StoreError> {
 }
 
 impl Copy<'_> {
-    /// Writes the copy; says whether it is there now, and no other conversation.
+    /// Writes the copy. Returns false if another conversation has the key.
     async fn write(&self, connections: &Connections) -> Result<bool, Failure> {
         let mut client = connections.get().await?;
         let is_made = self.write_over(connections, &mut client).await;
@@ -208,7 +208,7 @@ impl Copy<'_> {
     }
 }
 
-/// How many of these messages are written in one statement: one at least.
+/// Returns how many of these messages one statement writes, at least one.
 fn batch(messages: &[StoredMessage<'_>]) -> usize {
     let mut bytes = 0;
     let fit = messages.iter().take(MOST_ROWS).take_while(|message| {

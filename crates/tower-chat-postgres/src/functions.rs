@@ -1,20 +1,20 @@
-//! What changes a conversation, as functions in the database: each is one round trip, and one
-//! transaction of one conversation.
+//! The database functions that change a conversation. Each call is one round trip, and one
+//! transaction on one conversation.
 
 use crate::activity;
 
-/// Says to the policies of the tables which scope a function is for; where there are policies.
+/// Names the scope of a function for the policies of the tables, if there are policies.
 pub(crate) const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
 
-/// Stores a write, or says why not.
+/// Stores a write, or returns why not.
 ///
-/// What most writes are, messages after the last, is tried first, in one statement that finds the
-/// row as it is expected and brings it up to date.
+/// Most writes append messages after the last one. They are tried first, by one statement that
+/// updates the conversation's row if it is at the expected revision.
 ///
-/// For all others the conversation's row is locked first, so that writes of one conversation follow
-/// one another and each sees what the last one left, and nothing is written before everything is
-/// checked.
+/// For all other writes the function first locks the conversation's row. The writes of one
+/// conversation are therefore serialized, and each sees the result of the one before. Nothing is
+/// written before all checks have passed.
 const APPEND: &str = "
 CREATE OR REPLACE FUNCTION {schema}.append(
     p_scope bytea, p_conversation bytea, p_long_scope bytea, p_long_conversation bytea,
@@ -231,10 +231,10 @@ END
 $append$;
 ";
 
-/// The function that stores a write.
+/// Returns the function that stores a write.
 ///
-/// What it does for a process of an older release, which tells nothing of runs, is left to the function
-/// of that release: it has fewer parameters, and stays beside this one.
+/// A process of an older release calls the function of that release, which has fewer parameters and
+/// stays beside this one.
 pub(crate) fn append() -> String {
     APPEND
         .replace("{counted}", &activity::counted("p_at", "p_run", "p_mode"))
@@ -244,7 +244,7 @@ pub(crate) fn append() -> String {
         .replace("{used_again}", &activity::used_again())
 }
 
-/// Deletes a conversation with everything that belongs to it; says whether there was one.
+/// Deletes a conversation with everything that belongs to it, and returns whether it existed.
 pub(crate) const DELETE: &str = "
 CREATE OR REPLACE FUNCTION {schema}.delete(p_scope bytea, p_conversation bytea)
 RETURNS boolean LANGUAGE plpgsql AS $delete$
@@ -269,8 +269,8 @@ END
 $delete$;
 ";
 
-/// Sets the description of a conversation, if it has the expected version; answers the version that was
-/// found, or null if there is no conversation.
+/// Sets the description of a conversation, if it has the expected version. Returns the version that
+/// was found, or null if there is no conversation.
 pub(crate) const DESCRIBE: &str = "
 CREATE OR REPLACE FUNCTION {schema}.describe(
     p_scope bytea, p_conversation bytea, p_title bytea, p_metadata text, p_expected bigint
@@ -291,7 +291,7 @@ END
 $describe$;
 ";
 
-/// Replaces messages that a run has staged.
+/// Replaces staged messages of a run.
 pub(crate) const REPLACE_STAGED: &str = "
 CREATE OR REPLACE FUNCTION {schema}.replace_staged(
     p_scope bytea, p_conversation bytea, p_run bytea, p_sequences bigint[], p_bodies text[]

@@ -1,5 +1,5 @@
-//! Looks at every statement: what reads or changes a table names the scope, and the conversation
-//! too, but for what lists a scope.
+//! A test of the text of every statement: each access to a table names the scope, and also the
+//! conversation, unless the statement lists a scope.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::{fs, path::Path};
@@ -14,13 +14,13 @@ fn layout() -> Layout {
     Layout { schema: "s".to_owned(), partitions: None, row_level_security: false }
 }
 
-/// SQL in words, with one space between them and none of its comments.
+/// Normalises SQL to words with one space between them, without comments.
 fn words(sql: &str) -> String {
     let lines = sql.lines().map(|line| line.split_once("--").map_or(line, |(before, _)| before));
     lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
-/// What is wrong with the way in which a statement reaches the tables.
+/// Returns the accesses of a statement that do not name what they should.
 fn faults(sql: &str, scope: Scope) -> Vec<String> {
     let sql = words(sql);
     let mut faults = Vec::new();
@@ -29,7 +29,7 @@ fn faults(sql: &str, scope: Scope) -> Vec<String> {
             let before = &sql[..at];
             let after = &sql[at + found.len()..];
             if before.ends_with("INSERT INTO ") {
-                // What is inserted says which conversation it is of, first.
+                // The first inserted columns are those of the key.
                 if !after.split_once('(').unwrap().1.starts_with("scope, conversation") {
                     faults.push(format!("{table} is filled without a key"));
                 }

@@ -1,4 +1,4 @@
-//! Questions to the record of tool calls.
+//! Queries of the record of tool calls.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,13 +21,13 @@ use crate::{
     stored_key, tool_row,
 };
 
-/// The conversation of a query, if it names one.
+/// Returns the conversation of a query, if it names one.
 pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     let id = query.conversation.as_deref()?;
     Some(ConversationKey::new(&*query.scope, id))
 }
 
-/// The values of a query.
+/// The parameters of a query.
 struct Asked<'a> {
     scope: Vec<u8>,
     conversation: Option<Vec<u8>>,
@@ -74,8 +74,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The calls that a query asks for, in one statement: the rows, and the messages they refer to,
-/// each once. It reads no other message.
+/// Returns the calls that match a query. One statement reads the rows and the messages that they
+/// refer to, each once, and no other message.
 pub(crate) async fn invocations(
     connections: &Connections,
     query: &InvocationQuery,
@@ -97,7 +97,7 @@ pub(crate) async fn invocations(
             messages.take(row).map_err(damaged)?;
         }
     }
-    // SQL promises no order of the two halves, nor within them.
+    // SQL guarantees no order of the two halves, nor within them.
     rows.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
     for AskedRow { key, stored, sequence, index, record } in rows {
@@ -117,7 +117,7 @@ pub(crate) async fn invocations(
     Ok(invocations)
 }
 
-/// The calls that fit a query, counted per tool.
+/// Counts the calls that match a query, per tool.
 pub(crate) async fn tool_totals(
     connections: &Connections,
     query: &InvocationQuery,
@@ -133,10 +133,10 @@ pub(crate) async fn tool_totals(
     Ok(totals)
 }
 
-/// Adds the calls of a tool that were started on one day and took the same time.
+/// Adds the calls of a tool that started on one day and took the same time.
 fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
     let count = |index| column::<i64>(row, index).map(i64::cast_unsigned);
-    // A damaged name is counted as well as another.
+    // A damaged name is counted like any other.
     let name = String::from_utf8_lossy(column(row, 0)?);
     if totals.last().is_none_or(|last| last.name != name) {
         totals.push(ToolTotals::new(name));
@@ -157,10 +157,10 @@ fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
     Ok(())
 }
 
-/// A row that is asked for.
+/// A row that matches a query.
 struct AskedRow {
     key: ConversationKey,
-    /// The conversation as the tables hold it.
+    /// The conversation in the form of the tables.
     stored: Vec<u8>,
     sequence: u64,
     index: u32,
@@ -177,7 +177,7 @@ impl AskedRow {
             key: ConversationKey::new(scope, list::id(row, 1, 2)?),
             stored: column(row, 1)?,
             sequence,
-            // A number that no call can have is reported with the rest of the row.
+            // An index out of range is reported with the rest of the row.
             index: u32::try_from(index).unwrap_or(u32::MAX),
             record: tool_row::read(row, CALL_INDEX, sequence),
         })
@@ -188,11 +188,11 @@ impl AskedRow {
     }
 }
 
-/// The messages that rows refer to, by conversation and number.
+/// The messages that rows refer to, by conversation and sequence number.
 #[derive(Default)]
 struct Found(HashMap<Vec<u8>, HashMap<u64, Readable>>);
 
-/// A message, or why it cannot be read.
+/// A message, or the reason why it cannot be read.
 type Readable = Result<Arc<Message>, String>;
 
 impl Found {
@@ -211,7 +211,7 @@ impl Found {
         self.get(conversation, sequence)?.as_ref().ok().cloned()
     }
 
-    /// Says why, if a message that a row refers to cannot be decoded.
+    /// Returns an error if a message that a row refers to cannot be decoded.
     fn check(&self, conversation: &[u8], record: &ToolRecord) -> Result<(), String> {
         let in_message = match record.result {
             RecordedResult::InMessage(SequencePosition { sequence, .. }) => Some(sequence),

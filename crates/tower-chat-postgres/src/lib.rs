@@ -1,4 +1,4 @@
-//! For programs on many machines that have PostgreSQL: a `tower-chat` history store in its tables.
+//! A `tower-chat` history store in PostgreSQL, for programs on several machines.
 //!
 //! [`PostgresStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
 //! clone it freely.
@@ -23,74 +23,80 @@
 //!
 //! # Round trips
 //!
-//! A write is one statement, which is one transaction. Most writes are a few messages after the last
-//! one: their statement spells every row out, finds the row of the conversation as it is expected,
-//! and stores everything. For all others, and for those that find it otherwise, a function in the
-//! database locks that row, checks the revision, and stores everything, or says why not: a conflict
-//! takes a second round trip. With row-level security the function does all of them.
+//! A write is one statement, which is one transaction. Most writes append a few messages after the
+//! last one. Their statement contains every row, finds the row of the conversation at the expected
+//! revision, and stores everything. All other writes, and those that find another revision, call a
+//! database function. It locks the row, checks the revision, and stores everything or returns why
+//! not. A conflict therefore takes a second round trip. With row-level security all writes call the
+//! function.
 //!
-//! A question is one round trip too. The first use of a statement on a connection takes one more, to
-//! prepare it. A copy takes several.
+//! A read is one round trip too. The first use of a statement on a connection takes one more round
+//! trip to prepare the statement. A copy takes several round trips.
 //!
-//! # What is durable, and when
+//! # Durability
 //!
 //! A write that was acknowledged is as durable as the server makes a commit: with
 //! `synchronous_commit = on`, PostgreSQL's default, it survives the loss of power.
 //!
-//! # When the server goes away
+//! # Failures of the server
 //!
-//! A write is sent again, for as long as [`with_patience`](PostgresOptions::with_patience) lasts, and so is one to
-//! which no answer comes; then its error is retryable. It is stored once, though its first answer may
-//! have been lost: its id is looked for. Where that cannot be known it is not sent again, and the
-//! error is not retryable: a write without messages that claims tool calls, and a deletion.
+//! If the server is unreachable or does not answer, a write is sent again until
+//! [`with_patience`](PostgresOptions::with_patience) has passed, and then fails with a retryable
+//! error. The write is stored once even if its first acknowledgement was lost, because the server
+//! finds its id. A write without messages that claims tool calls, and a deletion, have no id. They
+//! are not sent again if they may have been executed, and their error is not retryable.
 //!
-//! A server that only reads refuses a write with
-//! [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly). Where another server has
-//! taken over, the writes that follow find it, over connections that are made anew.
+//! A read-only server refuses a write with
+//! [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly). After a failover, the
+//! next writes open new connections and reach the new primary server.
 //!
 //! # Behind a pooler
 //!
-//! No statement relies on what another transaction has set: there is no `SET` but `SET LOCAL`, no
-//! advisory lock but those that end with their transaction, and nothing temporary. Prepared statements
-//! belong to a connection, so where transactions are pooled, as by PgBouncer with
-//! `pool_mode = transaction` before version 1.21, turn them
-//! [off](PostgresOptions::with_prepared_statements): a pooler that hands a name on to another
-//! connection may meet the statement of another process under it, which is refused at best.
-//! `docs/scaling.md` has the settings that a pooler does not pass on.
+//! No statement depends on the session: the only `SET` is `SET LOCAL`, advisory locks end with
+//! their transaction, and there are no temporary objects. Prepared statements belong to a
+//! connection. If a pooler shares connections between transactions, such as PgBouncer with
+//! `pool_mode = transaction` before version 1.21, turn prepared statements
+//! [off](PostgresOptions::with_prepared_statements): the pooler may send a name to a connection on
+//! which another process has prepared a different statement by that name, and the server then
+//! refuses the request at best. `docs/scaling.md` lists the settings that a pooler does not
+//! forward.
 //!
 //! # Several processes
 //!
-//! Any number of processes may use one database, and start at once: one of them makes the tables.
-//! Within a process, writes to one conversation are stored in the order in which they were
-//! submitted, and writes to different conversations side by side.
+//! Any number of processes may use one database and start at the same time. One of them creates the
+//! tables. Within a process, writes to one conversation are stored in the order of their
+//! submission, and writes to different conversations are stored concurrently.
 //!
 //! # The tables
 //!
-//! They lie in a schema of their own. The key of the conversation leads every primary key, no number
-//! is given out by the database, and no transaction has more than one conversation, so they can be
-//! divided by conversation, over [partitions](PostgresOptions::with_partitions) or servers. Only
+//! The tables are in a schema of their own. The key of the conversation is the first part of every
+//! primary key, the database generates no numbers, and each transaction changes one conversation.
+//! The tables can therefore be divided by conversation, over
+//! [partitions](PostgresOptions::with_partitions) or servers. Only
 //! [`list`](tower_chat_core::store::HistoryStore::list),
-//! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and questions to the record that
-//! name no conversation read a whole scope.
+//! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and queries of the record without
+//! a conversation read a whole scope.
 //!
-//! What the directory says is written by the append itself, in the same statement: in the row of the
-//! conversation, and in one row for each run and model in `run_usage`. The conversations of a scope are
-//! [listed](tower_chat_core::store::HistoryStore::conversations) along an index on the hour of their last
-//! activity, which changes once an hour; those of all scopes are sorted. Metadata are compared by the
-//! store, which reads more conversations where few fit.
+//! The statement of an append also updates the directory: the row of the conversation, and one row
+//! for each run and model in `run_usage`. The conversations of a scope are
+//! [listed](tower_chat_core::store::HistoryStore::conversations) by an index on the hour of their
+//! last activity, which changes once an hour. Those of all scopes are sorted. The store compares
+//! metadata itself, and reads more conversations if few match.
 //!
-//! A process of an older release that has the database open while it is brought up to date goes on, and
-//! the directory has the conversations that it makes, but neither counts nor times of what it appends.
+//! A process of an older release that has the database open during the migration can continue. The
+//! directory then includes the conversations that it creates, but neither counts nor times of its
+//! appends.
 //!
-//! Keys, names and ids are kept as bytes (`convert_from(scope, 'UTF8')` shows them), since
-//! PostgreSQL's text cannot hold U+0000. Of a scope or an id longer than 512 bytes, its beginning
-//! and its SHA-256 stand in the keys, and the whole beside them. Messages are JSON text.
+//! Keys, names and ids are stored as bytes (`convert_from(scope, 'UTF8')` shows them), because
+//! PostgreSQL's `text` cannot contain U+0000. For a scope or an id longer than 512 bytes, the key
+//! contains its beginning and its SHA-256, and another column contains all of it. Messages are JSON
+//! text.
 //!
 //! # Deleting
 //!
-//! The rows of what is deleted stay in the files until the server cleans up: `VACUUM` overwrites
-//! nothing, but lets their room be used again; `VACUUM FULL` writes the tables anew. The log holds
-//! them until it is recycled, and backups for as long as they are kept.
+//! Deleted rows stay in the files until the server cleans up. `VACUUM` does not overwrite them, but
+//! makes their space reusable; `VACUUM FULL` rewrites the tables. The write-ahead log contains them
+//! until it is recycled, and backups until they are deleted.
 
 mod activity;
 mod append;

@@ -1,4 +1,4 @@
-//! What is listed of one scope, and the scopes.
+//! Lists of conversations and scopes.
 
 use tokio_postgres::Row;
 use tower_chat_core::{ConversationKey, store::StoreError};
@@ -10,7 +10,7 @@ use crate::{
     stored_key,
 };
 
-/// Conversations of a scope in the byte order of their ids.
+/// Lists conversations of a scope in the byte order of their ids.
 pub(crate) async fn conversations(
     connections: &Connections,
     scope: &str,
@@ -22,13 +22,13 @@ pub(crate) async fn conversations(
     let start = after.unwrap_or_default();
     if start.len() <= stored_key::LONGEST {
         let rows = page(connections, sql, scope, start, limit).await?;
-        // Ids that stand by their beginning are in order unless they begin alike.
+        // Shortened ids are in order, unless two have the same beginning.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
         if !rows.iter().any(is_long) {
             return keys(scope, &rows);
         }
     }
-    // It sorts the scope, which an index need not be paid for.
+    // This statement sorts the scope, which saves an index.
     let sql = if after.is_some() { &statements.list_long_after } else { &statements.list_long };
     keys(scope, &page(connections, sql, scope, start, limit).await?)
 }
@@ -57,7 +57,7 @@ fn keys(scope: &str, rows: &[Row]) -> Result<Vec<ConversationKey>, StoreError> {
     rows.iter().map(key).collect()
 }
 
-/// The id of a conversation, from the columns of its key and of the whole.
+/// Reads the id of a conversation, from the columns of its key and of the full id.
 pub(crate) fn id(row: &Row, key: usize, whole: usize) -> Result<String, String> {
     half(row, key, whole, "a conversation's id")
 }
@@ -71,7 +71,7 @@ fn half(row: &Row, key: usize, whole: usize, name: &str) -> Result<String, Strin
     Ok(half.to_owned())
 }
 
-/// Scopes that have a conversation, in byte order.
+/// Lists scopes that have a conversation, in byte order.
 pub(crate) async fn scopes(
     connections: &Connections,
     after: Option<&str>,
@@ -82,12 +82,12 @@ pub(crate) async fn scopes(
     let after = after.map(str::as_bytes);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     if after.is_none_or(|after| after.len() <= stored_key::LONGEST) {
-        // Nothing lies between a scope and the same with a zero byte after it.
+        // No text is between a scope and the same scope with a zero byte appended.
         let start = after.map_or_else(Vec::new, |after| [after, b"\0"].concat());
         let values: [&dyn Parameter; 2] = [&start, &limit];
         let question = Question { sql: &statements.maintenance.scopes, values: &values };
         let [rows] = connections.read_all_scopes(action, [question]).await?;
-        // Scopes that stand by their beginning are in order unless they begin alike.
+        // Shortened scopes are in order, unless two have the same beginning.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
         if !rows.iter().any(is_long) {
             return rows.iter().map(scope).collect();
@@ -104,7 +104,7 @@ fn scope(row: &Row) -> Result<String, StoreError> {
     half(row, 0, 1, "a scope").map_err(|reason| corrupt(&reason))
 }
 
-/// The conversations of a scope that have an open run, in the byte order of their ids.
+/// Lists the conversations of a scope that have an open run, in the byte order of their ids.
 pub(crate) async fn open_runs(
     connections: &Connections,
     scope: &str,

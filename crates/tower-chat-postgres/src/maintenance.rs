@@ -1,5 +1,4 @@
-//! Looking at a conversation row by row, and rewriting rows in place: for checks and repairs, never for
-//! runs.
+//! Reads a conversation row by row and rewrites rows in place, for checks and repairs.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::{
 
 const REWRITE: &str = "rewrite a conversation";
 
-/// The rows of a conversation that readers see, as they are at one moment.
+/// Returns the visible rows of a conversation, from one snapshot.
 pub(crate) async fn rows(
     connections: &Connections,
     key: &ConversationKey,
@@ -45,7 +44,7 @@ pub(crate) async fn rows(
     Ok(Some(ConversationRows::new(head, messages, tools.iter().map(read_tool).collect())))
 }
 
-/// A number that cannot be is reported with the rest of the row.
+/// Reads a message. A number out of range is reported with the rest of the row.
 fn read_message(row: &Row) -> (u64, Result<Arc<Message>, FormatError>) {
     match unsigned(row, 0) {
         Ok(sequence) => (sequence, message::read(row, 1).map(Arc::new)),
@@ -62,8 +61,8 @@ fn read_tool(row: &Row) -> (SequencePosition, Result<ToolRecord, String>) {
     }
 }
 
-/// Does a rewrite, in one transaction. Its incarnation tells one that was done, though nobody learned of
-/// it, from another.
+/// Executes a rewrite in one transaction. The new incarnation identifies a rewrite that was
+/// executed although its acknowledgement was lost.
 pub(crate) async fn rewrite(
     connections: &Connections,
     rewrite: &Rewrite,
@@ -75,7 +74,7 @@ pub(crate) async fn rewrite(
 
 struct Work<'a> {
     rewrite: &'a Rewrite,
-    /// What the conversation is at once it is done.
+    /// The revision of the conversation after the rewrite.
     revision: Revision,
     key: StoredKey,
 }
@@ -102,7 +101,7 @@ impl Work<'_> {
         let outcome = self.within(connections, &transaction).await?;
         match outcome {
             Ok(_) => connections.in_time(transaction.commit()).await?,
-            // Dropping it would do the same, and not wait for it.
+            // Dropping the transaction would roll it back too, but not wait for the server.
             Err(_) => connections.before(transaction.rollback()).await?,
         }
         Ok(outcome)
@@ -119,7 +118,7 @@ impl Work<'_> {
             connections.execute_within(transaction, sql, values).await
         };
         let (scope, id) = (&key.scope, &key.conversation);
-        // Whoever writes to the conversation waits for this row.
+        // All writers to the conversation wait for this row.
         execute(&statements.lock_conversation, &[scope, id]).await?;
         let sql = &statements.conversation;
         let found = connections.rows_within(transaction, sql, &[scope, id]).await?;

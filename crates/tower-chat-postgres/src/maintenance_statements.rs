@@ -1,15 +1,15 @@
-//! The statements for whole stores and for repairs. The first parameter is the scope, the second the
-//! conversation; those that list scopes have neither.
+//! The statements for whole stores and for repairs. The first parameter is the scope, the second
+//! the conversation. Statements that list scopes have neither.
 
 use crate::schema::Layout;
 #[cfg(test)]
 use crate::statements::Scope;
 
-/// The statements, with the schema's name in them.
+/// The statements, with the schema's name inserted.
 #[derive(Debug)]
 pub(crate) struct MaintenanceStatements {
     pub(crate) scopes: String,
-    /// The same, at any length of the scopes.
+    /// Like `scopes`, for scopes of any length.
     pub(crate) scopes_long: String,
     pub(crate) rewrite_message: String,
     pub(crate) remove_tool: String,
@@ -60,8 +60,8 @@ impl MaintenanceStatements {
     }
 }
 
-/// Each scope from `$1` on, as the tables have it, in that order: one step in the index for each, however
-/// many conversations it has.
+/// Returns the query of each scope from `$1` on, in the order of the stored keys. Each scope is one
+/// step in the index, however many conversations it has.
 fn each_scope() -> String {
     let next = |from: &str| {
         format!(

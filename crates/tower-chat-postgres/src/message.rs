@@ -1,4 +1,4 @@
-//! A message in its stored form.
+//! Decoding of stored messages.
 
 use tokio_postgres::Row;
 use tower_chat_core::{
@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::StoreError,
 };
 
-/// Reads the message of a row whose run, index in its run and body begin at `first`.
+/// Decodes the message of a row. The columns run, index in its run and body begin at `first`.
 pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
     let malformed = FormatError::malformed;
     let run: &[u8] = row.try_get(first).map_err(|_| malformed("its run id is no bytes"))?;
@@ -23,7 +23,7 @@ pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
     })
 }
 
-/// A message of a conversation that cannot be read.
+/// Returns the error of a message that cannot be decoded.
 pub(crate) fn undecodable(key: &ConversationKey, sequence: u64, source: FormatError) -> StoreError {
     StoreError::Undecodable { key: key.clone(), sequence, source }
 }

@@ -1,4 +1,4 @@
-//! Why a store cannot be opened.
+//! The errors of opening a store.
 
 use std::error::Error;
 
@@ -9,51 +9,51 @@ use tower_chat_core::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The address cannot be understood.
+    /// The address cannot be parsed.
     #[error("the address of the PostgreSQL server cannot be understood: see the cause")]
     Address {
-        /// What is wrong with it.
+        /// The error of the parser.
         source: BoxError,
     },
-    /// The certificates by which to know the server cannot be used.
+    /// The root certificates, which verify the server's certificate, cannot be loaded.
     #[error(
         "the certificates by which to know the PostgreSQL server cannot be used: give its root \
          certificate, or `sslmode=disable` on a network that you trust"
     )]
     Certificates {
-        /// What is wrong with them.
+        /// The cause.
         source: BoxError,
     },
-    /// The server cannot be reached, or lets nobody in.
+    /// The server cannot be reached, or refuses the connection.
     #[error("{}", not_connected(source))]
     Connect {
         /// The cause.
         source: BoxError,
-        /// The same may succeed when it is tried again: the server has not answered that it never
-        /// will.
+        /// Whether opening may succeed if it is repeated. It is false if the server has refused
+        /// permanently.
         retryable: bool,
     },
-    /// The server's certificate does not say that it is the server of this address.
+    /// The server's certificate is not valid for the host in the address.
     #[error(
         "the PostgreSQL server's certificate does not show that it is the one that was asked for: \
          see that the host in the address stands in it, and give the root certificate it was \
          signed with"
     )]
     Untrusted {
-        /// What is wrong with it.
+        /// The cause.
         source: BoxError,
     },
-    /// The tables could not be made or brought up to date.
+    /// The tables could not be created or migrated.
     #[error("the tables in schema `{schema}` could not be made: see the cause")]
     Migrate {
         /// The schema.
         schema: String,
         /// The server's error.
         source: BoxError,
-        /// The same may succeed when it is tried again.
+        /// Whether opening may succeed if it is repeated.
         retryable: bool,
     },
-    /// There are no tables, and none were to be made.
+    /// There are no tables, and creating them was not allowed.
     #[error(
         "there are no tables of conversations in schema `{schema}`: check the address and the schema, or \
          allow making them (`with_migration`)"
@@ -62,7 +62,7 @@ pub enum OpenError {
         /// The schema.
         schema: String,
     },
-    /// An older release made the tables, and they were not to be brought up to date.
+    /// An older release created the tables, and a migration was not allowed.
     #[error(
         "the tables in schema `{schema}` have version {version} and must be brought up to version \
          {supported}: open them once with a migration (`with_migration`)"
@@ -70,12 +70,12 @@ pub enum OpenError {
     Older {
         /// The schema.
         schema: String,
-        /// The version they have.
+        /// The version of the tables.
         version: i64,
-        /// The version they need.
+        /// The required version.
         supported: i64,
     },
-    /// A newer release made the tables.
+    /// A newer release created the tables.
     #[error(
         "the tables in schema `{schema}` have version {version}, and this release knows versions \
          up to {supported}: use the newer release that made them"
@@ -83,15 +83,15 @@ pub enum OpenError {
     Newer {
         /// The schema.
         schema: String,
-        /// The version they have.
+        /// The version of the tables.
         version: i64,
-        /// The newest version that can be used.
+        /// The newest supported version.
         supported: i64,
     },
-    /// The database does not hold text as UTF-8.
+    /// The encoding of the database is not UTF-8.
     #[error("the database holds text as {encoding}: make it with `ENCODING 'UTF8'`")]
     Encoding {
-        /// How it holds text.
+        /// The encoding of the database.
         encoding: String,
     },
     /// A setting is out of its range.
@@ -99,13 +99,13 @@ pub enum OpenError {
     InvalidOption {
         /// The setting.
         option: &'static str,
-        /// The value it was given.
+        /// The value of the setting.
         value: usize,
     },
 }
 
 impl OpenError {
-    /// Whether opening may succeed when it is tried again unchanged.
+    /// Returns whether opening may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connect { retryable, .. } | Self::Migrate { retryable, .. } => *retryable,
@@ -121,7 +121,8 @@ impl OpenError {
     }
 }
 
-/// What is wrong where there is no connection: whether the server answered, and with which error.
+/// Returns a description of the failed connection: whether the server answered, and with which
+/// error.
 fn not_connected(source: &BoxError) -> &'static str {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&**source);
     while let Some(error) = cause {
@@ -133,7 +134,7 @@ fn not_connected(source: &BoxError) -> &'static str {
     "the PostgreSQL server cannot be reached: see that it runs and the address is right"
 }
 
-/// What is wrong where the server answered with this error.
+/// Returns a description of this error of the server.
 fn refused(code: &SqlState) -> &'static str {
     if *code == SqlState::INVALID_CATALOG_NAME {
         "the PostgreSQL server has no database of the name in the address: correct the name, or make the \

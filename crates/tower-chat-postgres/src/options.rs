@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options of opening a store.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     server_settings::{self, ServerSettings},
 };
 
-/// Settings with which to open a [`PostgresStore`].
+/// The options with which a [`PostgresStore`] is opened.
 ///
 /// ```no_run
 /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
@@ -38,9 +38,9 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The defaults: the schema `tower_chat`, 16 connections, 1024 slots in the queue, 30 seconds
-    /// for a statement and for the server to come back, no partitions, no row-level security,
-    /// prepared statements, the certificates of the operating system.
+    /// Creates the default options: the schema `tower_chat`, 16 connections, 1024 slots in the
+    /// queue, 30 seconds each for a statement and for retries, no partitions, no row-level
+    /// security, prepared statements, and the certificates of the operating system.
     pub fn new() -> Self {
         Self {
             schema: "tower_chat".to_owned(),
@@ -56,76 +56,77 @@ impl PostgresOptions {
         }
     }
 
-    /// The PostgreSQL schema that holds the tables. It is made if there is none, for which the user
-    /// must have the right to make schemas in the database.
+    /// Sets the PostgreSQL schema of the tables. If it does not exist, it is created, for which the
+    /// user must have the right to create schemas in the database.
     #[must_use]
     pub fn with_schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
     }
 
-    /// How many connections are made at most, at least 1. Each is made when it is first needed.
+    /// Sets the maximum number of connections, at least 1. Each is opened when it is first needed.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// How many submissions may be reserved or under way at the same time, at least 1; more wait
-    /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
+    /// Sets the maximum number of submissions that are reserved or unfinished, at least 1. Further
+    /// callers wait in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
     pub fn with_max_queued(mut self, submissions: usize) -> Self {
         self.max_queued = submissions;
         self
     }
 
-    /// How long the server may take over one statement, at least a millisecond; it then gives up,
-    /// and the error is retryable. It must be enough to load the longest conversation.
+    /// Sets the server's timeout of one statement, at least a millisecond. The server then cancels
+    /// the statement, and the error is retryable. It must be long enough to load the longest
+    /// conversation.
     ///
-    /// The server is told when a connection is made, in the startup parameter `options`. A pooler may
-    /// refuse that, or ignore it: then `ALTER ROLE chat SET statement_timeout = '30s'` says the same.
+    /// The connection sets it in the startup parameter `options`. A pooler may refuse or ignore
+    /// this parameter. In that case use `ALTER ROLE chat SET statement_timeout = '30s'`.
     #[must_use]
     pub fn with_statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
         self
     }
 
-    /// How long to try again, with growing pauses, when the server cannot be reached. It begins with
-    /// the first failure; [`Duration::ZERO`] is never, [`Duration::MAX`] for ever. A server that says
-    /// nothing has failed five seconds after the [`with_statement_timeout`](Self::with_statement_timeout). Writes
-    /// of a conversation wait for those before them meanwhile.
+    /// Sets how long requests are repeated, with growing pauses, while the server is unreachable.
+    /// The time begins with the first failure. [`Duration::ZERO`] means no retries,
+    /// [`Duration::MAX`] no limit. A server that does not answer has failed five seconds after the
+    /// [`with_statement_timeout`](Self::with_statement_timeout). Later writes of the conversation
+    /// wait meanwhile.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Divides each table into so many partitions by a hash of the conversation's key. It is decided
-    /// when the tables are made, and not looked at afterwards.
+    /// Divides each table into this many partitions by a hash of the conversation's key. The option
+    /// takes effect when the tables are created, and is ignored afterwards.
     #[must_use]
     pub fn with_partitions(mut self, partitions: u16) -> Self {
         self.partitions = Some(partitions);
         self
     }
 
-    /// Lets the server itself keep scopes apart, against mistakes and against whoever else uses the
-    /// database: a transaction sees the rows of the scope that it names in the setting
-    /// `tower_chat.scope`, as bytes (`\x616c696365` for `alice`), and without it none,
-    /// also in a partition that is named itself. A transaction that sets `tower_chat.all_scopes` to `on`,
-    /// as the store does for what is asked of the directory about all scopes, can read all rows but
-    /// messages, and change none. Superusers, and roles with `BYPASSRLS`, see
-    /// everything all the same.
+    /// Makes the server itself isolate scopes, against mistakes and against other users of the
+    /// database. A transaction sees only the rows of the scope in the setting `tower_chat.scope`,
+    /// as bytes (`\x616c696365` for `alice`), and no rows without the setting, also if it names a
+    /// partition. A transaction that sets `tower_chat.all_scopes` to `on` can read all rows except
+    /// messages, and change none. The store does so for queries of the directory over all scopes.
+    /// Superusers, and roles with `BYPASSRLS`, see all rows.
     ///
-    /// It is decided when the tables are made, and not looked at afterwards.
+    /// The option takes effect when the tables are created, and is ignored afterwards.
     #[must_use]
     pub fn with_row_level_security(mut self, on: bool) -> Self {
         self.row_level_security = on;
         self
     }
 
-    /// Whether opening makes the tables, or brings those of an older release up to date; it does by
-    /// default. Without it, opening fails where there are none ([`OpenError::NoTables`]) or where they
-    /// are older ([`OpenError::Older`]), and never changes them.
+    /// Sets whether opening creates missing tables and migrates those of an older release (default:
+    /// true). If not, opening fails for missing tables ([`OpenError::NoTables`]) and for older ones
+    /// ([`OpenError::Older`]), and changes nothing.
     ///
     /// ```no_run
     /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
@@ -146,10 +147,10 @@ impl PostgresOptions {
         self
     }
 
-    /// Whether each connection prepares its statements, so that the server parses and plans most of
-    /// them once; it does by default. Without it every statement is sent whole, still in one round
-    /// trip, as PgBouncer needs where it pools transactions and is older than 1.21 or has
-    /// `max_prepared_statements = 0`. `docs/scaling.md` has what it costs.
+    /// Sets whether each connection prepares its statements, so that the server parses and plans
+    /// most of them once (default: true). If not, every statement is sent as text, still in one
+    /// round trip. PgBouncer needs this if it shares connections between transactions and is older
+    /// than 1.21 or has `max_prepared_statements = 0`. `docs/scaling.md` has the measured cost.
     ///
     /// ```no_run
     /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
@@ -165,25 +166,25 @@ impl PostgresOptions {
         self
     }
 
-    /// The root certificates by which to know the server, in PEM, instead of those of the
-    /// operating system.
+    /// Sets the root certificates that verify the server's certificate, in PEM, instead of those of
+    /// the operating system.
     #[must_use]
     pub fn with_root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.root_certificates = Some(pem.into());
         self
     }
 
-    /// Opens the store at an address, `postgres://user:password@host:port/database?sslmode=require`,
-    /// or as `host=... user=...`. Makes the tables, or brings them up to date. Must be called on the
-    /// tokio runtime on which the store is used, with its timer and its network enabled.
+    /// Opens the store at an address, such as
+    /// `postgres://user:password@host:port/database?sslmode=require` or `host=... user=...`.
+    /// Creates or migrates the tables. Must be called on the tokio runtime on which the store is
+    /// used, with its timer and its network enabled.
     ///
-    /// Where the server offers TLS it is used, unless the address says `sslmode=disable`, and the
-    /// server must be who its certificate says.
+    /// If the server offers TLS it is used, unless the address contains `sslmode=disable`, and the
+    /// server's certificate must be valid for the host.
     ///
-    /// Each host of the address may take `connect_timeout` seconds until it is reached, or 10 if the
-    /// address does not say, and the last as long again until it lets somebody in. Only while tables
-    /// are made or brought up to date, by this process or another, opening waits for as long as it
-    /// takes.
+    /// Connecting to each host may take `connect_timeout` seconds, by default 10, and the
+    /// authentication at the last one as long again. While this or another process creates or
+    /// migrates tables, opening waits without a limit.
     ///
     /// # Errors
     ///
@@ -197,8 +198,8 @@ impl PostgresOptions {
         PostgresStore::connect_with(address, self).await
     }
 
-    /// What the server, and the tables in the schema of these options, are set to. Nothing is made or
-    /// changed, and tables of every release will do, or none.
+    /// Returns the settings of the server, and of the tables in the schema of these options.
+    /// Nothing is created or changed. The tables may be of any release, or missing.
     ///
     /// ```no_run
     /// # async fn look() -> Result<(), tower_chat_postgres::OpenError> {
@@ -213,7 +214,7 @@ impl PostgresOptions {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], if the server cannot be reached or asked.
+    /// [`OpenError`], if the server cannot be reached or queried.
     ///
     /// # Panics
     ///

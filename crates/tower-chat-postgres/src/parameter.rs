@@ -1,19 +1,19 @@
-//! The values of a statement's parameters, with their types in the database.
+//! The parameters of statements, with their types in the database.
 
 use std::fmt::Debug;
 
 use tokio_postgres::types::{ToSql, Type};
 
-/// The values of a statement's parameters.
+/// The parameters of a statement.
 pub(crate) type Values<'a> = &'a [&'a dyn Parameter];
 
-/// A value of a parameter. A statement that is sent without being prepared names the types of its
-/// parameters itself.
+/// A parameter of a statement. A statement that is sent without being prepared contains the types
+/// of its parameters.
 pub(crate) trait Parameter: Debug + Sync {
-    /// The value as the client library sends it.
+    /// Returns the value for the client library.
     fn value(&self) -> &(dyn ToSql + Sync);
 
-    /// Its type in the database.
+    /// Returns its type in the database.
     fn kind(&self) -> Type;
 }
 
@@ -27,7 +27,7 @@ impl<T: ToSql + Sync + HasType> Parameter for T {
     }
 }
 
-/// A Rust type that has one type in the statements of this crate.
+/// A Rust type with a fixed type in the statements of this crate.
 pub(crate) trait HasType {
     const TYPE: Type;
 }

@@ -1,15 +1,16 @@
-//! The write that most are: a few messages after the last, outside of an open run.
+//! Plain appends: writes of a few messages after the last one, outside of an open run, which are
+//! most writes.
 //!
-//! It is one statement in which every row is spelled out, since that takes the server about half of
-//! the time of its [function](crate::functions), which takes lists of any length. The function is
-//! asked for all other writes, and for those that do not find the conversation as they expect it: it
-//! alone says what is a conflict, and what is stored already.
+//! A plain append is one statement that contains every row. The server needs about half of the time
+//! of its [function](crate::functions), which accepts lists of any length. All other writes, and
+//! those that do not find the expected revision, call the function, which distinguishes a conflict
+//! from a repetition.
 //!
-//! Its cost does not depend on the length of the conversation. PostgreSQL 15, without statistics of the
-//! tables, took 34 us in a conversation without messages and 36 us in one of 100,000, by the same plan
-//! (`EXPLAIN (ANALYZE, BUFFERS)`): an index scan of the row in `conversations`, and as many pages as the
-//! rows need. What can grow is outside of the statement: where the tables are larger than
-//! `shared_buffers`, a backend that needs a page for a new row writes a changed one out first.
+//! The cost of the statement does not depend on the length of the conversation. PostgreSQL 15,
+//! without statistics of the tables, took 34 us in a conversation without messages and 36 us in one
+//! of 100,000, with the same plan (`EXPLAIN (ANALYZE, BUFFERS)`): an index scan of the row in
+//! `conversations`, and as many pages as the rows need. If the tables exceed `shared_buffers`, a
+//! backend that needs a page for a new row may first have to write out a changed page.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,18 +24,18 @@ use crate::{
     tool_row::{ToolRow, number},
 };
 
-/// The most messages and rows of the record of a write that has a statement of its own. Each
-/// connection that uses a statement keeps its plan, so there must not be many.
+/// The maximum number of messages, and of rows of the record, in a plain append. Each connection
+/// caches the plan of each statement, so that there must not be many statements.
 const MOST_MESSAGES: usize = 4;
 const MOST_TOOLS: usize = 8;
 
-/// The parameters before those of the rows: both halves of the key, the incarnation, the last
-/// sequence before and after, the run, the first message's position in it, and what is told of the
-/// run: when, in which mode, the model in two columns, seven counts, and when it began.
+/// The number of parameters before those of the rows: scope, id, incarnation, the last sequence
+/// number before and after, run, the first message's index in the run, and the activity: time,
+/// mode, the model in two columns, seven counts, and the start of the run.
 const BEFORE_ROWS: usize = 19;
 
-/// The columns of a row of the record after its key, in the order of [`ToolRow::values`], with their
-/// types: a value in a list of rows has none but that which it is given.
+/// The columns of a row of the record after its key, in the order of [`ToolRow::values`], with
+/// their types. A value in a list of rows has no type unless the statement casts it.
 const RECORD: [(&str, &str); 12] = [
     ("sequence", "bigint"),
     ("call_index", "bigint"),
@@ -50,26 +51,27 @@ const RECORD: [(&str, &str); 12] = [
     ("finished", "bigint"),
 ];
 
-/// How many of these columns are the row's key.
+/// The number of these columns that belong to the row's key.
 const POSITION_PARAMETERS: usize = 2;
 
 /// The statements, one for each number of messages and rows of the record.
 #[derive(Debug)]
 pub(crate) struct PlainAppends(Vec<PlainAppend>);
 
-/// One of them.
+/// The statement for one number of messages and of rows.
 #[derive(Debug)]
 pub(crate) struct PlainAppend {
     messages: usize,
     tools: usize,
     pub(crate) sql: String,
-    /// A write of this shape has come before. Without it the first append of a process took a round
-    /// trip more, for a prepared statement that a process with one short conversation never uses
-    /// again; the tests in `lost_connections.rs` count the round trips.
+    /// Whether a write of this shape was made before. If the first write already used the
+    /// statement, a process with one short conversation would pay a round trip to prepare a
+    /// statement that it never uses again. The tests in `lost_connections.rs` count the round
+    /// trips.
     has_come: AtomicBool,
 }
 
-/// What a write says of its position.
+/// The position of a write.
 #[derive(Debug)]
 pub(crate) struct WritePosition {
     incarnation: i64,
@@ -89,10 +91,10 @@ impl PlainAppends {
         Self(shapes.map(|(messages, tools)| PlainAppend::new(layout, messages, tools)).collect())
     }
 
-    /// The statement for a write, if there is one, and its like has come before: to prepare it takes
-    /// a round trip, which is lost on what comes once.
+    /// Returns the statement for a write, if there is one and a write of this shape was made
+    /// before: preparing a statement takes a round trip, which does not pay off for a single use.
     ///
-    /// It tells of its run, and of one model at most.
+    /// The write must have an activity with at most one model.
     pub(crate) fn find(&self, write: &Write, tools: &[ToolRow<'_>]) -> Option<&PlainAppend> {
         let (expected, result) = (write.expected(), write.result());
         let is_plain = write.as_staged().is_none()
@@ -160,7 +162,7 @@ impl PlainAppend {
         Self { messages, tools, sql: layout.with_schema(&sql), has_come: AtomicBool::new(false) }
     }
 
-    /// The values of the parameters.
+    /// Returns the values of the parameters.
     pub(crate) fn values<'a>(
         key: &'a StoredKey,
         position: &'a WritePosition,
@@ -205,7 +207,7 @@ impl WritePosition {
     }
 }
 
-/// The part of a statement that brings the record up to date.
+/// Returns the part of a statement that updates the record.
 fn recorded(rows: &str) -> String {
     let columns: Vec<_> = RECORD.iter().map(|(column, _)| *column).collect();
     let new: Vec<_> = columns

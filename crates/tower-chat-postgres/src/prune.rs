@@ -1,4 +1,4 @@
-//! Taking the oldest runs of a conversation away.
+//! Pruning: deleting the oldest runs of a conversation.
 
 use deadpool_postgres::{Object, Transaction};
 use tokio_postgres::Row;
@@ -18,8 +18,8 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// Takes away what need not be kept, in one transaction. It is not sent again where it may have
-/// been done: the second would find nothing to take away, and say so.
+/// Deletes the runs that need not be kept, in one transaction. The request is not repeated if the
+/// first may have been executed, because the second would delete nothing and report that.
 pub(crate) async fn prune(
     connections: &Connections,
     key: &ConversationKey,
@@ -54,7 +54,7 @@ impl Work<'_> {
         let outcome = self.within(connections, &transaction).await?;
         match outcome {
             Ok(_) => connections.in_time(transaction.commit()).await?,
-            // Dropping it would do the same, and not wait for it.
+            // Dropping the transaction would roll it back too, but not wait for the server.
             Err(_) => connections.before(transaction.rollback()).await?,
         }
         Ok(outcome)
@@ -71,7 +71,7 @@ impl Work<'_> {
         let execute = async |sql: &str, values: Values<'_>| {
             connections.execute_within(transaction, sql, values).await
         };
-        // Whoever writes to the conversation waits for this row.
+        // All writers to the conversation wait for this row.
         if ask(&statements.lock_conversation).await?.is_empty() {
             return Ok(Ok(Pruned::default()));
         }
@@ -120,7 +120,7 @@ impl Work<'_> {
                     u32::try_from(index).map_err(|_| format!("there is no call {index}"))?;
                 let call = SequencePosition { sequence: unsigned(row, 0)?, index };
                 let status: &str = column(row, 2)?;
-                // A status that nobody knows may be that of a call that waits.
+                // An unknown status counts as waiting, so that its run is kept.
                 let status = status.parse().unwrap_or(ToolStatus::Pending);
                 let result = column::<Option<i64>>(row, 3)?;
                 let result = result.map(|_| unsigned(row, 3)).transpose()?;

@@ -1,4 +1,4 @@
-//! What is read of one conversation.
+//! Reads of one conversation.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     tool_row,
 };
 
-/// A conversation without its messages.
+/// Reads the head of a conversation.
 pub(crate) async fn head(
     connections: &Connections,
     key: &ConversationKey,
@@ -37,7 +37,7 @@ pub(crate) async fn head(
     Ok(conversation::head(key, &found)?.with_pending_approvals(pending_approvals(key, &waiting)?))
 }
 
-/// A conversation with all its messages that readers see, as it is at one moment.
+/// Reads a conversation with all its visible messages, from one snapshot.
 pub(crate) async fn history(
     connections: &Connections,
     key: &ConversationKey,
@@ -60,7 +60,7 @@ pub(crate) async fn history(
     Ok(history)
 }
 
-/// Makes sure that so many messages after the first `before` are all that readers see.
+/// Checks that this many messages after the first `before` are all visible messages.
 pub(crate) fn check_whole(
     key: &ConversationKey,
     before: u64,
@@ -74,7 +74,7 @@ pub(crate) fn check_whole(
     Ok(())
 }
 
-/// A conversation's open run with everything staged of it, as it is at one moment.
+/// Reads a conversation's open run with everything that is staged of it, from one snapshot.
 pub(crate) async fn open_run(
     connections: &Connections,
     key: &ConversationKey,
@@ -94,7 +94,8 @@ pub(crate) async fn open_run(
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
 }
 
-/// The messages of rows, which follow the first `before` of the conversation without a gap.
+/// Decodes messages, which must follow the first `before` messages of the conversation without a
+/// gap.
 pub(crate) fn messages(
     key: &ConversationKey,
     rows: &[Row],
@@ -113,7 +114,7 @@ fn missing(key: &ConversationKey, sequence: u64) -> StoreError {
     corrupt(&format!("message {sequence} of conversation {key} is missing"))
 }
 
-/// A row of the record, in which nothing may be wrong.
+/// Decodes a row of the record. Any damage is an error.
 pub(crate) fn tool(key: &ConversationKey, row: &Row) -> Result<ToolRecord, StoreError> {
     let sequence = sequence(row, 0)?;
     tool_row::read(row, 1, sequence).map_err(|reason| {
@@ -127,7 +128,7 @@ pub(crate) fn sequence(row: &Row, index: usize) -> Result<u64, StoreError> {
     conversation::unsigned(row, index).map_err(|reason| corrupt(&reason))
 }
 
-/// The requests of the calls that wait in messages that readers see, those of one message together.
+/// Returns the requests of the calls that wait in visible messages, grouped by answer.
 fn pending_approvals(
     key: &ConversationKey,
     rows: &[Row],

@@ -1,59 +1,59 @@
-//! The tables, and how a database is brought up to date.
+//! The schema: the tables, and the migrations of older databases.
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error, IsolationLevel, types::Type};
 
 use crate::{connections::Connections, directory_migration, failure::Failure, functions};
 
-/// One step each, from the version of its position in the list to the next. A step that was released
-/// is never changed.
+/// The migrations. Each one migrates the version of its index to the next version. A released
+/// migration is never changed.
 const MIGRATIONS: &[fn(&Layout) -> String] =
     &[first, pruned, partition_policies, replacing, directory, activity_index, marks];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Where the tables are, and how they are made.
+/// The location and the properties of the tables.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// The PostgreSQL schema that holds them, without quotes.
+    /// The PostgreSQL schema of the tables, without quotes.
     pub(crate) schema: String,
-    /// Into how many partitions each is divided, if it is.
+    /// The number of partitions of each table, if the tables are partitioned.
     pub(crate) partitions: Option<u16>,
-    /// Whether the server itself keeps scopes apart.
+    /// Whether the server itself isolates scopes.
     pub(crate) row_level_security: bool,
 }
 
 impl Layout {
-    /// The schema's name in a statement.
+    /// Returns the quoted name of the schema.
     pub(crate) fn quoted(&self) -> String {
         format!("\"{}\"", self.schema.replace('"', "\"\""))
     }
 
-    /// A statement with the schema's name in it.
+    /// Inserts the name of the schema into a statement.
     pub(crate) fn with_schema(&self, sql: &str) -> String {
         sql.replace("{schema}", &self.quoted())
     }
 
-    /// The names of a table's partitions.
+    /// Returns the names of a table's partitions.
     fn partitions_of(&self, table: &str) -> impl Iterator<Item = String> {
         (0..self.partitions.unwrap_or_default()).map(move |part| format!("{table}_{part}"))
     }
 
-    /// The number of the lock that one process takes to migrate this schema.
+    /// Returns the number of the advisory lock for migrations of this schema.
     fn lock(&self) -> i64 {
         let digest = Sha256::digest(format!("tower-chat {}", self.schema));
         digest.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
     }
 }
 
-/// The tables: the conversation's key leads every primary key, and nothing refers to another
-/// conversation, so that they can be divided by conversation.
+/// The tables. The conversation's key is the first part of every primary key, and no row refers to
+/// another conversation, so that the tables can be divided by conversation.
 ///
-/// A conversation's row says how many messages it has and how many readers see, while a run is
-/// open, so that a write looks at one row before it adds its own. It is rewritten at every append
-/// and has no index on what changes then, so the new version stays on its page: of the time of the last
-/// activity the index of the directory has the hour alone.
+/// A conversation's row contains its last sequence number and, while a run is open, the number of
+/// visible messages. A write therefore reads one row before it inserts its own. Every append
+/// updates this row. No column of an index changes then, so that the new row version stays on the
+/// same page: the index of the directory contains only the hour of the last activity.
 pub(crate) const TABLES: &[(&str, &str)] = &[
     (
         "conversations",
@@ -114,7 +114,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What runs have used, for the directory: one of the tables since version 5.
+/// The table of the usage of runs, since version 5.
 pub(crate) const RUN_USAGE: (&str, &str) = (
     "run_usage",
     "scope bytea NOT NULL,
@@ -135,7 +135,8 @@ pub(crate) const RUN_USAGE: (&str, &str) = (
     PRIMARY KEY (scope, conversation, run, model)",
 );
 
-/// Calls that wait for approval are few: they are found at the same cost in any record.
+/// An index of calls that wait for approval. They are few, so that finding them costs the same in a
+/// record of any length.
 const PENDING_APPROVALS: &str = "
     CREATE INDEX pending_approvals ON {schema}.tool_invocations (scope, conversation, sequence)
     WHERE status = 'pending_approval';";
@@ -155,7 +156,7 @@ fn first(layout: &Layout) -> String {
     layout.with_schema(&sql.replace("{name_scope}", name_scope))
 }
 
-/// How many messages of a conversation were pruned, so that one which is missing is noticed.
+/// Adds the number of pruned messages of a conversation, so that a missing message is detected.
 fn pruned(layout: &Layout) -> String {
     let column =
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
@@ -165,13 +166,13 @@ fn pruned(layout: &Layout) -> String {
     )
 }
 
-/// A write that commits a run may replace staged messages.
+/// Adds the function by which a write that commits a run replaces staged messages.
 fn replacing(layout: &Layout) -> String {
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
     layout.with_schema(&functions::REPLACE_STAGED.replace("{name_scope}", name_scope))
 }
 
-/// What the directory says of conversations and their runs.
+/// Adds the directory of conversations and their runs.
 fn directory(layout: &Layout) -> String {
     let (table, columns) = RUN_USAGE;
     let mut sql = directory_migration::columns();
@@ -190,9 +191,10 @@ fn directory(layout: &Layout) -> String {
     layout.with_schema(&sql)
 }
 
-/// The index by which a scope is listed is for that alone. Where the planner believes that a scope has one
-/// conversation, it takes that index for as good as the key to find one by, and looks at all of a scope
-/// that has many; a condition that is always true keeps it out of all questions that do not name the hour.
+/// Limits the index of conversations by activity to lists. If the planner assumes one conversation
+/// per scope, it considers this index as good as the primary key for finding a conversation, and
+/// then scans all conversations of a large scope. A condition that is always true excludes the
+/// index from all queries that do not contain it.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;
@@ -201,11 +203,12 @@ fn activity_index(layout: &Layout) -> String {
     )
 }
 
-/// What holds of the whole store, in one row: whether it holds sealed data, which is searched for once.
+/// Adds the properties of the whole store, in one row: whether it contains sealed data, which the
+/// migration determines once.
 ///
-/// Policies hold the owner of the tables too, so they are lifted meanwhile.
+/// Policies also apply to the owner of the tables and are disabled temporarily.
 ///
-/// `append` is made anew: a run begins when its first request arrives, before its first write.
+/// `append` is created again: a run begins when its first request arrives, before its first write.
 fn marks(layout: &Layout) -> String {
     let force = |word: &str| {
         if !layout.row_level_security {
@@ -227,9 +230,10 @@ fn marks(layout: &Layout) -> String {
     layout.with_schema(&[force("NO FORCE").as_str(), sql, &force("FORCE"), &append].concat())
 }
 
-/// A partition that is named itself is not held to the policy of its table: it gets one of its own.
+/// Adds policies to the partitions, because the policy of a table does not apply to a query that
+/// names a partition.
 ///
-/// `append` is made anew: step 2 could make it without the name of the scope.
+/// `append` is created again, because step 2 could create it without the name of the scope.
 fn partition_policies(layout: &Layout) -> String {
     if !layout.row_level_security {
         return String::new();
@@ -260,7 +264,7 @@ fn partition_policies(layout: &Layout) -> String {
 }
 
 fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
-    // Room for the next version of a conversation's row on the same page.
+    // Leaves space on each page for the next version of a conversation's row.
     let storage = match table {
         "conversations" | "open_runs" | "run_usage" => " WITH (fillfactor = 70)",
         _ => "",
@@ -280,7 +284,8 @@ fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
     sql
 }
 
-/// The owner is held to it too. Without the setting there is no row at all.
+/// Returns the statements that add a policy. It also applies to the owner. Without the setting no
+/// row is visible.
 fn policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
@@ -291,25 +296,25 @@ fn policy(table: &str) -> String {
     )
 }
 
-/// All steps.
+/// Returns all migrations.
 #[cfg(test)]
 pub(crate) fn all(layout: &Layout) -> String {
     MIGRATIONS.iter().map(|step| step(layout)).collect()
 }
 
-/// What was found of the schema.
+/// The version of the schema that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// This release's version.
+    /// The version of this release.
     Current,
     /// The version of a newer release.
     Newer { version: i64 },
-    /// The version of an older release, which was not to be changed; 0 if there are no tables.
+    /// The version of an older release, if a migration was not allowed; 0 if there are no tables.
     Older { version: i64 },
 }
 
-/// Makes the tables, or brings those of an older release up to date, where that is allowed. Where there is
-/// nothing to do it needs no right to do it, and waits for nobody.
+/// Creates the tables, or migrates those of an older release, if that is allowed. If the version is
+/// current, it needs no permission and waits for no lock.
 pub(crate) async fn migrate(
     connections: &Connections,
     client: &mut Client,
@@ -326,17 +331,16 @@ pub(crate) async fn migrate(
     bring_up_to_date(client, layout).await.map_err(Failure::of_statement)
 }
 
-/// Takes the missing steps, in one transaction and by one process at a time. They may take as long as
-/// they do, and so may those of the process that is waited for.
+/// Executes the missing migrations in one transaction. An advisory lock ensures that one process at
+/// a time migrates. There is no timeout for the migrations, nor for waiting.
 async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found, Error> {
-    // Each statement sees what was committed before it: what others did while the lock was waited
-    // for, too.
+    // With READ COMMITTED each statement sees the commits of processes that had the lock before.
     let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let transaction = builder.start().await?;
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     let lock = [(&layout.lock() as _, Type::INT8)];
     transaction.query_typed("SELECT pg_advisory_xact_lock($1)", &lock).await?;
-    // `IF NOT EXISTS` asks for the right to make it first.
+    // `IF NOT EXISTS` would need the right to create a schema even if it exists.
     let sql = "SELECT to_regnamespace($1) IS NULL";
     if transaction.query_typed_one(sql, &[(&layout.quoted(), Type::TEXT)]).await?.try_get(0)? {
         transaction.batch_execute(&layout.with_schema("CREATE SCHEMA {schema}")).await?;
@@ -354,7 +358,7 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     }
     let mut layout = layout.clone();
     if version > 0 {
-        // Decided when the tables were made, whatever this process was told.
+        // The existing tables determine these properties, whatever the options of this process are.
         layout.row_level_security = has_policies(transaction.client(), &layout).await?;
         layout.partitions = partitions(transaction.client(), &layout).await?;
     }
@@ -371,7 +375,7 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     Ok(Found::Current)
 }
 
-/// Whether the server keeps scopes apart, as was decided when the tables were made.
+/// Returns whether the existing tables have policies.
 pub(crate) async fn has_policies(client: &Client, layout: &Layout) -> Result<bool, Error> {
     let sql = "SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass($1)";
     let table = layout.with_schema("{schema}.conversations");
@@ -379,7 +383,7 @@ pub(crate) async fn has_policies(client: &Client, layout: &Layout) -> Result<boo
     row.try_get(0)
 }
 
-/// Into how many partitions each table is divided, as was decided when they were made.
+/// Returns the number of partitions of the existing tables.
 async fn partitions(client: &Client, layout: &Layout) -> Result<Option<u16>, Error> {
     let sql = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass($1)";
     let table = layout.with_schema("{schema}.conversations");
@@ -392,7 +396,7 @@ fn found(version: i64) -> Found {
     if version > VERSION { Found::Newer { version } } else { Found::Current }
 }
 
-/// The version of the schema; 0 if there is none.
+/// Returns the version of the schema; 0 if there is none.
 pub(crate) async fn version(client: &Client, layout: &Layout) -> Result<i64, Error> {
     let table = layout.with_schema("{schema}.schema_version");
     let sql = "SELECT to_regclass($1) IS NOT NULL";

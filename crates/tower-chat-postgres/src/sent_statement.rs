@@ -1,4 +1,4 @@
-//! A statement as it is sent: by the name under which its connection has prepared it, or whole.
+//! Statements that are sent by their prepared name or as text.
 
 use deadpool_postgres::{ClientWrapper, Transaction};
 use futures_util::TryStreamExt;
@@ -9,12 +9,12 @@ use tokio_postgres::{
 
 use crate::{connections::Connections, failure::Failure, parameter::Values};
 
-/// What a statement is sent over.
+/// The target of a statement.
 #[derive(Clone, Copy)]
 pub(crate) enum Over<'a> {
-    /// The statement is a transaction of its own.
+    /// The statement is a transaction by itself.
     Connection(&'a ClientWrapper),
-    /// It is one of several statements of a transaction.
+    /// The statement is one of several in a transaction.
     Transaction(&'a Transaction<'a>),
 }
 
@@ -42,7 +42,8 @@ impl Over<'_> {
 }
 
 impl SentStatement<'_> {
-    /// Sends it, and waits for its rows. What is polled first is sent first.
+    /// Sends it and waits for its rows. Statements are sent in the order in which their futures are
+    /// first polled.
     pub(crate) async fn rows(&self, over: Over<'_>, values: Values<'_>) -> Result<Vec<Row>, Error> {
         match self {
             Self::Prepared(statement) => {
@@ -53,7 +54,7 @@ impl SentStatement<'_> {
         }
     }
 
-    /// The same of a statement without rows; gives the number of those that it changed.
+    /// Sends a statement without rows. Returns the number of affected rows.
     pub(crate) async fn execute(&self, over: Over<'_>, values: Values<'_>) -> Result<u64, Error> {
         match self {
             Self::Prepared(statement) => {
@@ -66,8 +67,8 @@ impl SentStatement<'_> {
 }
 
 impl Connections {
-    /// Prepares a statement, if statements are prepared and its connection has not done so. Nothing
-    /// is done if that fails.
+    /// Prepares a statement, if statements are prepared and its connection has not done so. If that
+    /// fails, nothing was executed.
     pub(crate) async fn statement<'sql>(
         &self,
         over: Over<'_>,
@@ -80,7 +81,7 @@ impl Connections {
         }
     }
 
-    /// The rows of a statement within a transaction that is not committed yet.
+    /// Executes a statement in a transaction that is not committed yet, and returns the rows.
     pub(crate) async fn rows_within(
         &self,
         transaction: &Transaction<'_>,
@@ -92,7 +93,8 @@ impl Connections {
         self.before(statement.rows(over, values)).await
     }
 
-    /// The same of a statement without rows; gives the number of those that it changed.
+    /// Executes a statement without rows in such a transaction. Returns the number of affected
+    /// rows.
     pub(crate) async fn execute_within(
         &self,
         transaction: &Transaction<'_>,

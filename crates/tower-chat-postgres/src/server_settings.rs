@@ -1,4 +1,4 @@
-//! What a server is set to, for those who check it.
+//! The settings of a server, for diagnostics.
 
 use std::time::Duration;
 
@@ -15,60 +15,61 @@ use crate::{
     store,
 };
 
-/// What a server, the role and the tables are set to, as far as it matters to a store.
+/// The settings of the server, the role and the tables that affect a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerSettings {
     /// The version of the server, such as `17.6`.
     pub version: String,
-    /// The same as a number, such as 170006.
+    /// The version as a number, such as 170006.
     pub version_number: i32,
-    /// How the database holds text.
+    /// The encoding of the database.
     pub encoding: String,
-    /// Whether the server waits for its disk. Without it a loss of power may damage the database.
+    /// Whether the server syncs writes to the disk. If not, a power loss may damage the database.
     pub fsync: bool,
-    /// Whether pages that a loss of power has torn can be mended.
+    /// Whether torn pages can be repaired after a power loss.
     pub full_page_writes: bool,
-    /// What a commit waits for: `on`, or less, or more.
+    /// The setting `synchronous_commit`.
     pub synchronous_commit: String,
-    /// The longest that a statement of the store may take; `None` if there is no limit.
+    /// The timeout of statements of the store; `None` if there is no limit.
     pub statement_timeout: Option<Duration>,
-    /// Whether that is what the options say. If it is not, something between the store and the server,
-    /// such as PgBouncer, does not pass startup parameters on.
+    /// Whether that is the timeout in the options. If not, a pooler such as PgBouncer does not
+    /// forward startup parameters.
     pub has_statement_timeout_of_options: bool,
-    /// How long a transaction may do nothing; `None` if there is no limit.
+    /// The timeout of idle transactions; `None` if there is no limit.
     pub idle_in_transaction_timeout: Option<Duration>,
-    /// How long a connection may do nothing; `None` if there is no limit.
+    /// The timeout of idle connections; `None` if there is no limit.
     pub idle_session_timeout: Option<Duration>,
-    /// How many connections the server takes of ordinary roles.
+    /// The maximum number of connections of ordinary roles.
     pub max_connections: i64,
-    /// How many connections it has now, those of others too, as far as the role may see them.
+    /// The current number of connections, including those of other roles that the role may see.
     pub connections: i64,
-    /// How many connections a store with these options makes at most.
+    /// The maximum number of connections of a store with these options.
     pub max_connections_of_store: usize,
-    /// Whether the server takes rows away that are not needed any more.
+    /// Whether the server removes dead rows automatically.
     pub autovacuum: bool,
-    /// How many transactions old the oldest row of the database may be.
+    /// The age of the oldest row of the database, in transactions.
     pub freeze_age: i64,
-    /// The age at which the server begins to renew such rows, whatever else it has to do.
+    /// The age at which the server begins to freeze such rows with priority.
     pub freeze_max_age: i64,
-    /// Whether the server is a replica, or only reads for another reason.
+    /// Whether the server is a replica or read-only for another reason.
     pub is_read_only: bool,
-    /// The role that the store uses.
+    /// The role of the store.
     pub role: String,
-    /// Whether policies of tables do not apply to the role: it is a superuser, or has `BYPASSRLS`.
+    /// Whether policies of tables do not apply to the role, because it is a superuser or has
+    /// `BYPASSRLS`.
     pub role_bypasses_policies: bool,
     /// The version of the tables; `None` if there are none.
     pub tables_version: Option<i64>,
     /// The version of the tables that this release writes.
     pub supported_version: i64,
-    /// Whether the role may read and write the tables, or make them where there are none.
+    /// Whether the role may read and write the tables, or create them if they are missing.
     pub can_write: bool,
-    /// Whether the server itself keeps scopes apart; `None` if there are no tables.
+    /// Whether the server itself isolates scopes; `None` if there are no tables.
     pub row_level_security: Option<bool>,
 }
 
-/// Asks the server at an address.
+/// Queries the server at an address.
 pub(crate) async fn ask(
     address: &str,
     options: &PostgresOptions,

@@ -1,9 +1,9 @@
-//! What a server is asked about its settings. No row of a conversation is read.
+//! The statements that query the settings of a server. They read no row of a conversation.
 
-/// The table of which the rights are asked.
+/// The table whose permissions are checked.
 pub(crate) const TABLE: &str = "{schema}.conversations";
 
-/// Settings of older servers may be missing.
+/// Settings may be missing on older servers.
 pub(crate) const SETTINGS: &str = "
     SELECT current_setting('server_version'), current_setting('server_version_num')::int4,
         current_setting('server_encoding'),
@@ -22,7 +22,8 @@ pub(crate) const SETTINGS: &str = "
         current_user::text,
         (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user)";
 
-/// What the role may do: with the tables, or where there are none with the schema or the database.
+/// The permissions of the role: for the tables or, if they are missing, for the schema or the
+/// database.
 pub(crate) const RIGHTS: &str = "
     SELECT CASE
         WHEN to_regclass($1) IS NOT NULL THEN (

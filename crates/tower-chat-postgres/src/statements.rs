@@ -1,7 +1,7 @@
-//! Every statement that a store sends, apart from those that make the tables.
+//! All statements of a store, except those that create the tables.
 //!
-//! The first parameter is always the scope; the second, of all but those that list a scope, the
-//! conversation.
+//! The first parameter is the scope. The second is the conversation, except for statements that
+//! list a scope.
 
 use tower_chat_core::ToolStatus;
 
@@ -18,52 +18,52 @@ const TOOL: &str = "t.call_index, t.round_index, t.call_id, t.name, t.status, t.
 pub(crate) const OPEN_RUN: &str = "o.run, o.attempt, o.holder, o.opened, o.renewed, o.until, o.visible, \
     o.changes_service_id, o.service_id, o.partial_text";
 
-/// What of a conversation is visible, in a statement that reads it as `c`.
+/// The number of visible messages of a conversation, in a statement that reads it as `c`.
 pub(crate) const VISIBLE: &str = "coalesce(c.visible, c.last_sequence)";
 
-/// The id of a conversation, in a statement that reads it as `c`.
+/// The full id of a conversation, in a statement that reads it as `c`.
 const WHOLE_ID: &str = "coalesce(c.long_conversation, c.conversation)";
 
-/// The statements, with the schema's name in them.
+/// The statements, with the schema's name inserted.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// Any write.
+    /// Stores any write.
     pub(crate) append: String,
     pub(crate) append_replacing: String,
-    /// The writes that most are.
+    /// Store plain appends.
     pub(crate) plain_appends: PlainAppends,
     pub(crate) delete: String,
-    /// The conversation's row and that of its open run.
+    /// The rows of the conversation and of its open run.
     pub(crate) conversation: String,
-    /// The messages that readers see.
+    /// The visible messages.
     pub(crate) messages: String,
-    /// The messages that are staged.
+    /// The staged messages.
     pub(crate) staged_messages: String,
     pub(crate) staged_tools: String,
     pub(crate) pending_approvals: String,
-    /// The rows of the record that readers see.
+    /// The visible rows of the record.
     pub(crate) tools: String,
     pub(crate) copy_conversation: String,
     pub(crate) copy_messages: String,
     pub(crate) copy_tools: String,
-    /// The conversation's row, for whoever is about to change more than one table.
+    /// Locks the conversation's row before a change of several tables.
     pub(crate) lock_conversation: String,
-    /// The first message after one that is not of a run, while that run is open.
+    /// The first message after a position that does not belong to a run.
     pub(crate) others_after: String,
-    /// Which run each message is of.
+    /// The run of each message.
     pub(crate) runs: String,
-    /// How the calls of the record went, and where their results are.
+    /// The status of each recorded call, and the position of its result.
     pub(crate) calls: String,
     pub(crate) prune_messages: String,
     pub(crate) prune_tools: String,
     pub(crate) prune_conversation: String,
     pub(crate) list: String,
     pub(crate) list_after: String,
-    /// The same, at any length of the ids.
+    /// Like the two above, for ids of any length.
     pub(crate) list_long: String,
     pub(crate) list_long_after: String,
     pub(crate) open_runs: String,
-    /// Whether the store holds sealed data.
+    /// Whether the store contains sealed data.
     pub(crate) holds_sealed: String,
     pub(crate) set_holds_sealed: String,
     pub(crate) directory: DirectoryStatements,
@@ -211,9 +211,10 @@ impl Statements {
         }
     }
 
-    /// The rows of the record that are asked for, and the messages that they refer to, each once.
-    /// Parameters: scope, conversation (null in all of a scope), tool, status, the first start, the
-    /// first start after, the messages where only those of some are asked for, and the limit.
+    /// Returns the statement that selects rows of the record, and the messages that they refer to,
+    /// each once. Parameters: scope, conversation (null for a whole scope), tool, status, the first
+    /// start time, the start time after the last, the sequence numbers of messages if the query
+    /// names any, and the limit.
     pub(crate) fn invocations(&self, reach: Reach) -> String {
         let sql = format!(
             "WITH asked AS MATERIALIZED (
@@ -240,15 +241,16 @@ impl Statements {
         self.layout.with_schema(&sql)
     }
 
-    /// The rows of the record that are asked for, counted per tool, day and time taken. The parameters
-    /// are those of [`invocations`](Self::invocations) without the limit.
+    /// Returns the statement that counts rows of the record, per tool, day and duration. The
+    /// parameters are those of [`invocations`](Self::invocations) without the limit.
     pub(crate) fn tool_totals(&self, reach: Reach) -> String {
         let open: Vec<_> = ToolStatus::ALL
             .into_iter()
             .filter(|status| status.is_open())
             .map(|status| format!("'{status}'"))
             .collect();
-        // Two significant digits, as `CallTimes` counts them: the number of rows has a bound.
+        // Durations have two significant digits, like those of `CallTimes`, so that the number of
+        // rows is bounded.
         let steps: Vec<_> = (2..18)
             .map(|digits| format!("WHEN taken < 1e{digits} THEN 1e{}", digits - 2))
             .collect();
@@ -272,14 +274,14 @@ impl Statements {
             steps = steps.join(" "),
             error = ToolStatus::Error,
             open = open.join(", "),
-            // Of a call that is under way the column `finished` has until when it is held.
+            // For a call in progress, the column `finished` contains the expiry of its lease.
             pending = ToolStatus::PendingApproval,
             asked = reach.asked(),
         );
         self.layout.with_schema(&sql)
     }
 
-    /// Every statement with its name, and how far it reaches.
+    /// Returns every statement with its name and its extent.
     #[cfg(test)]
     pub(crate) fn all(&self) -> Vec<(&'static str, Scope, String)> {
         let mut all = vec![
@@ -324,28 +326,28 @@ impl Statements {
     }
 }
 
-/// How far a statement reaches.
+/// The extent of a statement.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Conversation,
     /// One scope.
     One,
-    /// All scopes, as only questions to the directory may.
+    /// All scopes, which only queries of the directory may read.
     All,
 }
 
-/// How far a question to the record reaches.
+/// The extent of a query of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// It names a conversation.
+    /// Whether it names a conversation.
     pub(crate) of_conversation: bool,
-    /// It names messages.
+    /// Whether it names messages.
     pub(crate) of_messages: bool,
 }
 
 impl Reach {
-    /// `FROM` and `WHERE` of the rows that are asked for, as `t`, with their conversations as `c`.
+    /// Returns `FROM` and `WHERE` for the rows, as `t`, with their conversations, as `c`.
     fn asked(self) -> String {
         let of_messages = if self.of_messages { "AND t.sequence = ANY($7)" } else { "" };
         format!(
@@ -366,7 +368,7 @@ impl Reach {
         if self.of_conversation {
             format!("AND {table}.conversation = $2")
         } else {
-            // The parameter is there all the same.
+            // The statement has to use the parameter.
             "AND $2::bytea IS NULL".to_owned()
         }
     }
@@ -387,7 +389,7 @@ fn append_parameters() -> String {
     (1..=48).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The same for a write that also replaces staged messages.
+/// Returns the statement of a write that also replaces staged messages.
 fn append_replacing() -> String {
     format!(
         "SELECT a.*, CASE WHEN a.o_outcome = 'stored'

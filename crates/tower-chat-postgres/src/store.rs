@@ -28,11 +28,11 @@ use crate::{
     tls,
 };
 
-/// Keeps conversations in a PostgreSQL database.
+/// Stores conversations in a PostgreSQL database.
 ///
-/// Clones are handles of the same store. Writes that were submitted are done by tasks of the
-/// runtime on which the store was opened, for as long as that runs, whether or not there is a
-/// handle left. To wait for them, [`close`](HistoryStore::close) the store.
+/// Clones are handles of the same store. Tasks of the runtime on which the store was opened execute
+/// the submitted writes, even after the last handle is dropped, as long as the runtime runs. To
+/// wait for them, [`close`](HistoryStore::close) the store.
 ///
 /// Its async methods must be called on that runtime.
 #[derive(Debug, Clone)]
@@ -46,8 +46,8 @@ struct Shared {
 }
 
 impl PostgresStore {
-    /// Opens the store at an address with the default options, making its tables if there are none.
-    /// See [`PostgresOptions::connect`].
+    /// Opens the store at an address with the default options, and creates its tables if they are
+    /// missing. See [`PostgresOptions::connect`].
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl PostgresStore {
         PostgresOptions::new().connect(address).await
     }
 
-    /// Options with which to open a store.
+    /// Returns options with which to open a store.
     pub fn options() -> PostgresOptions {
         PostgresOptions::new()
     }
@@ -274,8 +274,8 @@ impl HistoryStore for PostgresStore {
     }
 }
 
-/// Deletes a conversation; says whether there was one. It is not sent again where it may have been
-/// done: the second would find nothing, and say so.
+/// Deletes a conversation, and returns whether it existed. The request is not repeated if the first
+/// may have been executed, because the second would find nothing and report that.
 async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, StoreError> {
     let sql = &connections.statements.delete;
     let question = Question { sql, values: &[&key.scope, &key.conversation] };
@@ -284,8 +284,8 @@ async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, Stor
     row.try_get(0).map_err(|error| StoreError::backend(action, false, error))
 }
 
-/// How connections are made.
-/// The connections of a store, of which none is made yet, and where its tables are.
+/// Creates the pool of a store without opening a connection, and returns the location of its
+/// tables.
 pub(crate) fn connections(
     address: &str,
     options: &PostgresOptions,
@@ -311,7 +311,7 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
-    // Each statement of a write sees what was committed before it.
+    // With READ COMMITTED each statement of a write sees earlier commits.
     let settings = format!(
         "{} -c statement_timeout={} -c default_transaction_isolation=read\\ committed",
         config.get_options().unwrap_or_default(),
@@ -323,7 +323,7 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks at the database, and brings its tables up to date; says whether it keeps scopes apart.
+/// Checks the database and migrates its tables. Returns whether they have policies.
 async fn prepare(
     connections: &Connections,
     layout: &Layout,

@@ -1,17 +1,17 @@
-//! The key of a conversation as the tables hold it.
+//! The key of a conversation in the tables.
 
 use sha2::{Digest, Sha256};
 use tower_chat_core::ConversationKey;
 
-/// The longest half of a key that stands in the tables as it is, in bytes. PostgreSQL's indexes
-/// take no more than 2,704 bytes for both halves and a message's position.
+/// The maximum length of a scope or an id that the tables contain unchanged, in bytes. PostgreSQL's
+/// indexes accept at most 2,704 bytes for both and a message's position.
 pub(crate) const LONGEST: usize = 512;
 
-/// Both halves of a key, as bytes: PostgreSQL's text cannot hold every character, and orders by
-/// language.
+/// The scope and the id of a key, as bytes: PostgreSQL's `text` cannot contain every character, and
+/// orders by language.
 ///
-/// Of a half that is longer than [`LONGEST`], its beginning and its SHA-256 stand for it, and the
-/// whole is kept beside the key.
+/// A scope or id longer than [`LONGEST`] is shortened to its beginning and its SHA-256. All of it
+/// is in another column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredKey {
     pub(crate) scope: Vec<u8>,
@@ -31,7 +31,7 @@ impl StoredKey {
     }
 }
 
-/// How a half of a key stands in the tables.
+/// Returns the form of a scope or an id in the keys.
 pub(crate) fn half(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     match bytes.get(..LONGEST) {
@@ -42,7 +42,7 @@ pub(crate) fn half(text: &str) -> Vec<u8> {
     }
 }
 
-/// The whole of a half that stands in the tables by its beginning.
+/// Returns all of a scope or an id if it is shortened in the keys.
 pub(crate) fn long(text: &str) -> Option<Vec<u8>> {
     (text.len() > LONGEST).then(|| text.as_bytes().to_vec())
 }

@@ -1,4 +1,4 @@
-//! How the server is known.
+//! TLS: verification of the server's certificate.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tower_chat_core::BoxError;
 
 use crate::OpenError;
 
-/// What makes connections to a server whose certificate a root in `pem` vouches for, or one of the
+/// Returns a connector to servers whose certificate is signed by a root in `pem`, or by one of the
 /// operating system's.
 pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsConnect, OpenError> {
     let failed = |source: BoxError| OpenError::Certificates { source };
@@ -28,7 +28,7 @@ pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsC
                 return Err(failed("there is no certificate in the PEM text".into()));
             }
         }
-        // Nobody will ask for them.
+        // Without TLS no root is needed.
         None if config.get_ssl_mode() == SslMode::Disable => {}
         None => {
             let found = rustls_native_certs::load_native_certs();

@@ -1,4 +1,4 @@
-//! A row of the record of tool calls: how it is written, and read.
+//! Writing and reading rows of the record of tool calls.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -13,7 +13,7 @@ use tower_chat_core::{
 
 use crate::parameter::Parameter;
 
-/// A row as its columns take it.
+/// The values of a row, by column.
 #[derive(Debug)]
 pub(crate) struct ToolRow<'a> {
     pub(crate) sequence: i64,
@@ -30,7 +30,7 @@ pub(crate) struct ToolRow<'a> {
     finished: Option<i64>,
 }
 
-/// Rows in the form in which a statement takes any number of them: a list for each column.
+/// Any number of rows as parameters of a statement: one list per column.
 #[derive(Debug, Default)]
 pub(crate) struct ToolRows<'a> {
     pub(crate) sequences: Vec<i64>,
@@ -47,8 +47,8 @@ pub(crate) struct ToolRows<'a> {
     pub(crate) finished: Vec<Option<i64>>,
 }
 
-/// The rows of a write. The last of several of one call counts: a statement cannot write a row
-/// twice.
+/// Returns the rows of a write. Of several rows for one call only the last is used, because a
+/// statement cannot write a row twice.
 pub(crate) fn rows(records: &[ToolRecord]) -> Vec<ToolRow<'_>> {
     let last: BTreeMap<_, _> = records.iter().map(|record| (record.call, record)).collect();
     last.into_values().map(ToolRow::new).collect()
@@ -76,7 +76,7 @@ impl<'a> ToolRow<'a> {
         }
     }
 
-    /// The values of all columns after the conversation's key.
+    /// Returns the values of all columns after the conversation's key.
     pub(crate) fn values(&self) -> [&dyn Parameter; 12] {
         [
             &self.sequence,
@@ -96,7 +96,7 @@ impl<'a> ToolRow<'a> {
 }
 
 impl ToolRows<'_> {
-    /// The lists after the conversation's key.
+    /// Returns the lists after the conversation's key.
     pub(crate) fn values<'v>(
         &'v self,
         scope: &'v dyn Parameter,
@@ -142,11 +142,11 @@ impl<'a> FromIterator<ToolRow<'a>> for ToolRows<'a> {
     }
 }
 
-/// The stored form of a result that no message holds.
+/// Returns the stored form of a result that is in no message.
 ///
 /// # Panics
 ///
-/// Never: every result has a JSON form, since all map keys in it are strings.
+/// Never: every result has a JSON form, because all map keys in it are strings.
 fn result_apart(record: &ToolRecord) -> Option<String> {
     match &record.result {
         RecordedResult::None | RecordedResult::InMessage(_) => None,
@@ -158,17 +158,18 @@ fn result_apart(record: &ToolRecord) -> Option<String> {
     }
 }
 
-/// A message's number in a column. No message has one that is too large for it.
+/// Converts a sequence number into the type of a column. No sequence number exceeds the range of
+/// the column.
 pub(crate) fn number(sequence: u64) -> i64 {
     i64::try_from(sequence).unwrap_or(i64::MAX)
 }
 
-/// Reads a row of a call in the message with this number; its columns, from the call's index on,
-/// begin at `first`.
+/// Reads a row for a call in the message with this sequence number. Its columns, from the call's
+/// index on, begin at `first`.
 ///
 /// # Errors
 ///
-/// What is wrong with the row.
+/// A description of the damage in the row.
 pub(crate) fn read(row: &Row, first: usize, sequence: u64) -> Result<ToolRecord, String> {
     let call = SequencePosition { sequence, index: small(row, first)? };
     let round_index = small(row, first + 1)?;
@@ -222,7 +223,7 @@ fn small(row: &Row, index: usize) -> Result<u32, String> {
     u32::try_from(stored).map_err(|_| format!("its {} cannot be {stored}", name(row, index)))
 }
 
-/// Text that may hold characters which PostgreSQL's text cannot.
+/// Reads text in a column of bytes. PostgreSQL's `text` cannot contain all characters.
 fn text(row: &Row, index: usize) -> Result<Option<String>, String> {
     let Some(bytes) = column::<Option<Vec<u8>>>(row, index)? else { return Ok(None) };
     let text = String::from_utf8(bytes);

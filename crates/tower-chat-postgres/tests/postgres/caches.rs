@@ -1,4 +1,4 @@
-//! Caches of several processes in front of one database: none gives a stale answer.
+//! Tests that caches of several processes in front of one database return no stale data.
 
 use crate::common::{key, open, schema, write};
 use tower_chat_cache::CachingStore;
@@ -13,7 +13,7 @@ use tower_chat_postgres::PostgresStore;
 
 type Cache = CachingStore<PostgresStore>;
 
-/// Two stores of one schema, as two processes have them: they share nothing but the database.
+/// Opens two stores of one schema, like two processes: they share only the database.
 async fn two() -> [Cache; 2] {
     let options = PostgresStore::options().with_schema(schema()).with_max_connections(2);
     [CachingStore::new(open(options.clone()).await), CachingStore::new(open(options).await)]
@@ -36,7 +36,7 @@ async fn each_sees_at_once_what_the_other_has_written() {
     let mut revision = Revision::ABSENT;
     let mut expected = Vec::new();
     for number in 0..30 {
-        // Sometimes one of them writes several times before the other does.
+        // Some of the writers write several times in a row.
         let writer = &stores[usize::from(number % 5 < 2)];
         let text = number.to_string();
         revision = append(writer, write(&key, revision, &[&text])).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_conversation_that_the_other_made_anew_is_not_taken_for_the_old_one() 
     assert_eq!(texts(&one, &key).await, ["old"]);
     assert!(other.delete(&key).await.unwrap());
     assert_eq!(texts(&one, &key).await, Vec::<String>::new());
-    // It has as many messages as the old one had.
+    // The new conversation has as many messages as the old one.
     append(&other, write(&key, Revision::ABSENT, &["new"])).await.unwrap();
     assert_eq!(texts(&one, &key).await, ["new"]);
 }

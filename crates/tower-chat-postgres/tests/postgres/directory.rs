@@ -1,4 +1,4 @@
-//! The directory in its tables: what older releases have left, damage, and what an append costs.
+//! Tests of the directory in its tables: data of older releases, damage, and the cost of an append.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ fn told(write: Write, milliseconds: u64, usage: &[ModelUsage]) -> Write {
     write.with_activity(RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned()))
 }
 
-/// Names that do not fit into an index stand by their beginning, and are told whole.
+/// Names that exceed the size of an index are shortened in the keys and returned in full.
 #[tokio::test]
 async fn long_names_of_models_scopes_and_conversations_are_told_whole() {
     let store = open(options()).await;
@@ -56,7 +56,7 @@ async fn long_names_of_models_scopes_and_conversations_are_told_whole() {
     assert_eq!(runs[0].usage, [calls(&one, 7), calls(&other, 70)]);
 }
 
-/// What cannot be read of one conversation is reported beside the others.
+/// Unreadable data of one conversation are reported beside the other conversations.
 #[tokio::test]
 async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
     let schema = schema();
@@ -88,13 +88,13 @@ async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
     assert_eq!(store.conversations(&damaged).await.unwrap().conversations.len(), 1);
 }
 
-/// Where few fit, a page is read in more than one batch, and nothing is missed between them.
+/// If few conversations match, a page is read in several batches, and none is missed between them.
 #[tokio::test]
 async fn a_page_goes_on_where_a_batch_ends() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
-    // Many of one millisecond, and some of later hours.
+    // Many conversations of one millisecond, and some of later hours.
     let sql = format!(
         "INSERT INTO {}.conversations (scope, conversation, incarnation, last_sequence, created,
              last_active, metadata)
@@ -119,12 +119,13 @@ async fn a_page_goes_on_where_a_batch_ends() {
         }
         assert_eq!(found, expected, "{limit} at a time");
     }
-    // Other numbers are other values.
+    // Different numbers do not match.
     let other = ConversationQuery::in_scope("scope").with_metadata("n", 100);
     assert_eq!(store.conversations(&other).await.unwrap().conversations, []);
 }
 
-/// Only a question about all scopes crosses scopes: who names none sees nothing of the directory.
+/// Only a query over all scopes crosses scopes: without a setting no row of the directory is
+/// visible.
 #[tokio::test]
 async fn with_row_level_security_nobody_sees_the_directory_without_saying_so() {
     let schema = schema();
@@ -157,7 +158,7 @@ async fn with_row_level_security_nobody_sees_the_directory_without_saying_so() {
     assert_eq!(counts, [2, 2, 0, 0, 0], "no partition by its name, and no message");
 }
 
-/// Appends within an hour rewrite the row of the conversation on its page, and touch no index.
+/// Appends within an hour update the row of the conversation on its page and change no index.
 #[tokio::test]
 async fn an_append_changes_no_index_of_the_conversation() {
     let schema = schema();
@@ -175,7 +176,7 @@ async fn an_append_changes_no_index_of_the_conversation() {
     let summary = store.summary(&key).await.unwrap().unwrap();
     assert_eq!((summary.runs, summary.usage.service_calls), (1, 20));
     assert_eq!([summary.created_at, summary.last_active_at], [at(0), at(19_000)]);
-    // A connection tells what it has done when it ends.
+    // A connection reports its statistics when it ends.
     store.close().await.unwrap();
     drop(store);
     let client = raw(&server().address("postgres")).await;
@@ -208,7 +209,7 @@ async fn a_conversation_is_found_by_its_key_in_a_scope_of_which_the_planner_know
              FROM generate_series(1, 5000) AS i"
         )
     };
-    // All that it knows is that a scope has one conversation.
+    // The statistics contain only scopes with one conversation.
     client.batch_execute(&insert("convert_to('user ' || i, 'UTF8')")).await.unwrap();
     client.batch_execute(&format!("ANALYZE {table}")).await.unwrap();
     client.batch_execute(&insert("convert_to('large', 'UTF8')")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Damaged rows, looked at and rewritten.
+//! Tests of reading and rewriting damaged rows.
 
 use tower_chat_core::{
     Message,
@@ -12,7 +12,8 @@ fn record(sequence: u64) -> ToolRecord {
     ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
 }
 
-/// Conversation `c` of five messages, two of them with rows of calls, and `d`, to which nothing happens.
+/// Writes a conversation `c` of five messages, two of them with rows of calls, and an unaffected
+/// conversation `d`.
 async fn fill(store: &PostgresStore) -> Revision {
     append(store, write(&key("d"), Revision::ABSENT, &["untouched"])).await.unwrap();
     let five = write(&key("c"), Revision::ABSENT, &["one", "two", "three", "four", "five"]);

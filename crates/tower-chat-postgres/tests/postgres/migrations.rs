@@ -1,4 +1,4 @@
-//! The tables of an older release are brought up to date, with everything that is in them.
+//! Tests that the tables of an older release are migrated, with all of their content.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +10,14 @@ use tower_chat_core::{
 };
 use tower_chat_postgres::PostgresStore;
 
-/// What version 1 made, word for word: plain, or in two partitions with row-level security.
+/// The statements of version 1, unchanged: plain, or in two partitions with row-level security.
 const TABLES: &str = include_str!("../fixtures/version_1/tables.sql");
 const DIVIDED_TABLES: &str = include_str!("../fixtures/version_1/divided_tables.sql");
 const FUNCTIONS: &str = include_str!("../fixtures/version_1/functions.sql");
 const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
 
-/// What later versions have added.
+/// Removes the objects that later versions have added.
 const WITHOUT_DIRECTORY: &str = "
     DROP TABLE {schema}.store_marks;
     DROP TABLE {schema}.run_usage;
@@ -32,7 +32,7 @@ const WITHOUT_DIRECTORY: &str = "
 
 const REVISION: Revision = Revision { incarnation: 7, sequence: 1 };
 
-/// Makes a schema of version 1 for the ordinary user, with a conversation of one message.
+/// Creates a schema of version 1 for the ordinary user, with a conversation of one message.
 async fn version_1(tables: &str, name_scope: &str) -> String {
     let schema = schema();
     let client = raw(&ordinary_user().await).await;
@@ -51,7 +51,7 @@ async fn version_1(tables: &str, name_scope: &str) -> String {
     schema
 }
 
-/// A store of the ordinary user that is told nothing of how the tables are.
+/// Opens a store of the ordinary user without options for the layout.
 async fn open(schema: &str) -> PostgresStore {
     PostgresStore::options().with_schema(schema).connect(&ordinary_user().await).await.unwrap()
 }
@@ -66,7 +66,7 @@ async fn assert_is_usable(store: &PostgresStore, revision: Revision) {
     assert!(store.delete(&key("new")).await.unwrap());
 }
 
-/// What a user to whom the tables belong sees of the messages, without naming a scope.
+/// Returns the number of messages that the owner of the tables sees without naming a scope.
 async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
     let sql = format!("SELECT count(*) FROM {}.{table}", quoted(schema));
     client.query_one(&sql, &[]).await.unwrap().get(0)
@@ -75,7 +75,7 @@ async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
 #[tokio::test]
 async fn version_1_is_brought_up_to_date() {
     let schema = version_1(TABLES, "").await;
-    // That it is told of row-level security changes nothing: that was decided with the tables.
+    // The option for row-level security has no effect on existing tables.
     let options = PostgresStore::options().with_schema(&schema).with_row_level_security(true);
     assert_is_usable(&options.connect(&ordinary_user().await).await.unwrap(), REVISION).await;
     let client = raw(&ordinary_user().await).await;
@@ -103,7 +103,8 @@ fn run_made_at(second: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// What version 1 has of a conversation is in the directory, with the times at which its runs were made.
+/// The directory includes the conversations of version 1, with the times at which their runs were
+/// made.
 #[tokio::test]
 async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
     for (tables, name_scope) in [(TABLES, ""), (DIVIDED_TABLES, NAME_SCOPE)] {
@@ -114,7 +115,7 @@ async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
         let table = quoted(&schema);
         let runs: Vec<RunId> = (1..=3).map(run_made_at).collect();
         let body = format::encode(&Message::user("from long ago"));
-        // The first goes on after the second, and the third is open.
+        // The first run continues after the second, and the third is open.
         for (sequence, run) in (1_i64..).zip([0, 0, 1, 0, 2, 2]) {
             let sql =
                 format!("INSERT INTO {table}.messages VALUES ('scope', 'long', $1, $2, 0, $3)");
@@ -160,8 +161,8 @@ async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
     }
 }
 
-/// Version 2 could have an `append` that names no scope, and it had partitions without policies,
-/// which everybody could read by their names.
+/// In version 2 `append` could lack the name of the scope, and partitions had no policies, so that
+/// every role could read them by their names.
 #[tokio::test]
 async fn version_2_gets_the_name_of_the_scope_and_the_policies_of_partitions() {
     let schema = schema();

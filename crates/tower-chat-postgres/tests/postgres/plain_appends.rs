@@ -1,4 +1,4 @@
-//! The writes that have a statement of their own: the same as the others, in one round trip.
+//! Tests of plain appends: they have the effect of other writes, in one round trip.
 
 mod damaged;
 
@@ -17,8 +17,8 @@ use tower_chat_core::{
 };
 use tower_chat_postgres::PostgresStore;
 
-/// A store whose one connection goes through a proxy; its statements for writes of one message and
-/// of two, without rows of the record, are prepared.
+/// Opens a store with one connection through a proxy. Its statements for writes of one and of two
+/// messages, without rows of the record, are prepared.
 async fn prepared() -> (Proxy, PostgresStore) {
     let (proxy, address) = Proxy::start(&server().address("postgres")).await;
     let store = options().with_max_connections(1).connect(&address).await.unwrap();
@@ -54,7 +54,7 @@ async fn they_are_one_round_trip_and_two_where_the_conversation_has_changed() {
     let found = conflict(&store, write(&key, begun, &["other"])).await;
     assert_eq!((found.expected, found.found), (begun, revision));
     assert_eq!(proxy.asked() - before, 3);
-    // What is stored already is found too, also when more came after it.
+    // A repetition is recognised too, also after later writes.
     let last = append(&store, write(&key, revision, &["c", "d"])).await.unwrap();
     assert_eq!(append(&store, second).await.unwrap(), revision);
     assert_eq!(store.head(&key).await.unwrap().revision, last);
@@ -80,7 +80,7 @@ async fn one_that_waits_for_another_finds_what_it_has_stored() {
     for text in ["b", "c"] {
         revision = append(&store, write(&one, revision, &[text])).await.unwrap();
     }
-    // What another process is about to commit.
+    // The other process has an uncommitted change.
     let mut other = raw(&server().address("postgres")).await;
     let transaction = other.transaction().await.unwrap();
     let table = format!("{}.conversations", quoted(&schema));
@@ -105,7 +105,7 @@ async fn one_that_waits_for_another_finds_what_it_has_stored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_waits_too_long_is_not_stored_and_can_be_sent_again() {
     let schema = schema();
-    // Long enough for what need not wait, also on a busy machine.
+    // The timeout is long enough for requests that need not wait, also on a busy machine.
     let timeout = Duration::from_secs(3);
     let store =
         open(PostgresStore::options().with_schema(&schema).with_statement_timeout(timeout)).await;
@@ -149,7 +149,7 @@ async fn an_open_run_keeps_them_out() {
     assert_eq!(texts(&store, &key).await, ["begun"]);
 }
 
-/// Every number of messages and rows of the record, beyond those that have a statement too.
+/// Stores every number of messages and rows, including numbers that have no statement of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_number_of_rows_is_stored_alike() {
     let schema = schema();
@@ -167,7 +167,7 @@ async fn any_number_of_rows_is_stored_alike() {
             let (key, mut revision) = begun(&store, &format!("{messages} and {tools}")).await;
             let mut expected = vec!["begun".to_owned()];
             let mut stored = Vec::new();
-            // The first of its kind goes the way of all writes, the others that of their own.
+            // The first write of each shape calls the function, the others use their own statement.
             for round in 0..3 {
                 let first = revision.sequence + 1;
                 let texts: Vec<_> =
@@ -192,7 +192,7 @@ async fn any_number_of_rows_is_stored_alike() {
     }
 }
 
-/// A row whose call was known before is brought up to date.
+/// A row whose call was recorded before is replaced.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_of_the_record_is_brought_up_to_date() {
     let store = open(options()).await;
@@ -220,7 +220,7 @@ async fn a_row_of_the_record_is_brought_up_to_date() {
     assert_eq!(statuses, [ToolStatus::Ok; 3]);
 }
 
-/// Rows with something in each column, in one or the other.
+/// Returns a row. Between them, the rows of the test set every column.
 fn row(sequence: u64, index: u32) -> ToolRecord {
     let call = SequencePosition { sequence, index };
     let mut row = ToolRecord::pending(call, 2, format!("call\0{index}"), "pay");

@@ -1,5 +1,5 @@
-//! Behind a PgBouncer that pools transactions: each one may run on another connection to the server,
-//! which has none of the statements that the last one prepared.
+//! Tests with a PgBouncer that shares connections between transactions: each transaction may use
+//! another connection, on which no statement is prepared.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use tower_chat_core::store::{Revision, StoreError};
 use tower_chat_postgres::PostgresOptions;
 use tower_chat_testkit::server::{PgBouncer, PoolMode, required};
 
-/// Fewer connections than those of one store.
+/// The pool has fewer connections than one store.
 const POOL_SIZE: usize = 2;
 
 static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| {
@@ -41,7 +41,7 @@ mod contract {
     );
 }
 
-/// Without the option the error names it, and nothing is stored.
+/// Without the option, the error names the option, and nothing is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn prepared_statements_that_are_not_found_name_the_option() {
     let one = PgBouncer::start(server(), PoolMode::Transaction, 1);
@@ -52,7 +52,8 @@ async fn prepared_statements_that_are_not_found_name_the_option() {
     let prepared = options.clone().connect(&address).await.unwrap();
     let revision = append(&prepared, write(&key, Revision::ABSENT, &["first"])).await.unwrap();
 
-    // As on another connection to the server: the pooler has one, and another client uses it too.
+    // `DEALLOCATE ALL` on the pooler's only connection has the effect of a switch to another
+    // connection.
     crate::common::raw(&address).await.batch_execute("DEALLOCATE ALL").await.unwrap();
 
     let second = write(&key, revision, &["second"]);

@@ -1,4 +1,4 @@
-//! A server that only reads for a while, as one does from which another has taken over.
+//! Tests of a server that is temporarily read-only, as after a failover.
 
 use crate::common::{append, key, options, raw, server, texts, write};
 use futures_util::future::join_all;
@@ -11,7 +11,7 @@ async fn as_superuser(sql: &str) {
     raw(&server().address("postgres")).await.batch_execute(sql).await.unwrap();
 }
 
-/// A store whose connections only read, while those that are made from now on write too.
+/// Opens a store whose existing connections are read-only. New connections can write.
 async fn taken_over(options: PostgresOptions) -> PostgresStore {
     as_superuser(&format!("ALTER ROLE {ROLE} SET default_transaction_read_only = on")).await;
     let store = options.connect(&server().address_for(ROLE, "postgres")).await.unwrap();

@@ -1,4 +1,4 @@
-//! A server that goes away in the middle of writes and comes back.
+//! Tests of a server that stops during writes and restarts.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -7,9 +7,9 @@ use tokio::sync::Mutex;
 use tower_chat_core::store::{Revision, StoreError};
 use tower_chat_testkit::server::{PostgresServer, writes_through_outages};
 
-/// A server of these tests alone.
+/// A server for these tests only.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(start);
-/// They take it away from each other.
+/// A lock, because the tests stop the server.
 static IN_USE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! A store that holds sealed data takes changes from the wrapper that seals them, and no others.
+//! Tests that a store with sealed data accepts only changes of the wrapper that seals the data.
 
 use crate::common::{append, key, ordinary_user, quoted, raw, schema, texts, write};
 use tower_chat_core::{
@@ -10,7 +10,7 @@ use tower_chat_core::{
 };
 use tower_chat_postgres::PostgresStore;
 
-/// Three runs of one message each, marked as sealed.
+/// Writes three runs of one message each, marked as sealed.
 async fn sealed(store: &PostgresStore, key: &ConversationKey) -> Revision {
     let mut at = Revision::ABSENT;
     for text in ["one", "two", "three"] {
@@ -20,9 +20,9 @@ async fn sealed(store: &PostgresStore, key: &ConversationKey) -> Revision {
     at
 }
 
-/// Tries every change that is not marked, and expects that it is refused.
+/// Tries every change without the mark, and expects that it is refused.
 async fn assert_takes_no_plain_change(store: &PostgresStore, at: Revision) {
-    // As every writer does.
+    // Every writer reads the head first.
     let revision = store.head(&key("c")).await.unwrap().revision;
     assert_eq!(revision, at);
     let mut rewrite = Rewrite::new(key("c"), at);
@@ -65,7 +65,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     assert!(other.delete(&key("c")).await.unwrap(), "a deletion needs no keys");
 }
 
-/// Tables of version 6 are marked if they hold sealed data, with row-level security too.
+/// Tables of version 6 with sealed data are marked, with row-level security too.
 #[tokio::test]
 async fn tables_of_an_older_version_are_marked_if_they_hold_sealed_data() {
     let item: RawJson = "\"tower-chat-1:k:1:0:AAAA\"".parse().unwrap();

@@ -1,4 +1,4 @@
-//! What a server says it is set to, and stores that are opened without a migration.
+//! Tests of the settings of a server, and of stores that are opened without a migration.
 
 use std::time::Duration;
 

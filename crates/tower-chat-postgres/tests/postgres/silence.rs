@@ -1,4 +1,4 @@
-//! A server that takes what it is sent, and says nothing.
+//! Tests of a server that accepts requests and does not answer.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -9,15 +9,15 @@ use futures_util::future::join_all;
 use tower_chat_core::store::{HistoryStore, Keep, Revision};
 use tower_chat_postgres::{OpenError, PostgresStore};
 
-/// More questions than anything takes.
+/// More requests than any operation sends.
 const NEVER: usize = 1_000;
 
-/// Long enough for what is answered, also on a busy machine.
+/// The timeout is long enough for requests that are answered, also on a busy machine.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    // The system takes the connections, and nobody asks for them.
+    // The system accepts the connections, but no program reads from them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for sslmode in ["disable", "require"] {
@@ -45,7 +45,8 @@ async fn an_opening_that_is_not_answered_ends() {
     opened.unwrap();
     for (after, (_, opened)) in join_all((0..count).map(once)).await.into_iter().enumerate() {
         match opened {
-            // Last it says that it needs a statement no longer, and waits for nothing.
+            // The last request only closes a statement, and the client does not wait for its
+            // answer.
             Ok(_) => assert_eq!(after + 1, count),
             Err(error) => assert!(error.is_retryable(), "{after}: {error:?}"),
         }
@@ -65,8 +66,8 @@ async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
     assert_eq!((proxy.unread(), proxy.connections()), (1, 5));
 }
 
-/// Does something as often as it has questions, over a connection that falls silent after as many.
-/// What `prepare` does is done before, over another one.
+/// Executes `work` once for each of its requests, over a connection that becomes silent at that
+/// request. `prepare` runs before, over another connection.
 async fn silent_at_each_question<Answer>(
     prepare: impl AsyncFn(&PostgresStore, &str),
     work: impl AsyncFn(&PostgresStore, &str) -> Answer,
@@ -82,7 +83,7 @@ async fn silent_at_each_question<Answer>(
         prepare(&other, &name).await;
         let (proxy, through) = Proxy::start(&address).await;
         let store = options.clone().with_max_connections(1).connect(&through).await.unwrap();
-        // Whatever was sent before it is counted when it is answered.
+        // Requests that were sent before are counted once this one is answered.
         store.head(&key("nothing")).await.unwrap();
         let before = proxy.asked();
         proxy.fall_silent_after(after);
@@ -128,7 +129,7 @@ async fn a_pruning_that_is_not_answered_is_tried_again_until_it_may_have_been_do
     let work =
         async |store: &PostgresStore, name: &str| store.prune(&key(name), Keep::Messages(1)).await;
     let (other, mut found) = silent_at_each_question(two_messages, work).await;
-    // The question that was not answered was whether it is committed.
+    // The request without an answer was the commit.
     let error = found.pop().unwrap().unwrap_err();
     assert!(!error.is_retryable(), "{error:?}");
     assert!(found.len() > 5);

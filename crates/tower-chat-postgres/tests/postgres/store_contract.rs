@@ -1,4 +1,4 @@
-//! Everything that a store promises, on a real server.
+//! The contract of stores, on a real server.
 
 mod plain {
     use tower_chat_postgres::PostgresStore;
@@ -35,7 +35,8 @@ mod divided_with_row_level_security {
     );
 }
 
-/// The contract of the cache runs in its own crate. These promises need the revisions of two stores to agree.
+/// The contract of the cache is tested in its own crate. These tests need equal revisions in two
+/// stores.
 mod cached {
     use tower_chat_cache::CachingStore;
 

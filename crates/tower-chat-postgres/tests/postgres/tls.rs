@@ -1,4 +1,4 @@
-//! Who the server is, as its certificate says.
+//! Tests of the verification of the server's certificate.
 
 use std::{fs, process::Command, sync::LazyLock};
 
@@ -13,14 +13,14 @@ const NAME: &str = "chat.test";
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
 
-/// A server that lets nobody in without TLS.
+/// A server that refuses connections without TLS.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| {
     let (certificate, key) = AUTHORITY.sign(NAME);
     let server = PostgresServer::setup().tls(certificate, key).start();
     required(server, "TLS of the PostgreSQL store")
 });
 
-/// An authority for certificates, made by the program `openssl`.
+/// A certificate authority, created by the program `openssl`.
 struct Authority {
     folder: TempDir,
 }
@@ -32,7 +32,7 @@ impl Authority {
         authority
     }
 
-    /// A certificate for a server of this name, and its key.
+    /// Returns a certificate for a server of this name, and its key.
     fn sign(&self, name: &str) -> (String, String) {
         let name = format!("subjectAltName=DNS:{name}");
         let is_no_authority = "basicConstraints=critical,CA:FALSE";
@@ -64,7 +64,7 @@ impl Authority {
     }
 }
 
-/// The address of the server under a name.
+/// Returns the address of the server under a name.
 fn address(name: &str, sslmode: &str) -> String {
     let port = SERVER.port();
     format!(
@@ -94,7 +94,7 @@ async fn a_certificate_of_another_authority_is_refused() {
         assert!(matches!(error, OpenError::Untrusted { .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
-    // That of a server for tests is not among the operating system's.
+    // The test authority is not among the roots of the operating system.
     let error = options().connect(&address(NAME, "require")).await.unwrap_err();
     assert!(matches!(error, OpenError::Untrusted { .. }), "{error:?}");
 }

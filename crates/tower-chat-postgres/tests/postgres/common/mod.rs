@@ -1,4 +1,4 @@
-//! The server of a test binary, and what lies on it.
+//! The server of a test binary, and helpers for its data.
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
 pub mod proxy;
@@ -20,28 +20,28 @@ use tower_chat_testkit::server::{PostgresServer, required};
 
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(start);
 
-/// A server of a test's own.
+/// Starts a server for one test.
 pub fn start() -> PostgresServer {
     required(PostgresServer::start(), "the PostgreSQL store")
 }
 
-/// The server, started when it is first needed.
+/// Returns the shared server, which is started when it is first needed.
 pub fn server() -> &'static PostgresServer {
     &SERVER
 }
 
-/// The name of a schema that nobody else uses.
+/// Returns an unused name of a schema.
 pub fn schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test \"'{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The name of a schema as it stands in a statement.
+/// Quotes the name of a schema for a statement.
 pub fn quoted(schema: &str) -> String {
     format!("\"{}\"", schema.replace('"', "\"\""))
 }
 
-/// Options for a store in a schema of its own, with few connections.
+/// Returns options for a store in its own schema, with few connections.
 pub fn options() -> PostgresOptions {
     PostgresStore::options().with_schema(schema()).with_max_connections(4)
 }
@@ -50,7 +50,7 @@ pub async fn open(options: PostgresOptions) -> PostgresStore {
     options.connect(&server().address("postgres")).await.unwrap()
 }
 
-/// The address of the server for a user who is not its superuser, and may make schemas.
+/// Returns the address of the server for a user who is not a superuser and may create schemas.
 pub async fn ordinary_user() -> String {
     static MADE: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
     let make = async {
@@ -62,18 +62,18 @@ pub async fn ordinary_user() -> String {
     server().address_for("ordinary", "postgres")
 }
 
-/// A connection past the store.
+/// Opens a connection that bypasses the store.
 pub async fn raw(address: &str) -> tokio_postgres::Client {
     let (client, connection) =
         tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(async move {
-        // It ends with the server, or with the test.
+        // The connection ends with the server, or with the test.
         drop(connection.await);
     });
     client
 }
 
-/// Every row of every table of a schema, as text.
+/// Returns every row of every table of a schema, as text.
 pub async fn rows(schema: String) -> Vec<u8> {
     let client = raw(&server().address("postgres")).await;
     let schema = quoted(&schema);
@@ -91,7 +91,7 @@ pub fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }
 
-/// A write of a run of its own, with these texts as user messages.
+/// Returns a write of a new run, with these texts as user messages.
 pub fn write(key: &ConversationKey, expected: Revision, texts: &[&str]) -> Write {
     let id = MessageId { run: RunId::new(), index: 0 };
     Write::new(key.clone(), id, expected, texts.iter().map(|text| Arc::new(Message::user(*text))))

@@ -1,4 +1,4 @@
-//! A way to the server that loses answers or falls silent on command, and counts what is asked.
+//! A proxy that loses answers or stops forwarding on command, and counts requests.
 
 use std::{
     net::SocketAddr,
@@ -13,7 +13,7 @@ use tokio::{
     net::{TcpListener, TcpStream, tcp},
 };
 
-/// Stands between a store and the server.
+/// A proxy between a store and the server.
 #[derive(Debug, Clone, Default)]
 pub struct Proxy(Arc<State>);
 
@@ -22,17 +22,17 @@ struct State {
     loses_next_answer: AtomicBool,
     lost: AtomicUsize,
     asked: AtomicUsize,
-    /// How many connections were made.
+    /// The number of connections.
     made: AtomicUsize,
-    /// The number of the question at which the connections fall silent; 0 is that of none.
+    /// The number of the request at which the connections become silent; 0 for none.
     silent_at: AtomicUsize,
-    /// How many connections, the oldest, are silent.
+    /// How many connections, the oldest ones, are silent.
     silent: AtomicUsize,
     unread: AtomicUsize,
 }
 
 impl Proxy {
-    /// Begins to stand before the server at an address; gives the address of the proxy.
+    /// Starts a proxy for the server at an address, and returns the address of the proxy.
     pub async fn start(address: &str) -> (Self, String) {
         let server = address.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -49,35 +49,34 @@ impl Proxy {
         (proxy, through)
     }
 
-    /// Of the next question, the server does what it is asked, and its answer is lost together with
-    /// the connection.
+    /// Lets the server execute the next request, and drops its answer together with the connection.
     pub fn lose_the_next_answer(&self) {
         self.0.loses_next_answer.store(true, Ordering::SeqCst);
     }
 
-    /// With the next question after so many more, the connections that there are then fall silent: they
-    /// stay open, and nothing that is sent is carried.
+    /// Makes the existing connections silent at the next request after this many more: they stay
+    /// open and forward nothing.
     pub fn fall_silent_after(&self, questions: usize) {
         self.0.silent_at.store(self.asked() + questions + 1, Ordering::SeqCst);
     }
 
-    /// How many answers were lost.
+    /// Returns the number of lost answers.
     pub fn lost(&self) -> usize {
         self.0.lost.load(Ordering::SeqCst)
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.0.made.load(Ordering::SeqCst)
     }
 
-    /// How many connections were asked something while they were silent.
+    /// Returns the number of connections that received a request while they were silent.
     pub fn unread(&self) -> usize {
         self.0.unread.load(Ordering::SeqCst)
     }
 
-    /// How often the server was asked something and had to answer before more could be asked: the
-    /// `Sync` and `Query` messages of the protocol.
+    /// Returns the number of requests after which the client has to wait for an answer: the `Sync`
+    /// and `Query` messages of the protocol.
     pub fn asked(&self) -> usize {
         self.0.asked.load(Ordering::SeqCst)
     }
@@ -88,7 +87,7 @@ impl Proxy {
         let (from_server, to_server) = server.into_split();
         let asking = self.clone().carry_questions(from_client, to_server);
         let answering = self.carry_answers(from_server, to_client);
-        // Both ends are closed when either is done.
+        // When one end is closed, the other is closed too.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
@@ -107,7 +106,7 @@ impl Proxy {
                     }
                     if number <= self.0.silent.load(Ordering::SeqCst) {
                         self.0.unread.fetch_add(1, Ordering::SeqCst);
-                        // Until the client closes it.
+                        // The connection stays open until the client closes it.
                         drop(copy(&mut from, &mut sink()).await);
                         return;
                     }

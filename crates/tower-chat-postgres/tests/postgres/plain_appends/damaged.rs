@@ -1,5 +1,5 @@
-//! Rows that were changed by other programs than the store: each gives a typed error, and none of
-//! them makes the store delete anything.
+//! Tests of rows that other programs have changed: each causes a typed error, and the store deletes
+//! nothing because of it.
 
 use tower_chat_core::{
     Message, MessageId, RunId, ToolStatus,
@@ -14,7 +14,7 @@ use crate::common::{append, key, open, options, quoted, raw, schema, server, tex
 
 const LARGEST: &str = "9223372036854775807";
 
-/// A table, and what is changed of the rows of conversation `c` in it.
+/// A table, and the change of its rows of conversation `c`.
 const DAMAGES: &[(&str, &str)] = &[
     ("messages", "sequence = 0 WHERE sequence = 1"),
     ("messages", "sequence = -1 WHERE sequence = 1"),
@@ -54,8 +54,7 @@ fn staged(store: &PostgresStore, close: Option<Close>) -> Staged {
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// Six messages of three runs, of which one has a recorded call, and an open run where that is asked
-/// for.
+/// Writes six messages of three runs, with one recorded call, and an open run if `is_open`.
 async fn fill(store: &PostgresStore, is_open: bool) -> Revision {
     let mut at = Revision::ABSENT;
     for texts in [["one", "two"], ["three", "four"], ["five", "six"]] {
