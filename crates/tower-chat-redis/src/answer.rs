@@ -1,16 +1,16 @@
-//! What the server answered, taken apart.
+//! Parsing of the server's replies.
 
 use redis::Value;
 use tower_chat_core::{ConversationKey, store::StoreError};
 
-/// The items of an answer that is a list, one after the other.
+/// The items of a reply that is a list, consumed one after the other.
 #[derive(Debug)]
 pub(crate) struct Answer(std::vec::IntoIter<Value>);
 
-/// Names, each with the bytes that belong to it, if they are there.
+/// Names, each with its bytes, or `None` if there are none.
 pub(crate) type Pairs = Vec<(String, Option<Vec<u8>>)>;
 
-/// Names that need not be text, each with the bytes that belong to it.
+/// Names that may not be text, each with its bytes.
 pub(crate) type BytePairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Answer {
@@ -22,7 +22,7 @@ impl Answer {
         text(self.next()?)
     }
 
-    /// A text that may be missing.
+    /// Reads a text that may be missing.
     pub(crate) fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
         match self.next()? {
             Value::Nil => Ok(None),
@@ -38,12 +38,12 @@ impl Answer {
         list(self.next()?)
     }
 
-    /// A list of bytes of which each may be missing.
+    /// Reads a list of bytes. Each item may be missing.
     pub(crate) fn bytes(&mut self) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.list()?.into_iter().map(bytes).collect()
     }
 
-    /// A list of names, each with the bytes that belong to it.
+    /// Reads a list of names, each with its bytes.
     pub(crate) fn pairs(&mut self) -> Result<Pairs, StoreError> {
         let mut items = self.list()?.into_iter();
         let mut pairs = Vec::with_capacity(items.len() / 2);
@@ -53,7 +53,7 @@ impl Answer {
         Ok(pairs)
     }
 
-    /// The same where no bytes are missing.
+    /// Like [`pairs`](Self::pairs), for names that may not be text and bytes that must exist.
     pub(crate) fn byte_pairs(&mut self) -> Result<BytePairs, StoreError> {
         let mut items = self.list()?.into_iter();
         let mut pairs = Vec::with_capacity(items.len() / 2);
@@ -94,7 +94,7 @@ pub(crate) fn number(text: &str) -> Result<u64, StoreError> {
     text.parse().map_err(|_| unexpected("no number"))
 }
 
-/// A script has found that a conversation's numbers cannot be, and changed nothing.
+/// Returns the error for a conversation whose numbers are invalid. The script has changed nothing.
 pub(crate) fn damaged(key: &ConversationKey) -> StoreError {
     corrupt(&format!(
         "conversation {key}: its numbers are out of range, or it has not as many messages as they say"
@@ -105,7 +105,7 @@ fn unexpected(what: &str) -> StoreError {
     corrupt(&format!("the server answered {what} where something else is stored"))
 }
 
-/// What is stored is not as it should be.
+/// Returns the error for damaged data.
 pub(crate) fn corrupt(reason: &str) -> StoreError {
     StoreError::Corrupt { reason: format!("{reason}: restore it from a backup") }
 }

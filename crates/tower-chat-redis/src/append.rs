@@ -1,4 +1,4 @@
-//! One write, as the script takes it and answers.
+//! Appends: calls the script for a write, and reads its outcome.
 
 use std::time::SystemTime;
 
@@ -25,16 +25,18 @@ use crate::{
 
 const ACTION: &str = "append to a conversation";
 
-/// How often a conversation of an older release gets its entry in the directory before a write of it is
-/// given up: it was deleted and made again meanwhile, by a process of that release.
+/// The maximum number of times that a write adds a missing directory entry to a conversation of an
+/// older release. The entry is missing again if a process of that release deletes and creates the
+/// conversation meanwhile.
 const ATTEMPTS: usize = 16;
 
 /// Stores a write, or acknowledges one that is stored already.
 ///
-/// A write with messages may be sent again after the connection was lost: its id is looked for. One
-/// without any is sent again too, unless it claims calls: it would find them claimed, by itself.
+/// A write with messages may be sent again after the connection was lost, because the script finds
+/// its id. A write without messages may be sent again too, unless it claims calls: it would find
+/// them claimed by its first execution.
 ///
-/// One that may make its conversation puts it on the list of its scope first.
+/// A write that may create its conversation first adds the conversation to the list of its scope.
 pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revision, StoreError> {
     let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
     let may_make = write.expected().incarnation == 0;
@@ -95,14 +97,14 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
             call.push(key.scope());
             call.push(key.id());
         }
-        // It cannot make a conversation.
+        // This write cannot create a conversation.
         None => ["0", "", "", "", ""].iter().for_each(|nothing| call.push(nothing)),
     }
     let rows = tool_row::last_of_each(write.tools());
     call = call.with(write.messages().len()).with(write.claims().len()).with(rows.len());
     call = call.with(write.replaced().len());
     for appended in write.messages() {
-        // A write gives each of its messages its id.
+        // Every message of a write has an id.
         call.push(message::write(appended.id.unwrap_or(write.id()), appended));
     }
     for claim in write.claims() {
@@ -120,7 +122,7 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
     call
 }
 
-/// What the directory is told.
+/// Adds the activity of the write, for the directory.
 fn push_activity(call: &mut Call, write: &Write) {
     let activity = write.activity();
     call.push(if activity.is_some() { "1" } else { "" });
@@ -129,7 +131,7 @@ fn push_activity(call: &mut Call, write: &Write) {
     call.push(milliseconds::of(activity.map_or(now, RunActivity::began_at)));
     let mode = activity.and_then(RunActivity::mode);
     call.push(mode.map(PersistenceMode::as_str).unwrap_or_default());
-    // A run that has used nothing has a row too.
+    // A run without usage has a row too.
     let nothing = [ModelUsage::new(None, UsageSum::default())];
     let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
     call.push(usage.len());
@@ -161,16 +163,16 @@ fn service_id(change: Option<&ServiceIdChange>) -> String {
     }
 }
 
-/// What came of a write.
+/// The outcome of a write.
 enum Outcome {
     Done(Result<Revision, StoreError>),
-    /// The conversation must be put on the list again.
+    /// The conversation must be added to the list again.
     Late,
-    /// The conversation must get its entry in the directory.
+    /// The conversation needs an entry in the directory first.
     Undescribed,
 }
 
-/// What the script answered.
+/// Reads the reply of the script.
 fn outcome(write: &Write, answer: redis::Value) -> Result<Outcome, StoreError> {
     let key = write.key().clone();
     let mut answer = Answer::new(answer)?;

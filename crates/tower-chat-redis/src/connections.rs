@@ -1,4 +1,4 @@
-//! The connections to the server: how they are made, and how something is asked over them.
+//! The connections to the server, and the requests over them.
 
 use std::{
     fmt,
@@ -35,41 +35,41 @@ use crate::{
 pub(crate) struct Connections {
     target: Target,
     pool: Vec<Mutex<Connection>>,
-    /// The connections of writes that wait.
+    /// The connections of writes that wait for replicas or disks.
     groups: Vec<Group>,
     next: AtomicUsize,
     response_timeout: Duration,
-    /// How long to go on after the server could not be reached.
+    /// The retry of requests while the server is unreachable.
     retry: Retry,
     durability: Durability,
 }
 
-/// What is connected to.
+/// The server or the cluster to connect to.
 pub(crate) enum Target {
     Server(Box<Client>),
     #[cfg(feature = "cluster")]
     Cluster(Box<redis::cluster::ClusterClient>),
 }
 
-/// A server that has conversations.
+/// A server that stores conversations.
 pub(crate) enum Server {
     Only,
-    /// One of a cluster, with its port.
+    /// A server of a cluster, with its port.
     #[cfg(feature = "cluster")]
     Address(String),
 }
 
-/// Where a connection is, once it was needed.
+/// A slot of the pool. Its connection is opened when it is first needed.
 #[derive(Default)]
 pub(crate) struct Connection {
     link: Option<Link>,
-    /// Counts the connection as open.
+    /// Counts the open connection in a gauge.
     counted: Option<GaugeGuard>,
-    /// Tells the connection from those that were here before.
+    /// A number that distinguishes the connection from earlier ones in this slot.
     number: u64,
 }
 
-/// A connection; clones share it.
+/// A shared connection.
 #[derive(Clone)]
 enum Link {
     Server(MultiplexedConnection),
@@ -97,14 +97,14 @@ impl Link {
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much longer than replicas are waited for an answer may be under way.
+/// The additional time for a reply to arrive, after the timeout of waiting for replicas.
 const WAY: Duration = Duration::from_secs(5);
 
 impl Connections {
     pub(crate) fn new(target: Target, options: &RedisOptions) -> Self {
         let size = match target {
             Target::Server(_) => options.connections,
-            // It has connections of its own, one to each server.
+            // The cluster client has its own connections, one to each server.
             #[cfg(feature = "cluster")]
             Target::Cluster(_) => 1,
         };
@@ -119,12 +119,12 @@ impl Connections {
         }
     }
 
-    /// Whether a write is acknowledged later than the server's own settings say.
+    /// Returns whether acknowledged writes need more than the server's own settings provide.
     pub(crate) fn waits(&self) -> bool {
         self.durability != Durability::Server
     }
 
-    /// The answer to a question, or to a change that need not be safe.
+    /// Calls a script, and returns its reply without waiting for replicas or disks.
     pub(crate) async fn read(
         &self,
         action: &'static str,
@@ -133,7 +133,7 @@ impl Connections {
         self.persist(action, true, |index| self.call(index, call, false)).await
     }
 
-    /// The answer to a question that needs no script.
+    /// Executes a command that only reads.
     pub(crate) async fn ask(
         &self,
         action: &'static str,
@@ -142,7 +142,7 @@ impl Connections {
         self.persist(action, true, |index| self.once(index, command, false)).await
     }
 
-    /// All servers that have conversations.
+    /// Returns all servers that store conversations.
     pub(crate) async fn primaries(&self) -> Result<Vec<Server>, StoreError> {
         match &self.target {
             Target::Server(_) => Ok(vec![Server::Only]),
@@ -165,7 +165,7 @@ impl Connections {
         }
     }
 
-    /// The answer of one of the servers to a question that needs no script.
+    /// Executes a command that only reads, on one of the servers.
     pub(crate) async fn ask_server(
         &self,
         action: &'static str,
@@ -189,7 +189,7 @@ impl Connections {
         }
     }
 
-    /// Asks servers of a cluster that no key decides on.
+    /// Executes a command on servers of a cluster that are selected without a key.
     #[cfg(feature = "cluster")]
     async fn routed(&self, index: usize, command: Cmd, to: RoutingInfo) -> Result<Value, Failure> {
         let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
@@ -209,7 +209,8 @@ impl Connections {
         answer
     }
 
-    /// Makes one change, in one round trip. `is_repeatable`: doing it twice does it once.
+    /// Calls a script that changes data, in one round trip. `is_repeatable` means that calling it
+    /// twice has the same effect as once.
     pub(crate) async fn change(
         &self,
         action: &'static str,
@@ -219,9 +220,9 @@ impl Connections {
         self.persist(action, is_repeatable, |index| self.call(index, call, self.waits())).await
     }
 
-    /// Repeats an attempt while the server cannot be reached. All attempts use one connection, so that
-    /// a connection that is given up is followed by a new one. Where that leads to a replica too, so
-    /// will the next.
+    /// Repeats an attempt while the server is unreachable. All attempts use one slot of the pool,
+    /// so that a new connection replaces a broken one. If a new connection leads to a replica
+    /// again, the retries end.
     async fn persist<Attempt>(
         &self,
         action: &'static str,
@@ -243,7 +244,7 @@ impl Connections {
         outcome.map_err(|failure| failure.store_error(action, is_repeatable))
     }
 
-    /// Uses a script once, with its code where the server does not know it.
+    /// Calls a script by its hash. If the server does not know the script, sends its code.
     async fn call(&self, index: usize, call: &Call, waits: bool) -> Result<Value, Failure> {
         match self.once(index, call.command(), waits).await {
             Err(failure) if failure.meaning == Meaning::UnknownScript => {
@@ -253,12 +254,12 @@ impl Connections {
         }
     }
 
-    /// Asks once.
+    /// Executes a command without retries.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Failure> {
         self.once(self.next_index(), command, false).await
     }
 
-    /// Connections are used round-robin.
+    /// Slots of the pool are used round-robin.
     fn next_index(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % self.pool.len().max(1)
     }
@@ -269,7 +270,7 @@ impl Connections {
 
     async fn alone(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
         let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
-        // Those who need it at the same time wait for the same one.
+        // Concurrent callers wait for the same connection to open.
         let (mut link, number) = connection.lock().await.link(self).await?;
         let answer = self.in_time(link.ask(command)).await;
         if let Err(failure) = &answer
@@ -280,7 +281,8 @@ impl Connections {
         answer
     }
 
-    /// Sends a write with those that were submitted meanwhile, or has it sent so.
+    /// Sends a write together with those that were submitted meanwhile, or leaves it to the task
+    /// that sends them.
     async fn together(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
         let Some(group) = self.groups.get(index) else { return Err(Failure::no_answer()) };
         let outcome = group.submit(command);
@@ -297,7 +299,8 @@ impl Connections {
         outcome.unwrap_or_else(|_| Err(Failure::no_answer()))
     }
 
-    /// Sends writes, and what waits for them; what came of each.
+    /// Sends writes and the command that waits for replicas or disks. Returns the outcome of each
+    /// write.
     async fn all(
         &self,
         connection: &mut Connection,
@@ -319,8 +322,8 @@ impl Connections {
         outcomes
     }
 
-    /// What is asked of a connection, or that no answer came. It has a limit of its own, which a
-    /// lost clock does not reach.
+    /// Waits for a reply, with a timeout. The timeout is longer than that of the client library,
+    /// which may fail to fire.
     async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
         let limit = self.response_timeout.saturating_add(2 * WAY);
         match tokio::time::timeout(limit, asking).await {
@@ -345,7 +348,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// The connection, which is made if there is none.
+    /// Returns the connection, and opens one if there is none.
     async fn link(&mut self, connections: &Connections) -> Result<(Link, u64), Failure> {
         if let Some(link) = &self.link {
             return Ok((link.clone(), self.number));
@@ -357,7 +360,7 @@ impl Connection {
         Ok((link, self.number))
     }
 
-    /// Makes no more use of a connection.
+    /// Drops the connection, if it still has this number.
     fn drop_link(&mut self, number: u64) {
         if self.number == number {
             self.link = None;
@@ -368,7 +371,7 @@ impl Connection {
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address holds a password.
+        // The address contains a password.
         f.debug_struct("Connections").field("connections", &self.pool.len()).finish_non_exhaustive()
     }
 }

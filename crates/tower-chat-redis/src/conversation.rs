@@ -1,4 +1,4 @@
-//! A conversation without its messages, and its open run.
+//! The fields of a conversation and of its open run.
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -15,7 +15,7 @@ use crate::{
     failure::foreign,
 };
 
-/// What is stored of a conversation besides messages and rows.
+/// The stored fields of a conversation, besides messages and rows.
 #[derive(Debug, Default)]
 pub(crate) struct Fields(HashMap<String, Vec<u8>>);
 
@@ -24,14 +24,15 @@ impl Fields {
         Self(pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
 
-    /// The head of the conversation; that of one that was never written, if there is nothing.
+    /// Returns the head of the conversation, or that of one that was never written if there are no
+    /// fields.
     pub(crate) fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let head = self.unchecked_head(key)?;
         head.check_range(key, LAST_SEQUENCE)?;
         Ok(head)
     }
 
-    /// The same, whose numbers may be out of range.
+    /// Returns the head, whose numbers may be out of range.
     pub(crate) fn unchecked_head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         if self.0.is_empty() {
             return Ok(Head::new(Revision::ABSENT));
@@ -52,18 +53,20 @@ impl Fields {
         self.text("format")
     }
 
-    /// Random, and different for another conversation under the same key; a prune leaves it.
+    /// Returns a random text that identifies the conversation among others with the same key. A
+    /// prune does not change it.
     pub(crate) fn token(&self) -> &str {
         self.text("token").unwrap_or_default()
     }
 
-    /// The run that is open.
+    /// Returns the open run.
     pub(crate) fn run(&self) -> Option<RunId> {
         let run = <[u8; 16]>::try_from(&**self.0.get("run")?).ok()?;
         Some(RunId::from_bytes(run))
     }
 
-    /// Random, and different for another conversation under the same key.
+    /// Returns a random text that changes when the conversation is created again, pruned or
+    /// rewritten.
     pub(crate) fn life(&self) -> &str {
         self.text("life").unwrap_or_default()
     }
@@ -124,7 +127,7 @@ impl Fields {
     }
 }
 
-/// A conversation that this release cannot read.
+/// Returns the error for a conversation in a newer format.
 pub(crate) fn newer(key: &ConversationKey, format: &str) -> StoreError {
     let reason = format!(
         "conversation {key} was written in format {format}, and this release knows format 1: use \
@@ -133,7 +136,7 @@ pub(crate) fn newer(key: &ConversationKey, format: &str) -> StoreError {
     StoreError::Corrupt { reason }
 }
 
-/// How many of its messages readers see.
+/// Returns the number of visible messages.
 pub(crate) fn visible(head: &Head) -> u64 {
     head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
 }

@@ -1,18 +1,18 @@
-//! Maps the errors of the server to what a caller may conclude from them.
+//! Maps errors of the server to the errors of a store.
 
 use std::{fmt, sync::Arc};
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tower_chat_core::store::StoreError;
 
-/// A request to the server that failed.
+/// A failed request to the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) meaning: Meaning,
     source: Arc<dyn std::error::Error + Send + Sync>,
 }
 
-/// What a caller may conclude from an error.
+/// The class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Nothing was changed: the server could not be reached, or is still starting.
@@ -34,7 +34,7 @@ pub(crate) enum Meaning {
 }
 
 impl Failure {
-    /// Of a command that was sent.
+    /// Creates the failure of a command that was sent.
     pub(crate) fn of_command(error: RedisError) -> Self {
         let meaning = match error.kind() {
             ErrorKind::Server(kind) => match kind {
@@ -46,7 +46,7 @@ impl Failure {
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::Moved
                 | ServerErrorKind::Ask => Meaning::NotApplied,
-                // An error in a script carries the code of what the script did.
+                // An error in a script begins with the code of the command that failed.
                 _ => code_in(&error).map_or(Meaning::Permanent, meaning_of_code),
             },
             ErrorKind::Extension => error.code().map_or(Meaning::Permanent, meaning_of_code),
@@ -57,7 +57,7 @@ impl Failure {
         Self { meaning, source: Arc::new(error) }
     }
 
-    /// Of making a connection: nothing was done.
+    /// Creates the failure of opening a connection: nothing was changed.
     pub(crate) fn of_connecting(error: RedisError) -> Self {
         let mut failure = Self::of_command(error);
         if failure.meaning == Meaning::Unknown {
@@ -66,22 +66,23 @@ impl Failure {
         failure
     }
 
-    /// Of waiting for what was done to be safe.
+    /// Creates the failure of waiting for replicas or disks.
     pub(crate) fn of_waiting(error: RedisError) -> Self {
         Self { meaning: Meaning::NotSafe, source: Arc::new(error) }
     }
 
-    /// No answer came for longer than the server may take.
+    /// Creates the failure of a request without a reply in time.
     pub(crate) fn no_answer() -> Self {
         Self { meaning: Meaning::Unknown, source: Arc::new(NoAnswer) }
     }
 
-    /// Not as many as were asked for have what was written.
+    /// Creates the failure of a write that fewer replicas or disks have confirmed than required.
     pub(crate) fn not_safe(disks: i64, replicas: i64) -> Self {
         Self { meaning: Meaning::NotSafe, source: Arc::new(NotSafe { disks, replicas }) }
     }
 
-    /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.
+    /// Returns whether the request may be repeated at once. `is_repeatable` means that executing it
+    /// twice has the same effect as once.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {
             Meaning::NotApplied | Meaning::ReadOnly => true,
@@ -93,7 +94,7 @@ impl Failure {
         }
     }
 
-    /// Whether another connection may do better.
+    /// Returns whether a new connection may help.
     pub(crate) fn ends_connection(&self) -> bool {
         match self.meaning {
             Meaning::NotApplied | Meaning::Unknown | Meaning::ReadOnly => true,
@@ -105,7 +106,7 @@ impl Failure {
         }
     }
 
-    /// The error of a store that is open.
+    /// Returns the error of an open store.
     pub(crate) fn store_error(self, action: &'static str, is_repeatable: bool) -> StoreError {
         match self.meaning {
             Meaning::ReadOnly => StoreError::ReadOnly,
@@ -119,7 +120,7 @@ impl Failure {
     }
 }
 
-/// Something else lies under the names of the store.
+/// Returns the error for a key with a value that this store did not write.
 pub(crate) fn foreign(what: &str) -> StoreError {
     let reason = format!(
         "what lies under the names of the conversation was not put there by this store, or is not \
@@ -128,7 +129,7 @@ pub(crate) fn foreign(what: &str) -> StoreError {
     StoreError::Corrupt { reason }
 }
 
-/// The code that an error in a script begins with.
+/// Returns the code at the beginning of an error in a script.
 fn code_in(error: &RedisError) -> Option<&str> {
     let detail = error.detail()?;
     [detail.split([' ', ':']).next()?, error.code()?].into_iter().find(|code| is_known(code))

@@ -1,8 +1,8 @@
 //! Copies of conversations.
 //!
-//! A copy and what it is made of may lie on different servers, so no script has both. What readers
-//! see is read as it is at one moment, put aside where the copy will be, in parts, and made a
-//! conversation by one script.
+//! A copy and its original may be on different servers, so that no script can include both. The
+//! visible data are read at one moment, stored in parts under temporary keys beside the copy, and
+//! made a conversation by one script.
 
 use std::time::SystemTime;
 
@@ -28,18 +28,18 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// How long what was put aside is kept, in milliseconds: it is gone by itself if nobody is left to end
-/// it or to take it away.
+/// The time to live of the temporary keys, in milliseconds. They expire if the process dies before
+/// it completes or removes them.
 const KEPT: u64 = 10 * 60 * 1000;
 
-/// The most bytes, and the most messages or rows, of a part.
+/// The maximum number of bytes, and of messages or rows, in a part.
 const PART_BYTES: usize = 1024 * 1024;
 const PART_ITEMS: usize = 5_000;
 
-/// How often it is read again because it was written meanwhile.
+/// The maximum number of times that the original is read because it was written meanwhile.
 const ATTEMPTS: usize = 64;
 
-/// Copies what readers see of a conversation; [`Revision::ABSENT`] if they see nothing.
+/// Copies the visible part of a conversation. Returns [`Revision::ABSENT`] if there is none.
 pub(crate) async fn fork(
     settings: &Settings,
     from: &ConversationKey,
@@ -66,7 +66,8 @@ pub(crate) async fn fork(
 }
 
 struct Original {
-    /// The number of the last message that was pruned; those that are left count on from it.
+    /// The sequence number of the last pruned message. The numbers of the remaining messages follow
+    /// it.
     pruned: u64,
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,
@@ -74,7 +75,7 @@ struct Original {
     directory: directory::Entry,
 }
 
-/// What readers see of a conversation, if they see anything.
+/// Returns the visible part of a conversation, if there is any.
 async fn original(
     settings: &Settings,
     from: &ConversationKey,
@@ -90,7 +91,7 @@ async fn original(
         if rows.writes != stored.writes || rows.life != stored.fields.life() {
             continue;
         }
-        // Nothing is copied that a reader could not read.
+        // Everything is decoded first, so that no unreadable data are copied.
         for (stored, sequence) in stored.messages.iter().zip(head.pruned.saturating_add(1)..) {
             message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
         }
@@ -124,13 +125,13 @@ impl Copy<'_> {
         self.end(original).await
     }
 
-    /// Takes away what was put aside. Where that fails too, it is gone by itself later.
+    /// Deletes the temporary keys. If that fails too, they expire later.
     async fn take_away(&self) {
         let names = self.settings.names.conversation(self.to).copy(&self.name);
         drop(self.settings.connections.command(cmd("UNLINK").arg(&names)).await);
     }
 
-    /// Puts everything aside where the copy will be.
+    /// Stores everything under temporary keys.
     async fn put_aside(&self, original: &Original) -> Result<(), StoreError> {
         let messages = (original.pruned.saturating_add(1)..)
             .zip(&original.messages)
@@ -176,7 +177,7 @@ impl Copy<'_> {
         self.settings.connections.change(ACTION, true, &call).await.map(drop)
     }
 
-    /// Makes a conversation of it, unless there is one.
+    /// Renames the temporary keys to a conversation, unless the key has one.
     async fn end(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
         let [head, messages, tools, calls, pending, directory] = names.all();
@@ -208,7 +209,7 @@ impl Copy<'_> {
                 .with(self.settings.lifetime())
                 .with(listing.deadline)
                 .with(&listing.token)
-                // It tells a copy that was made, though nobody learned of it, from another's.
+                // The name identifies a copy that was made although its acknowledgement was lost.
                 .with(&self.name)
                 .with(self.to.scope())
                 .with(self.to.id())
@@ -235,7 +236,7 @@ impl Copy<'_> {
     }
 }
 
-/// What is copied.
+/// An item of the copy.
 enum Item<'a> {
     Message { sequence: u64, stored: &'a Vec<u8> },
     Row { record: &'a ToolRecord, row: Vec<u8> },

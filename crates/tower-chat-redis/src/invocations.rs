@@ -1,4 +1,4 @@
-//! Questions to the record of tool calls.
+//! Queries of the record of tool calls.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,17 +28,17 @@ use crate::{
 
 const ACTION: &str = "read the record of tool calls";
 
-/// How many conversations of a scope are asked together.
+/// The number of conversations of a scope that are queried concurrently.
 const TOGETHER: usize = 32;
 
-/// The conversation of a query, if it names one.
+/// Returns the conversation of a query, if it names one.
 pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     let id = query.conversation.as_deref()?;
     Some(ConversationKey::new(&*query.scope, id))
 }
 
-/// The calls that a query asks for. Of a conversation it is one question, unless the answer is too
-/// long for one; of a scope it is one for each conversation.
+/// Returns the calls that match a query. Each conversation takes one request, or several if the
+/// reply is long.
 pub(crate) async fn invocations(
     settings: &Settings,
     query: &InvocationQuery,
@@ -67,7 +67,7 @@ pub(crate) async fn invocations(
     Ok(invocations)
 }
 
-/// The calls that fit a query, counted per tool.
+/// Counts the calls that match a query, per tool.
 pub(crate) async fn tool_totals(
     settings: &Settings,
     query: &InvocationQuery,
@@ -87,17 +87,17 @@ pub(crate) async fn tool_totals(
     Ok(totals.into_values().collect())
 }
 
-/// Rows of one conversation, in order, with the messages they refer to.
+/// Rows of one conversation, in order, with the messages that they refer to.
 #[derive(Default)]
 pub(crate) struct Rows {
     rows: Vec<(SequencePosition, Vec<u8>)>,
     messages: HashMap<u64, Vec<u8>>,
-    /// Which conversation they are of, and how often it had been written.
+    /// The life of the conversation, and its number of writes.
     pub(crate) life: String,
     pub(crate) writes: Option<String>,
 }
 
-/// All rows of a conversation, without messages.
+/// Reads all rows of a conversation, without messages.
 pub(crate) async fn all_rows(
     settings: &Settings,
     key: &ConversationKey,
@@ -105,7 +105,7 @@ pub(crate) async fn all_rows(
     rows(settings, &InvocationQuery::of(key), key, usize::MAX, false).await
 }
 
-/// The rows of one conversation that fit a query.
+/// Reads the rows of one conversation that match a query.
 async fn rows(
     settings: &Settings,
     query: &InvocationQuery,
@@ -121,7 +121,8 @@ async fn rows(
     Err(read::restless(ACTION))
 }
 
-/// Reads the rows in pages; nearly always it is one. `None` if the conversation is another by now.
+/// Reads the rows in pages, usually one. Returns `None` if the conversation's life has changed
+/// meanwhile.
 async fn pages(
     settings: &Settings,
     query: &InvocationQuery,
@@ -197,7 +198,7 @@ fn page(
 }
 
 impl Rows {
-    /// The records, in order, each with what is wrong with it if it cannot be read.
+    /// Iterates over the records, in order. An unreadable one is an error with the reason.
     pub(crate) fn records(
         &self,
     ) -> impl Iterator<Item = (SequencePosition, Result<ToolRecord, String>)> + '_ {
@@ -243,7 +244,7 @@ impl Rows {
     }
 }
 
-/// Says why, if a message that a row refers to cannot be decoded.
+/// Returns an error if a message that a row refers to cannot be decoded.
 fn check(
     messages: &HashMap<u64, Result<Arc<Message>, String>>,
     record: &ToolRecord,

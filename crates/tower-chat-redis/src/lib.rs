@@ -1,5 +1,5 @@
-//! For programs on many machines that have Redis or Valkey: a `tower-chat` history store there, with a
-//! time to live where that is wanted.
+//! A `tower-chat` history store in Redis or Valkey, for programs on several machines, with an
+//! optional time to live.
 //!
 //! [`RedisStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
 //! clone it freely.
@@ -24,79 +24,83 @@
 //!
 //! # Round trips
 //!
-//! A write is one script, which the server does as a whole and before anything else: it checks
-//! everything, then stores everything, and costs the same whatever the conversation's length. The
-//! first write of a conversation takes one round trip more, to put it on the list of its scope.
-//! Where the server does not know a script, because it was started again, that is found out and
-//! the script is sent. A conversation is loaded in pages of about 1 MB, for some milliseconds each
-//! in which the server does nothing else.
+//! A write is one script, which the server executes atomically: it makes all checks, then stores
+//! everything, at a cost that does not depend on the conversation's length. The first write of a
+//! conversation takes one more round trip to add it to the list of its scope. If the server does
+//! not know a script, for example after a restart, the store sends its code. A conversation is
+//! loaded in pages of about 1 MB. Each page blocks the server for some milliseconds.
 //!
-//! # What is durable, and when
+//! # Durability
 //!
-//! A write that was acknowledged is as durable as the server's settings make it, and those that
-//! Redis comes with lose everything since the last snapshot. Set `appendonly yes`, and `appendfsync
-//! always` unless a second may be lost. [`Durability`] has the whole table, and waits for replicas
-//! and their disks where that is asked for. A server that throws data away when its memory is full
-//! (`maxmemory-policy` other than `noeviction`) is refused, unless that is
-//! [allowed](RedisOptions::allow_eviction). When its memory is full, reading, deleting and pruning
-//! go on, and so does the end of a run that is discarded; other writes, and descriptions, fail until there is room.
+//! An acknowledged write is as durable as the server's settings make it. With Redis's default
+//! settings, a crash loses everything since the last snapshot. Set `appendonly yes`, and
+//! `appendfsync always` unless the loss of a second is acceptable. [`Durability`] has a table of
+//! the settings, and can make writes wait for replicas and their disks.
 //!
-//! # When the server goes away
+//! A server that evicts keys when its memory is full (`maxmemory-policy` other than `noeviction`)
+//! is refused, unless that is [allowed](RedisOptions::allow_eviction). When the memory of a server
+//! with `noeviction` is full, reading, deleting, pruning and discarding a run still work. Other
+//! writes, and descriptions, fail until there is free memory.
 //!
-//! A write is sent again, for as long as [`with_patience`](RedisOptions::with_patience) lasts; then its
-//! error is retryable. It is stored once, though its first answer may have been lost: its id is
-//! looked for. Where that cannot be known it is not sent again, and the error is not retryable:
-//! a write without messages that claims tool calls, and a deletion. A write that came to a replica is
-//! sent once more over a new connection, which after a failover may lead to the new primary.
+//! # Failures of the server
 //!
-//! While a slot of a cluster is moved to another server, most of what is asked of its conversations
-//! is refused: their keys go one by one, and the store does not follow those that went ahead. It asks
-//! again for as long as patience lasts, as if the server were away.
+//! If the server is unreachable, a write is sent again until
+//! [`with_patience`](RedisOptions::with_patience) has passed, and then fails with a retryable
+//! error. The write is stored once even if its first acknowledgement was lost, because the script
+//! finds its id. A write without messages that claims tool calls, and a deletion, have no id. They
+//! are not sent again if they may have been executed, and their error is not retryable. A write
+//! that reached a replica is sent once more over a new connection, which may lead to the new
+//! primary after a failover.
+//!
+//! While a slot of a cluster is migrated to another server, most requests for its conversations are
+//! refused: their keys are moved one by one, and the store does not follow individual keys. It
+//! repeats the requests until the patience has passed, as if the server were unreachable.
 //!
 //! # Several processes
 //!
 //! Any number of processes may use one server. Within a process, writes to one conversation are
-//! stored in the order in which they were submitted, and writes to different conversations side by
-//! side.
+//! stored in the order of their submission, and writes to different conversations are stored
+//! concurrently.
 //!
 //! # The keys
 //!
-//! A conversation has up to six: `tower-chat:{alice/support}:head`, and `messages`, `tools`, `calls`,
-//! `pending` and `directory` instead of `head`. What stands in braces is escaped, so that it has none, and puts all
-//! of them on one server of a cluster. Of a scope or an id longer than 128 bytes, its beginning and
-//! its SHA-256 stand there. A scope has a list of its conversations, `tower-chat:{alice/*}:list`, on
-//! whichever server that lies. It is brought up to date by who reads it and never shows what is not
-//! there; [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and questions to the record
-//! that name no conversation ask every conversation on it.
+//! A conversation has up to six keys: `tower-chat:{alice/support}:head`, and `messages`, `tools`,
+//! `calls`, `pending` and `directory` in place of `head`. The part in braces puts all of them on
+//! one server of a cluster; braces inside it are escaped. A scope or an id longer than 128 bytes is
+//! shortened to its beginning and its SHA-256. Each scope has a list of its conversations,
+//! `tower-chat:{alice/*}:list`, which may be on another server. Readers of the list verify each
+//! conversation and remove ids of conversations that no longer exist.
+//! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and queries of the record without
+//! a conversation read every conversation on the list.
 //!
 //! # The directory
 //!
-//! What the directory has of a conversation is in its key `directory`, which the script of each write
-//! brings up to date: it costs no round trip. A
-//! [`summary`](tower_chat_core::store::HistoryStore::summary) is one question, whatever the length of
-//! the conversation; [`runs`](tower_chat_core::store::HistoryStore::runs) and the usage of a
-//! conversation are one too, and read what is stored of all its runs.
+//! The directory entry of a conversation is in its key `directory`. The script of each write
+//! updates it, without another round trip. A
+//! [`summary`](tower_chat_core::store::HistoryStore::summary) is one request, whatever the length
+//! of the conversation. [`runs`](tower_chat_core::store::HistoryStore::runs) and the usage of a
+//! conversation are one request too, and read the rows of all its runs.
 //!
-//! There is no index by last activity. It would lie on another server of a cluster than the
-//! conversations, and each write would take a round trip more. So
-//! [`conversations`](tower_chat_core::store::HistoryStore::conversations) asks every conversation on
-//! the list of the scope, 256 at a time, for each page, and
-//! [`usage`](tower_chat_core::store::HistoryStore::usage) does so 32 at a time: the answers are
-//! exact, and the cost grows with the number of conversations, whatever the limit. Where no scope is
-//! named, the lists of all scopes are looked for first, among the names of all keys of the server or of
-//! each primary of the cluster (`SCAN`), those of other programs too. While a slot of a cluster is
-//! moved, that may miss a scope. Conversations whose entry cannot be read are on the first page.
+//! There is no index by last activity. It would be on another server of a cluster than the
+//! conversations, and each write would take one more round trip. Therefore
+//! [`conversations`](tower_chat_core::store::HistoryStore::conversations) reads every conversation
+//! on the list of the scope for each page, 256 at a time, and
+//! [`usage`](tower_chat_core::store::HistoryStore::usage) does so 32 at a time. The results are
+//! exact, and the cost grows with the number of conversations, whatever the limit. A query over all
+//! scopes first finds their lists among the names of all keys of the server, or of each primary of
+//! the cluster (`SCAN`), including keys of other programs. While a slot of a cluster is migrated, a
+//! scope may be missed. Conversations with an unreadable entry are on the first page.
 //!
-//! A conversation that was made by a release without a directory gets its entry when it is first read
-//! or written. Its times are those of its run ids, its runs are counted from the messages that are
-//! left, and its usage begins at zero. All its messages are gone through once, in pages.
+//! A conversation of a release without a directory gets its entry when it is first read or written.
+//! Its times are those of its run ids, its runs are counted from the remaining messages, and its
+//! usage begins at zero. All its messages are read once, in pages.
 //!
-//! # The end of a conversation
+//! # Deletion and expiry
 //!
-//! What is deleted or pruned is gone from memory at once. With
-//! [`with_time_to_live`](RedisOptions::with_time_to_live) a conversation ends by itself, all of it at one
-//! moment. Its id stays on the list of its scope until that is read the next time. Append-only files
-//! and snapshots hold what was deleted until they are written anew (`BGREWRITEAOF`, `BGSAVE`).
+//! Deleted and pruned data are removed from memory at once. With
+//! [`with_time_to_live`](RedisOptions::with_time_to_live) all keys of a conversation expire at one
+//! moment. Its id stays on the list of its scope until the list is next read. Append-only files and
+//! snapshots contain deleted data until they are rewritten (`BGREWRITEAOF`, `BGSAVE`).
 //!
 //! # Features
 //!

@@ -1,12 +1,14 @@
-//! The conversations of a scope.
+//! The list of a scope's conversations.
 //!
-//! The list of a scope lies on another server of a cluster than its conversations, so no script has
-//! both. An id is put on it before its conversation is made, and whoever reads the list looks at
-//! each conversation: it may show too little to nobody, and what is too much is never shown.
+//! The list of a scope may be on another server of a cluster than its conversations, so that no
+//! script can include both. An id is added to the list before its conversation is created, and a
+//! reader of the list verifies each conversation. The list may therefore contain too many ids, but
+//! never too few, and readers see the correct result.
 //!
-//! An id is taken off when its conversation is gone and nobody may be about to make it. Who is
-//! going to is noted beside the list for twice as long as they may take, and the script that makes a
-//! conversation looks at the clock. So the clocks of a cluster may differ by [`WINDOW`].
+//! An id is removed when its conversation no longer exists and no process may be about to create
+//! it. A process that is about to create a conversation is noted beside the list, for twice the
+//! time that creating it may take. The script that creates a conversation checks this time by the
+//! server's clock. The clocks of a cluster may therefore differ by up to [`WINDOW`].
 
 use std::time::Duration;
 
@@ -21,25 +23,27 @@ use crate::{
     settings::{Settings, random},
 };
 
-/// How long after it was put on the list a conversation may be made.
+/// The time within which a conversation must be created after it was added to the list.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How often a conversation is put on the list again that was not made in time.
+/// The maximum number of times that a conversation is added to the list because it was not created
+/// in time.
 pub(crate) const ATTEMPTS: usize = 3;
 
-/// How many ids are looked at together.
+/// The number of ids that are verified concurrently.
 const PAGE: usize = 256;
 
-/// An id was put on the list of its scope.
+/// The addition of an id to the list of its scope.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// Until when the conversation may be made, by the server's clock, in milliseconds since 1970.
+    /// The deadline for creating the conversation, by the server's clock, in milliseconds since
+    /// 1970.
     pub(crate) deadline: u64,
-    /// By which it is known who put it there.
+    /// The token of the process that added the id.
     pub(crate) token: String,
 }
 
-/// Puts an id on the list of its scope.
+/// Adds an id to the list of its scope.
 pub(crate) async fn enlist(
     settings: &Settings,
     key: &ConversationKey,
@@ -55,16 +59,16 @@ pub(crate) async fn enlist(
     Ok(Listing { deadline: number(&answer::text(answer)?)?, token })
 }
 
-/// A conversation could not be made in time, however often it was put on the list.
+/// Returns the error for a conversation that could not be created in time.
 pub(crate) fn late(action: &'static str) -> StoreError {
     let reason = "it took more than a minute, or the clocks of the cluster differ by as much";
     StoreError::backend(action, true, reason)
 }
 
-/// Takes the id of a conversation that is gone off the list, unless somebody else may be about to
-/// make it. `token` is that of the conversation that was deleted, if it is known.
+/// Removes the id of a deleted conversation from the list, unless another process may be about to
+/// create it. `token` is that of the deleted conversation, if it is known.
 ///
-/// It is no harm where that fails, or is lost: the next reader of the list does it.
+/// If the removal fails, the next reader of the list repeats it.
 pub(crate) async fn strike(settings: &Settings, key: &ConversationKey, token: &str) {
     let names = &settings.names;
     let call =
@@ -72,7 +76,7 @@ pub(crate) async fn strike(settings: &Settings, key: &ConversationKey, token: &s
     drop(settings.connections.read("take a conversation off its list", &call).await);
 }
 
-/// Conversations of a scope that readers see, in the byte order of their ids.
+/// Lists visible conversations of a scope in the byte order of their ids.
 pub(crate) async fn conversations(
     settings: &Settings,
     scope: &str,
@@ -97,7 +101,7 @@ pub(crate) async fn conversations(
     Ok(found)
 }
 
-/// Whether a scope has a conversation, be it one of which all is staged.
+/// Returns whether a scope has a conversation, even one whose messages are all staged.
 pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result<bool, StoreError> {
     let mut listed = Listed::new(settings, scope, None);
     let mut most = 1;
@@ -112,7 +116,7 @@ pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result
     Ok(false)
 }
 
-/// The conversations of a scope that have an open run, in the byte order of their ids.
+/// Lists the conversations of a scope that have an open run, in the byte order of their ids.
 pub(crate) async fn open_runs(
     settings: &Settings,
     scope: &str,
@@ -146,7 +150,7 @@ impl<'a> Listed<'a> {
         Self { settings, scope: scope.into(), from, is_at_end: false }
     }
 
-    /// The next ids, as many as that and no more than fit on a page; `None` at the end.
+    /// Returns the next ids, at most `most` and at most a page; `None` at the end.
     pub(crate) async fn next(
         &mut self,
         most: usize,
@@ -169,15 +173,15 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// What begins a part of a list behind an id.
+/// Returns the lower bound of a range of the list after an id.
 fn behind(id: &str) -> Vec<u8> {
     [b"(", id.as_bytes()].concat()
 }
 
-/// What has become of a conversation whose id is on the list.
+/// The state of a conversation whose id is on the list.
 enum State {
     Seen,
-    /// All of it is staged.
+    /// All its messages are staged.
     Unseen,
     Gone,
 }
@@ -197,7 +201,7 @@ async fn state(settings: &Settings, key: &ConversationKey) -> Result<State, Stor
     if visible.or(sequence).is_some_and(|seen| seen != b"0") {
         return Ok(State::Seen);
     }
-    // With an id of a service it may be seen without messages.
+    // A conversation with a service id may be visible without messages.
     let mut exists = cmd("HEXISTS");
     exists.arg(settings.names.conversation(key).head()).arg("service_id");
     match settings.connections.ask(action, &exists).await? {

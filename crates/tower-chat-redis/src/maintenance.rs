@@ -1,7 +1,7 @@
-//! Looking at a conversation row by row, and rewriting rows in place: for checks and repairs, never for
-//! runs.
+//! Reads a conversation row by row and rewrites rows in place, for checks and repairs.
 //!
-//! What is there is found by its names, not by counting: messages may be missing, and numbers damaged.
+//! Rows are found by the names of their fields instead of consecutive numbers, because messages may
+//! be missing and numbers damaged.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,10 +27,10 @@ use crate::{
 const READ: &str = "read the rows of a conversation";
 const CHANGE: &str = "rewrite a conversation";
 
-/// How many values are asked for at once.
+/// The number of values in one request.
 const PAGE: usize = 1000;
 
-/// The rows of a conversation that readers see, as they are at one moment.
+/// Returns the visible rows of a conversation, as of one moment.
 pub(crate) async fn rows(
     settings: &Settings,
     key: &ConversationKey,
@@ -57,13 +57,13 @@ pub(crate) async fn rows(
     Err(restless(READ))
 }
 
-/// What there is of a conversation, by name.
+/// The names of a conversation's fields.
 struct Found {
     fields: Fields,
     writes: String,
-    /// The numbers of its messages that readers see, in order.
+    /// The sequence numbers of its visible messages, in order.
     messages: Vec<u64>,
-    /// The calls on its record, with the numbers of their messages, in order.
+    /// The calls in its record, with the sequence numbers of their messages, in order.
     calls: Vec<(String, u64)>,
 }
 
@@ -82,7 +82,7 @@ async fn look(settings: &Settings, key: &ConversationKey) -> Result<Option<Found
     let head = fields.head(key)?;
     let seen = head.pruned.saturating_add(1)..=visible(&head);
     let named = answer.bytes()?.into_iter().flatten();
-    // What has no number is nothing that readers would miss.
+    // A field whose name is no number is not visible to readers.
     let mut messages: Vec<u64> = named
         .filter_map(|name| std::str::from_utf8(&name).ok()?.parse().ok())
         .filter(|number| seen.contains(number))
@@ -93,18 +93,19 @@ async fn look(settings: &Settings, key: &ConversationKey) -> Result<Option<Found
     Ok(Some(Found { fields, writes, messages, calls }))
 }
 
-/// The calls with the numbers of their messages, in the order of messages and of calls in each.
+/// Returns the calls with the sequence numbers of their messages, ordered by message and call.
 fn ordered(scored: Pairs) -> Result<Vec<(String, u64)>, StoreError> {
     let mut calls = Vec::with_capacity(scored.len());
     for (member, score) in scored {
         let score = String::from_utf8(score.unwrap_or_default()).unwrap_or_default();
-        // A number that no message can have is reported with the row.
+        // A number out of range is reported with the row.
         calls.push((member, number(&score).unwrap_or_default()));
     }
     Ok(calls)
 }
 
-/// What stands under these names in a hash of the conversation; `None` if it was written meanwhile.
+/// Returns the values of these fields in a hash of the conversation; `None` if it was written
+/// meanwhile.
 async fn values(
     settings: &Settings,
     key: &ConversationKey,
@@ -149,8 +150,8 @@ fn read_tool(
     }
 }
 
-/// Does a rewrite. It has another life, by which one that is repeated is recognised, and which makes a
-/// reader who is in the middle of it begin again.
+/// Executes a rewrite. It changes the conversation's life, by which a repetition is recognised.
+/// Concurrent readers notice the change and begin again.
 pub(crate) async fn rewrite(
     settings: &Settings,
     rewrite: &Rewrite,
@@ -158,7 +159,7 @@ pub(crate) async fn rewrite(
     let Rewrite { key, expected, .. } = rewrite;
     let revision = expected.rewritten();
     let [head, messages, tools, calls, pending, _] = settings.names.conversation(key).all();
-    // The last of several contents of a message counts, as the last row of a call does.
+    // Of several contents of one message the last is used, as for the rows of a call.
     let contents: BTreeMap<u64, &Message> =
         rewrite.messages.iter().map(|(sequence, message)| (*sequence, message)).collect();
     let rows = tool_row::last_of_each(&rewrite.tools);

@@ -1,4 +1,5 @@
-//! A message in its stored form: the sixteen bytes of its run, its position in it as four, and its JSON.
+//! The stored form of a message: the run as sixteen bytes, the index in the run as four bytes, and
+//! the JSON.
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
@@ -6,7 +7,7 @@ use tower_chat_core::{
     store::StoreError,
 };
 
-/// What the stored form of the message with this id begins with.
+/// Returns the first bytes of the stored form of the message with this id.
 pub(crate) fn name(id: MessageId) -> [u8; 20] {
     let mut name = [0; 20];
     let (run, index) = name.split_at_mut(16);
@@ -15,7 +16,7 @@ pub(crate) fn name(id: MessageId) -> [u8; 20] {
     name
 }
 
-/// The stored form of a message.
+/// Encodes a message.
 pub(crate) fn write(id: MessageId, message: &Message) -> Vec<u8> {
     let json = format::encode(message);
     let mut stored = Vec::with_capacity(20 + json.len());
@@ -24,7 +25,7 @@ pub(crate) fn write(id: MessageId, message: &Message) -> Vec<u8> {
     stored
 }
 
-/// Reads a stored message.
+/// Decodes a message.
 pub(crate) fn read(stored: &[u8]) -> Result<Message, FormatError> {
     let malformed = FormatError::malformed;
     let (run, rest) =
@@ -42,7 +43,7 @@ pub(crate) fn read(stored: &[u8]) -> Result<Message, FormatError> {
     })
 }
 
-/// A message of a conversation that cannot be read.
+/// Returns the error of a message that cannot be decoded.
 pub(crate) fn undecodable(key: &ConversationKey, sequence: u64, source: FormatError) -> StoreError {
     StoreError::Undecodable { key: key.clone(), sequence, source }
 }

@@ -1,30 +1,30 @@
-//! What the keys of a conversation are called in Redis.
+//! The names of the keys in Redis.
 
 use sha2::{Digest, Sha256};
 use tower_chat_core::ConversationKey;
 
-/// The longest half of a key that stands in a name as it is, in bytes.
+/// The maximum length of a scope or an id that names contain unchanged, in bytes.
 const LONGEST: usize = 128;
 
-/// How much of a longer one does.
+/// The number of bytes that names contain of a longer one.
 const BEGINNING: usize = 64;
 
-/// The names of everything that a store keeps: its prefix, then what decides on which server of a
-/// cluster it lies, in braces, then what it is.
+/// The names of all keys of a store. A name consists of the prefix, the part in braces that selects
+/// the server of a cluster, and the kind of the key.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     prefix: String,
 }
 
-/// The scope that the name of a list tells.
+/// The scope in the name of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ListName {
     Scope(String),
-    /// How a long scope stands in names.
+    /// A long scope, in its shortened form.
     Shortened(String),
 }
 
-/// The names of what belongs to one conversation, all on one server of a cluster.
+/// The names of the keys of one conversation, all on one server of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationNames {
     base: String,
@@ -40,19 +40,19 @@ impl Names {
         ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
     }
 
-    /// What says that the store holds sealed data. It lies on one server of a cluster, and most
-    /// conversations on others.
+    /// Returns the name of the mark of sealed data. It is on one server of a cluster, and most
+    /// conversations are on others.
     pub(crate) fn seal_mark(&self) -> String {
         format!("{}:sealed", self.prefix)
     }
 
-    /// The ids of a scope's conversations: a sorted set in which all have the same score, so that it
-    /// is in their byte order.
+    /// Returns the name of the list of a scope's ids: a sorted set in which all scores are equal,
+    /// so that the ids are in byte order.
     pub(crate) fn list(&self, scope: &str) -> String {
         format!("{}:{{{}/*}}:list", self.prefix, half(scope))
     }
 
-    /// A pattern that the names of all lists fit, and perhaps others.
+    /// Returns a pattern that matches the names of all lists, and possibly other names.
     pub(crate) fn lists(&self) -> String {
         let mut pattern = String::new();
         for character in self.prefix.chars() {
@@ -64,7 +64,7 @@ impl Names {
         format!("{pattern}:{{*/\\*}}:list")
     }
 
-    /// The scope of the list with this name, if it is the name of a list.
+    /// Returns the scope of the list with this name, if it is the name of a list.
     pub(crate) fn read_list(&self, name: &str) -> Option<ListName> {
         let half = name.strip_prefix(&self.prefix)?.strip_prefix(":{")?.strip_suffix("/*}:list")?;
         if half.contains('~') {
@@ -73,17 +73,18 @@ impl Names {
         unescaped(half).filter(|scope| self::half(scope) == half).map(ListName::Scope)
     }
 
-    /// The head of a conversation in a scope that is known by how it stands in names.
+    /// Returns the name of a conversation's head, from the shortened form of its scope.
     pub(crate) fn head_of_shortened(&self, scope: &str, id: &str) -> String {
         ConversationNames { base: format!("{}:{{{scope}/{}}}", self.prefix, half(id)) }.head()
     }
 
-    /// Whether a scope stands in names like this.
+    /// Returns whether `as_half` is the shortened form of a scope.
     pub(crate) fn is_shortened(scope: &str, as_half: &str) -> bool {
         half(scope) == as_half
     }
 
-    /// Who is about to make a conversation; on the server of the list.
+    /// Returns the name of the tokens of processes that are about to create a conversation, on the
+    /// server of the list.
     pub(crate) fn being_made(&self, key: &ConversationKey) -> String {
         format!("{}:{{{}/*}}:made:{}", self.prefix, half(key.scope()), half(key.id()))
     }
@@ -98,34 +99,34 @@ impl ConversationNames {
         self.part("messages")
     }
 
-    /// The rows of the record of tool calls.
+    /// Returns the name of the rows of the record of tool calls.
     pub(crate) fn tools(&self) -> String {
         self.part("tools")
     }
 
-    /// The order of the rows: their names, by the number of their message.
+    /// Returns the name of the order of the rows: a sorted set of calls, scored by the sequence
+    /// numbers of their messages.
     pub(crate) fn calls(&self) -> String {
         self.part("calls")
     }
 
-    /// The calls that wait for approval, as in [`calls`](Self::calls).
+    /// Returns the name of the calls that wait for approval, a set like [`calls`](Self::calls).
     pub(crate) fn pending(&self) -> String {
         self.part("pending")
     }
 
-    /// What the directory has of the conversation.
+    /// Returns the name of the directory entry.
     pub(crate) fn directory(&self) -> String {
         self.part("directory")
     }
 
-    /// Everything there may be of a conversation.
+    /// Returns the names of all keys of a conversation.
     pub(crate) fn all(&self) -> [String; 6] {
         let pending = self.pending();
         [self.head(), self.messages(), self.tools(), self.calls(), pending, self.directory()]
     }
 
-    /// Where a copy is put together that will be this conversation: all but the head and the
-    /// directory.
+    /// Returns the names of the temporary keys of a copy: all but the head and the directory entry.
     pub(crate) fn copy(&self, copy: &str) -> [String; 4] {
         ["messages", "tools", "calls", "pending"]
             .map(|part| self.part(&format!("copy:{copy}:{part}")))
@@ -136,8 +137,8 @@ impl ConversationNames {
     }
 }
 
-/// How a half of a key stands in a name: letters, digits, `-`, `_` and `.` as they are, all other
-/// bytes as `%` and two digits. Of a long one its beginning and its SHA-256 stand for it.
+/// Escapes a scope or an id for a name: letters, digits, `-`, `_` and `.` are unchanged, all other
+/// bytes become `%` and two digits. A long one is shortened to its beginning and its SHA-256.
 fn half(text: &str) -> String {
     let bytes = text.as_bytes();
     match bytes.get(..BEGINNING) {
@@ -185,8 +186,8 @@ mod tests {
 
     use super::*;
 
-    /// What decides on the slot, after the specification of Redis Cluster: what is between the first
-    /// `{` and the `}` after it, if that is anything.
+    /// Returns the part that determines the slot, by the specification of Redis Cluster: the text
+    /// between the first `{` and the next `}`, if it is not empty.
     fn tag(name: &str) -> &str {
         let (_, rest) = name.split_once('{').unwrap();
         let (tag, _) = rest.split_once('}').unwrap();

@@ -1,4 +1,4 @@
-//! Why a store cannot be opened.
+//! The errors of opening a store.
 
 use tower_chat_core::BoxError;
 
@@ -6,13 +6,13 @@ use tower_chat_core::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The address cannot be understood.
+    /// The address cannot be parsed.
     #[error(
         "the address of the Redis server cannot be understood: write it as \
          `redis://user:password@host:port/database`; `rediss://` needs the feature `tls`"
     )]
     Address {
-        /// What is wrong with it.
+        /// The error of the parser.
         source: BoxError,
     },
     /// The server cannot be reached.
@@ -21,7 +21,7 @@ pub enum OpenError {
         /// The cause.
         source: BoxError,
     },
-    /// The server lets nobody in under this name and password, or does not allow what is needed.
+    /// The server refuses user and password, or the user lacks permissions.
     #[error(
         "the Redis server refuses: see that user, password, database and permissions are right"
     )]
@@ -29,20 +29,20 @@ pub enum OpenError {
         /// The server's error.
         source: BoxError,
     },
-    /// The server is too old for what it has to do.
+    /// The version of the server is too old for a required feature.
     #[error("the Redis server has version {version}, and {what} needs version {needed}")]
     TooOld {
-        /// Its version.
+        /// The server's version.
         version: String,
-        /// What needs a newer one.
+        /// The feature that needs a newer version.
         what: &'static str,
-        /// The oldest that will do.
+        /// The oldest sufficient version.
         needed: &'static str,
     },
-    /// The server does not say which version it has.
+    /// The server does not report its version.
     #[error("what answers at the address of the Redis server does not say which version it has")]
     NoVersion,
-    /// The server throws data away when its memory is full.
+    /// The server evicts keys when its memory is full.
     #[error(
         "the Redis server throws data away when its memory is full (`maxmemory-policy {policy}`): \
          set `noeviction`, or allow it with the option `allow_eviction`"
@@ -51,19 +51,19 @@ pub enum OpenError {
         /// The server's policy.
         policy: String,
     },
-    /// Writes are to wait for the disk, and the server writes nothing to it.
+    /// Writes should wait for the disk, but the server has no append-only file.
     #[error("the Redis server keeps no append-only file to wait for: set `appendonly yes`")]
     NotAppendOnly,
-    /// The server is one of a cluster.
+    /// The server belongs to a cluster.
     #[error(
         "the Redis server is one of a cluster: connect with `connect_cluster`, which needs the \
          feature `cluster`"
     )]
     Cluster,
-    /// In a cluster one cannot wait for replicas or disks.
+    /// In a cluster, writes cannot wait for replicas or disks.
     #[error("a store in a cluster cannot wait for replicas or disks: use `Durability::Server`")]
     DurabilityInCluster,
-    /// A prefix with braces would decide where keys lie in a cluster.
+    /// A prefix with braces would determine the slots of the keys in a cluster.
     #[error("the prefix `{prefix}` has a brace in it: choose one without")]
     InvalidPrefix {
         /// The prefix.
@@ -74,13 +74,13 @@ pub enum OpenError {
     InvalidOption {
         /// The setting.
         option: &'static str,
-        /// The value it was given.
+        /// The value of the setting.
         value: u128,
     },
 }
 
 impl OpenError {
-    /// Whether opening may succeed when it is tried again unchanged.
+    /// Returns whether opening may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connect { .. } => true,

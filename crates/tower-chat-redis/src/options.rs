@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options of opening a store.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     server_settings::{self, ServerSettings},
 };
 
-/// Settings with which to open a [`RedisStore`].
+/// The options with which a [`RedisStore`] is opened.
 ///
 /// ```no_run
 /// # async fn open() -> Result<(), tower_chat_redis::OpenError> {
@@ -35,16 +35,17 @@ pub struct RedisOptions {
     pub(crate) allow_eviction: bool,
 }
 
-/// More would not be quicker: each carries any number of questions.
+/// The maximum number of connections. More would not be faster, because each connection carries any
+/// number of concurrent requests.
 const MOST_CONNECTIONS: u128 = 1024;
 
-/// The longest that a conversation may live, and a server be waited for: a hundred years.
+/// The maximum time to live and timeout: a hundred years.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 impl RedisOptions {
-    /// The defaults: the prefix `tower-chat`, 4 connections, 1024 slots in the queue, 30 seconds for
-    /// an answer and for the server to come back, no time to live, what the server's own settings
-    /// make durable.
+    /// Creates the default options: the prefix `tower-chat`, 4 connections, 1024 slots in the
+    /// queue, 30 seconds each for a reply and for retries, no time to live, and the durability of
+    /// the server's settings.
     pub fn new() -> Self {
         Self {
             prefix: "tower-chat".to_owned(),
@@ -58,79 +59,82 @@ impl RedisOptions {
         }
     }
 
-    /// What the names of all keys begin with. It must have no brace in it. Stores with different
-    /// prefixes know nothing of each other.
+    /// Sets the prefix of the names of all keys. It must not contain a brace. Stores with different
+    /// prefixes are independent.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How many connections are made at most, at least 1. Each is made when it is first needed and
-    /// carries any number of questions at once. Writes that wait for replicas or disks have as many
-    /// of their own, on each of which those that come while others wait are sent together.
+    /// Sets the maximum number of connections, at least 1. Each is opened when it is first needed
+    /// and carries any number of concurrent requests. Writes that wait for replicas or disks have
+    /// as many connections of their own. On each of these, writes that arrive while others wait are
+    /// sent together.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// How many submissions may be reserved or under way at the same time, at least 1; more wait
-    /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
+    /// Sets the maximum number of submissions that are reserved or unfinished, at least 1. Further
+    /// callers wait in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
     pub fn with_max_queued(mut self, submissions: usize) -> Self {
         self.max_queued = submissions;
         self
     }
 
-    /// How long an answer may take, and how long to wait for replicas and disks, at least a
-    /// millisecond.
+    /// Sets the timeout of a reply, and of waiting for replicas and disks, at least a millisecond.
     #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// How long to try again, with growing pauses, when the server cannot be reached, from the first
-    /// time that it could not on; [`Duration::MAX`] for ever. Writes of a conversation wait for those
-    /// before them meanwhile.
+    /// Sets how long requests are repeated, with growing pauses, while the server is unreachable.
+    /// The time begins with the first failure. [`Duration::MAX`] means no limit. Later writes of
+    /// the conversation wait meanwhile.
     ///
-    /// An attempt may itself take [`with_response_timeout`](Self::with_response_timeout) and some seconds, the
-    /// first and the last too. A write that replicas or disks do not confirm is tried again as long.
+    /// Each attempt, including the first and the last, may take
+    /// [`with_response_timeout`](Self::with_response_timeout) and some seconds more. A write that
+    /// replicas or disks do not confirm is repeated for the same time.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Lets a conversation end so long after it was last written, at least a millisecond, all of it
-    /// at one moment. A store without this setting that writes to it lets it live for ever again.
+    /// Deletes a conversation when this time has passed since its last write, all of it at one
+    /// moment. The minimum is a millisecond. A write through a store without this setting removes
+    /// the time to live.
     #[must_use]
     pub fn with_time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self
     }
 
-    /// Where a write must be before it is acknowledged.
+    /// Sets the durability of acknowledged writes.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Takes a server that throws data away when its memory is full. A conversation may then lose
-    /// some of its messages; what is left of it is reported as damaged.
+    /// Accepts a server whose eviction policy may delete keys. A conversation may then lose some of
+    /// its messages; the rest of it is reported as damaged.
     #[must_use]
     pub fn allow_eviction(mut self) -> Self {
         self.allow_eviction = true;
         self
     }
 
-    /// Opens the store at an address, `redis://user:password@host:port/database`. Must be called on
-    /// the tokio runtime on which the store is used, with its timer and its network enabled.
+    /// Opens the store at an address, such as `redis://user:password@host:port/database`. Must be
+    /// called on the tokio runtime on which the store is used, with its timer and its network
+    /// enabled.
     ///
-    /// With the feature `tls`, `rediss://` encrypts the connection, and the server must be who its
-    /// certificate says, by the root certificates of the operating system.
+    /// With the feature `tls`, `rediss://` encrypts the connection. The server's certificate must
+    /// be valid for the host and signed by a root certificate of the operating system.
     ///
     /// # Errors
     ///
@@ -144,8 +148,8 @@ impl RedisOptions {
         RedisStore::connect_with(address, self).await
     }
 
-    /// What the server at an address is set to. Nothing is changed, and a server is asked that a store
-    /// would refuse, too; of a cluster the one server that is named.
+    /// Returns the settings of the server at an address. Nothing is changed. Servers that a store
+    /// would refuse are accepted. In a cluster, only the server at the address is queried.
     ///
     /// ```no_run
     /// # async fn look() -> Result<(), tower_chat_redis::OpenError> {
@@ -160,7 +164,7 @@ impl RedisOptions {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], if the server cannot be reached or asked.
+    /// [`OpenError`], if the server cannot be reached or queried.
     ///
     /// # Panics
     ///
@@ -170,8 +174,8 @@ impl RedisOptions {
         server_settings::ask(address, &self).await
     }
 
-    /// Opens the store in a cluster, of which some servers are given; the others are asked for. The
-    /// address is as for [`connect`](Self::connect), without a database.
+    /// Opens the store in a cluster, from the addresses of some of its servers; these report the
+    /// others. The addresses are like those of [`connect`](Self::connect), without a database.
     ///
     /// # Errors
     ///

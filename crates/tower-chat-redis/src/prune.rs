@@ -1,8 +1,8 @@
-//! Taking the oldest runs of a conversation away.
+//! Pruning: deleting the oldest runs of a conversation.
 //!
-//! It is looked at in pages, and cut by one script where it has not been written meanwhile. A
-//! conversation that was cut has another life, so a repetition is recognised, and a reader who is in the
-//! middle of it begins again.
+//! The conversation is read in pages, and cut by one script if it was not written meanwhile. The
+//! cut changes the conversation's life, by which a repetition is recognised. Concurrent readers
+//! notice the change and begin again.
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
@@ -25,10 +25,10 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// How often it is looked at again because it was written meanwhile.
+/// The maximum number of times that a conversation is read because it was written meanwhile.
 const ATTEMPTS: usize = 64;
 
-/// Takes away what need not be kept.
+/// Deletes the runs that need not be kept.
 pub(crate) async fn prune(
     settings: &Settings,
     key: &ConversationKey,
@@ -58,7 +58,7 @@ pub(crate) async fn prune(
     Err(StoreError::backend(ACTION, true, "it was written again and again meanwhile"))
 }
 
-/// Where a conversation is to be cut, and which one it is.
+/// The cut of a conversation, and the conversation's revision and life.
 struct Seen {
     cut: Cut,
     revision: Revision,
@@ -66,7 +66,7 @@ struct Seen {
     writes: String,
 }
 
-/// Looks at a conversation; `None` if it was written meanwhile.
+/// Reads a conversation; `None` if it was written meanwhile.
 async fn look(
     settings: &Settings,
     key: &ConversationKey,
@@ -82,7 +82,7 @@ async fn look(
     for (member, row) in &first.rows {
         let call = tool_row::position(member).map_err(|reason| corrupt(&reason))?;
         let mut words = row.split(' ');
-        // A status that nobody knows may be that of a call that waits.
+        // An unknown status counts as waiting, so that its run is kept.
         let status = words.next().and_then(|status| status.parse().ok());
         let result = words.nth(1).and_then(|sequence| sequence.parse().ok());
         pruning.see_call(call, status.unwrap_or(ToolStatus::Pending), result);
@@ -109,16 +109,16 @@ async fn look(
 
 /// A page of the runs of messages.
 pub(crate) struct Page {
-    /// What is stored of the conversation, on the first page.
+    /// The fields of the conversation, on the first page.
     pub(crate) fields: Fields,
     rows: Vec<(String, String)>,
     /// The run of each message.
     pub(crate) runs: Vec<Vec<u8>>,
-    /// How often the conversation had been written.
+    /// The conversation's number of writes.
     pub(crate) writes: Option<String>,
 }
 
-/// A page of the runs; `None` if the conversation is another by now.
+/// Reads a page of the runs; `None` if the conversation's life has changed meanwhile.
 pub(crate) async fn page(
     settings: &Settings,
     key: &ConversationKey,

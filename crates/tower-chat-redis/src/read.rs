@@ -1,4 +1,4 @@
-//! What is read of one conversation.
+//! Reads of one conversation.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,17 +22,17 @@ use crate::{
     tool_row,
 };
 
-/// How many bytes of messages are asked for at once. Nobody else is served while they are put
-/// together.
+/// The number of bytes of messages in one request. The server handles no other request while it
+/// collects them.
 pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 const BACKWARDS: &str = "read messages from the end backwards";
 
-/// How often a conversation is read from its beginning again because it was pruned meanwhile, or
-/// deleted and made again.
+/// The maximum number of times that a conversation is read from its beginning because it was
+/// pruned, or deleted and created again, meanwhile.
 pub(crate) const ATTEMPTS: usize = 16;
 
-/// A conversation without its messages.
+/// Reads the head of a conversation.
 pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<Head, StoreError> {
     let names = settings.names.conversation(key);
     let call = HEAD.on([names.head(), names.messages(), names.pending()]);
@@ -65,7 +65,7 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
     Ok(head.with_pending_approvals(batches.finish()))
 }
 
-/// A conversation with all its messages that readers see, as it is at one moment.
+/// Reads a conversation with all its visible messages, as of one moment.
 pub(crate) async fn history(
     settings: &Settings,
     key: &ConversationKey,
@@ -80,16 +80,17 @@ pub(crate) async fn history(
     Ok(history)
 }
 
-/// The messages of a conversation that readers see, as they are stored.
+/// The visible messages of a conversation, in stored form.
 pub(crate) struct StoredMessages {
     pub(crate) fields: Fields,
     pub(crate) messages: Vec<Vec<u8>>,
-    /// How often it had been written.
+    /// The conversation's number of writes.
     pub(crate) writes: Option<String>,
 }
 
-/// Reads them in pages. What readers see of a conversation only grows while it lives, so what the
-/// first page said holds for the others too, unless it has come to its end meanwhile.
+/// Reads the messages in pages. During a life of the conversation its visible part only grows, so
+/// that the first page is valid together with the others. If the life changes, the read begins
+/// again.
 pub(crate) async fn stored_messages(
     settings: &Settings,
     key: &ConversationKey,
@@ -118,14 +119,14 @@ pub(crate) async fn stored_messages(
     Err(restless(action))
 }
 
-/// The last messages before one, as many as that. See [`stored_messages`].
+/// Reads up to `limit` messages before a sequence number. See [`stored_messages`].
 pub(crate) async fn messages_before(
     settings: &Settings,
     key: &ConversationKey,
     before: Option<u64>,
     limit: usize,
 ) -> Result<MessagePage, StoreError> {
-    // A script can count to no more, and there is none behind.
+    // Scripts represent larger numbers inexactly, and no message has one.
     let behind_all = LAST_SEQUENCE.saturating_add(1);
     let asked =
         Range::Before(before.unwrap_or(behind_all).min(behind_all), behind_all.min(limit as u64));
@@ -155,19 +156,19 @@ pub(crate) async fn messages_before(
     Err(restless(BACKWARDS))
 }
 
-/// A conversation came to its end however often it was read from its beginning.
+/// Returns the error for a conversation whose life changed during every read.
 pub(crate) fn restless(action: &'static str) -> StoreError {
     StoreError::backend(action, true, "it was pruned, or deleted and made again, all the time")
 }
 
-/// Which messages are asked for.
+/// The range of messages to read.
 #[derive(Clone, Copy)]
 enum Range<'a> {
-    /// All that readers see.
+    /// All visible messages.
     All,
-    /// As many as that, the last ones before one.
+    /// The last messages before a sequence number, and their maximum number.
     Before(u64, u64),
-    /// Of this life, from one to another.
+    /// The messages of a life, from one sequence number to another.
     Of(&'a str, u64, u64),
 }
 
@@ -212,7 +213,7 @@ async fn page(
     }
 }
 
-/// A conversation's open run with everything staged of it, as it is at one moment.
+/// Reads a conversation's open run with everything that is staged of it, as of one moment.
 pub(crate) async fn open_run(
     settings: &Settings,
     key: &ConversationKey,

@@ -1,10 +1,10 @@
-//! The scripts: what is done on the server, each as a whole.
+//! The scripts, each of which the server executes atomically.
 
 use std::sync::OnceLock;
 
 use redis::{Cmd, ToRedisArgs, Value, cmd};
 
-/// A script, known to the server by its hash once it was sent.
+/// A script. A server that has received its code knows it by its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) code: &'static str,
@@ -20,7 +20,7 @@ impl Script {
         self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
     }
 
-    /// A use of the script on these keys, which must lie on one server.
+    /// Creates a call of the script with these keys, which must be on one server.
     pub(crate) fn on<const COUNT: usize>(&'static self, keys: [String; COUNT]) -> Call {
         let mut command = cmd("EVALSHA");
         command.arg(self.hash()).arg(COUNT);
@@ -31,30 +31,30 @@ impl Script {
     }
 }
 
-/// A use of a script.
+/// A call of a script.
 pub(crate) struct Call {
     script: &'static Script,
     command: Cmd,
 }
 
 impl Call {
-    /// Adds a value.
+    /// Adds an argument.
     pub(crate) fn with(mut self, value: impl ToRedisArgs) -> Self {
         self.command.arg(value);
         self
     }
 
-    /// Adds a value.
+    /// Adds an argument.
     pub(crate) fn push(&mut self, value: impl ToRedisArgs) {
         self.command.arg(value);
     }
 
-    /// The command for a server that knows the script.
+    /// Returns the command for a server that knows the script.
     pub(crate) fn command(&self) -> &Cmd {
         &self.command
     }
 
-    /// The command for one that does not.
+    /// Returns the command for a server that does not know the script.
     pub(crate) fn with_code(&self) -> Cmd {
         let mut command = cmd("EVAL");
         command.arg(self.script.code);
@@ -67,18 +67,18 @@ impl Call {
     }
 }
 
-/// What a list that a script answers begins with when it has done what was asked. One that begins
-/// with another word changed nothing.
+/// The first words of the replies of scripts that have changed data. A reply with another first
+/// word means that nothing was changed.
 const DONE: [&str; 7] = ["stored", "made", "pruned", "deleted", "adopted", "set", "rewritten"];
 
-/// Whether a script answered that it changed nothing.
+/// Returns whether the reply of a script means that nothing was changed.
 pub(crate) fn is_refusal(answer: &Value) -> bool {
     let Value::Array(items) = answer else { return false };
     let Some(Value::BulkString(word)) = items.first() else { return false };
     !DONE.iter().any(|done| done.as_bytes() == word)
 }
 
-/// A script with these flags that looks at stored numbers.
+/// Defines a script with these flags that reads stored numbers.
 macro_rules! counting {
     ($flags:literal, $($file:literal),+) => {
         Script::new(concat!(
@@ -92,7 +92,7 @@ macro_rules! counting {
 }
 
 pub(crate) static APPEND: Script = counting!("", "scripts/entry.lua", "scripts/append.lua");
-/// The same for a write that ends a run and leaves nothing of it, so that it needs no memory.
+/// Like `APPEND`, for a write that discards a run and therefore needs no memory.
 pub(crate) static DISCARD: Script =
     counting!(" flags=allow-oom", "scripts/entry.lua", "scripts/append.lua");
 pub(crate) static HEAD: Script = counting!(" flags=no-writes", "scripts/head.lua");
@@ -103,7 +103,7 @@ pub(crate) static RUNS: Script = counting!(" flags=no-writes", "scripts/runs.lua
 pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
 pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summary.lua");
 pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
-/// A write that ends a run may need it, and a prune.
+/// Needed by a write that ends a run, and by a prune, even if the memory is full.
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
 pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");
@@ -114,5 +114,5 @@ pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.
 pub(crate) static ENLIST: Script = Script::new(include_str!("scripts/enlist.lua"));
 pub(crate) static STRIKE: Script = Script::new(include_str!("scripts/strike.lua"));
 
-/// Those that most calls use; the others are sent when they are first needed.
+/// The scripts that most calls use. The others are sent when they are first needed.
 pub(crate) static FREQUENT: [&Script; 4] = [&APPEND, &HEAD, &MESSAGES, &INVOCATIONS];

@@ -1,13 +1,13 @@
-//! What the server says of itself.
+//! The reply of the server to `INFO`.
 
 use crate::{Durability, OpenError, RedisOptions};
 
-/// The oldest version that runs the scripts: flags of scripts came with Redis 7.0.
+/// The oldest version that executes the scripts: flags of scripts were added in Redis 7.0.
 const OLDEST: (u32, u32) = (7, 0);
-/// The oldest that can wait for disks.
+/// The oldest version that can wait for disks.
 const OLDEST_THAT_SYNCS: (u32, u32) = (7, 2);
 
-/// What of the answer to `INFO` matters.
+/// The relevant fields of the reply to `INFO`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     version: String,
@@ -24,7 +24,7 @@ impl ServerInfo {
             line.map(|value| value.trim().to_owned())
         };
         Ok(Self {
-            // Valkey says here which Redis it can stand for.
+            // Valkey reports the compatible version of Redis here.
             version: find("redis_version").ok_or(OpenError::NoVersion)?,
             policy: find("maxmemory_policy"),
             has_memory_limit: find("maxmemory").is_some_and(|limit| limit != "0"),
@@ -33,7 +33,7 @@ impl ServerInfo {
         })
     }
 
-    /// Whether the server can do what is asked of it.
+    /// Returns an error if the server does not support the options.
     pub(crate) fn check(&self, options: &RedisOptions, in_cluster: bool) -> Result<(), OpenError> {
         self.is_at_least(OLDEST, "7.0", "a history store")?;
         if self.is_in_cluster && !in_cluster {

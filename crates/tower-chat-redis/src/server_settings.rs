@@ -1,4 +1,4 @@
-//! What a server is set to, for those who check it.
+//! The settings of a server, for diagnostics.
 
 use redis::{Client, Value, cmd};
 
@@ -8,46 +8,47 @@ use crate::{
     store::refused,
 };
 
-/// What a server is set to, as far as it matters to a store.
+/// The settings of a server that affect a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerSettings {
-    /// The version of Redis that the server is, or stands for.
+    /// The version of Redis, or the compatible version of another server.
     pub version: String,
-    /// Whether it is one of a cluster.
+    /// Whether it belongs to a cluster.
     pub is_in_cluster: bool,
-    /// Whether it copies another server, and is not written itself.
+    /// Whether it is a replica, which is read-only.
     pub is_replica: bool,
-    /// How many servers copy it.
+    /// The number of its replicas.
     pub replicas: u64,
-    /// How many bytes of memory it uses.
+    /// The number of bytes of memory in use.
     pub used_memory: u64,
-    /// How many it may use; `None` if it has no limit of its own.
+    /// The maximum number of bytes of memory; `None` if there is no limit.
     pub max_memory: Option<u64>,
-    /// What it does at that limit, such as `noeviction`; `None` if it does not say.
+    /// The policy at that limit, such as `noeviction`; `None` if the server does not report it.
     pub eviction_policy: Option<String>,
-    /// How many keys it has thrown away since it was started.
+    /// The number of keys that were evicted since the server was started.
     pub evicted_keys: u64,
-    /// Whether it writes each change to a file.
+    /// Whether it has an append-only file.
     pub is_append_only: bool,
-    /// When it waits until such changes are on the disk: `always`, `everysec` or `no`. `None` if the
-    /// user may not ask.
+    /// When the append-only file is synced: `always`, `everysec` or `no`. `None` if the user may
+    /// not read the setting.
     pub append_fsync: Option<String>,
-    /// Whether it starts with such a file that is cut off at its end. It then forgets a transaction of which
-    /// only the beginning is there, but leaves that in the file: at the start after that one, it carries
-    /// out the half transaction. `None` if the user may not ask.
+    /// Whether it starts with an append-only file that is truncated at its end
+    /// (`aof-load-truncated`). It then ignores an incomplete transaction at the end, but leaves it
+    /// in the file, and executes the incomplete transaction at the next start. `None` if the user
+    /// may not read the setting.
     pub loads_truncated_file: Option<bool>,
-    /// When it makes snapshots, such as `3600 1 300 100`; empty if it never does, and `None` if the user
-    /// may not ask.
+    /// When it makes snapshots, such as `3600 1 300 100`; empty if never. `None` if the user may
+    /// not read the setting.
     pub snapshots: Option<String>,
-    /// Whether the last write of changes to the file succeeded.
+    /// Whether the last write to the append-only file succeeded.
     pub last_append_succeeded: bool,
     /// Whether the last snapshot succeeded.
     pub last_snapshot_succeeded: bool,
 }
 
 impl ServerSettings {
-    /// Reads the answer to `INFO`.
+    /// Parses the reply to `INFO`.
     fn read(answer: &str) -> Result<Self, OpenError> {
         let find = |name: &str| {
             let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -74,7 +75,7 @@ impl ServerSettings {
     }
 }
 
-/// Asks the server at an address.
+/// Queries the server at an address.
 pub(crate) async fn ask(
     address: &str,
     options: &RedisOptions,
@@ -93,12 +94,12 @@ pub(crate) async fn ask(
     Ok(settings)
 }
 
-/// The value of a setting, if the user may ask for it: hosted servers let nobody.
+/// Returns the value of a setting, if the user may read it. Hosted servers do not permit it.
 async fn setting(connections: &Connections, name: &str) -> Option<String> {
     let mut command = cmd("CONFIG");
     command.arg("GET").arg(name);
     let values = match connections.command(&command).await.ok()? {
-        // As the newer protocol answers, and as the older one.
+        // The forms of the reply in RESP3 and RESP2.
         Value::Map(pairs) => pairs.into_iter().map(|(_, value)| value).collect(),
         Value::Array(items) => items.into_iter().skip(1).collect::<Vec<_>>(),
         _ => return None,

@@ -1,4 +1,4 @@
-//! What everything that asks the server needs.
+//! The shared state of all requests to the server.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use tower_chat_core::{
 
 use crate::{connections::Connections, names::Names};
 
-/// The connections of a store, and how it keeps what it is given.
+/// The connections of a store, and the settings of its requests.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) connections: Connections,
     pub(crate) names: Names,
     pub(crate) time_to_live: Option<Duration>,
-    /// Whether the store holds sealed data, as far as is known.
+    /// The cached mark of sealed data.
     pub(crate) seal_mark: SealMark,
 }
 
 const SEAL_MARK: &str = "use the mark of sealed data";
 
 impl Settings {
-    /// Lets a change through, or refuses it, because the store holds sealed data.
+    /// Admits a change or refuses it, because the store contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
             let mut exists = cmd("EXISTS");
@@ -42,13 +42,13 @@ impl Settings {
         self.seal_mark.admit(change, read, set).await
     }
 
-    /// How long a conversation lives after a write, as scripts take it.
+    /// Returns the time to live as an argument of scripts.
     pub(crate) fn lifetime(&self) -> String {
         self.time_to_live.map(|time| time.as_millis().to_string()).unwrap_or_default()
     }
 }
 
-/// Sixteen digits that nobody else has.
+/// Returns sixteen random digits.
 pub(crate) fn random() -> String {
     format!("{:016x}", RunId::new().random_half())
 }

@@ -31,11 +31,11 @@ use crate::{
     telemetry::{SYSTEM, TELEMETRY},
 };
 
-/// Keeps conversations in Redis, or in Valkey.
+/// Stores conversations in Redis or Valkey.
 ///
-/// Clones are handles of the same store. Writes that were submitted are done by tasks of the
-/// runtime on which the store was opened, for as long as that runs, whether or not there is a
-/// handle left. To wait for them, [`close`](HistoryStore::close) the store.
+/// Clones are handles of the same store. Tasks of the runtime on which the store was opened execute
+/// the submitted writes, even after the last handle is dropped, as long as the runtime runs. To
+/// wait for them, [`close`](HistoryStore::close) the store.
 ///
 /// Its async methods must be called on that runtime.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl RedisStore {
         RedisOptions::new().connect(address).await
     }
 
-    /// Options with which to open a store.
+    /// Returns options with which to open a store.
     pub fn options() -> RedisOptions {
         RedisOptions::new()
     }
@@ -81,7 +81,8 @@ impl RedisStore {
     ) -> Result<Self, OpenError> {
         #[cfg(feature = "tls")]
         crate::tls::prepare();
-        // What may have been done is not to be sent again by anybody who does not know what it is.
+        // The client library must not retry, because it does not know which commands may be
+        // repeated.
         let client = redis::cluster::ClusterClient::builder(addresses.iter().copied())
             .retries(0)
             .connection_timeout(crate::connections::CONNECT_TIMEOUT)
@@ -98,7 +99,8 @@ impl RedisStore {
     ) -> Result<Self, OpenError> {
         let connections = Connections::new(target, &options);
         let answer = connections.command(&cmd("INFO")).await.map_err(refused)?;
-        // A cluster answers for each of its servers; they are alike.
+        // A cluster returns the reply of each of its servers. One of them is enough, because they
+        // are configured alike.
         let answer = match answer {
             redis::Value::Map(answers) => answers.into_iter().next().map(|(_, answer)| answer),
             answer => Some(answer),
@@ -321,22 +323,22 @@ impl HistoryStore for RedisStore {
     }
 }
 
-/// Lets a change other than a write through, or refuses it, because the store holds sealed data. A release
-/// before the mark may have sealed the conversation, which its head says.
+/// Admits a change other than a write, or refuses it, because the store contains sealed data. A
+/// conversation that was sealed by a release before the mark is recognised by its head.
 async fn admit(
     settings: &Settings,
     key: &ConversationKey,
     is_sealed: bool,
 ) -> Result<(), StoreError> {
-    // What is damaged is reported by the change.
+    // The change itself reports damaged data.
     if !is_sealed && let Ok(head) = read::head(settings, key).await {
         settings.seal_mark.see(&head);
     }
     settings.admit(SealedChange::other(is_sealed)).await
 }
 
-/// Deletes a conversation; says whether there was one. It is not sent again where it may have been
-/// done: the second would find nothing, and say so.
+/// Deletes a conversation, and returns whether it existed. The request is not repeated if the first
+/// may have been executed, because the second would find nothing and report that.
 async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, StoreError> {
     let call = DELETE.on(settings.names.conversation(key).all());
     let answer = settings.connections.change("delete a conversation", false, &call).await?;
@@ -350,7 +352,7 @@ async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, Stor
     Ok(was_there)
 }
 
-/// What keeps a store from being opened, after the server's error.
+/// Returns the error of opening a store after this failure.
 pub(crate) fn refused(failure: Failure) -> OpenError {
     match failure.meaning {
         Meaning::NotApplied | Meaning::Unknown | Meaning::ResourceExhausted => {

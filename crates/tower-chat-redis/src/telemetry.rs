@@ -1,8 +1,8 @@
-//! What the store is called in spans, metrics and events.
+//! The name of the store in spans, metrics and events.
 
 use tower_chat_core::telemetry::StoreTelemetry;
 
-/// `db.system.name`.
+/// The value of `db.system.name`.
 pub(crate) const SYSTEM: &str = "redis";
 
 pub(crate) const TELEMETRY: StoreTelemetry = StoreTelemetry::new(SYSTEM);

@@ -1,8 +1,8 @@
-//! A row of the record of tool calls: how it is written, and read.
+//! Writing and reading rows of the record of tool calls.
 //!
-//! It begins with what the scripts look at, in text: status, start and the message of the result
-//! (`-` where there is none), then the length of the tool's name in bytes, a colon, and the name. What
-//! follows is JSON.
+//! A row begins with the part that scripts read, as text: status, start time, and sequence number
+//! of the result's message (`-` if there is none), then the length of the tool's name in bytes, a
+//! colon, and the name. The rest is JSON.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -17,7 +17,7 @@ use tower_chat_core::{
 
 use crate::script::Call;
 
-/// What no script looks at.
+/// The part that scripts do not read.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     round: u32,
@@ -32,12 +32,12 @@ struct Rest {
     finished: Option<i64>,
 }
 
-/// The last of several rows of one call counts.
+/// Returns the last of several rows of each call.
 pub(crate) fn last_of_each(records: &[ToolRecord]) -> BTreeMap<SequencePosition, &ToolRecord> {
     records.iter().map(|record| (record.call, record)).collect()
 }
 
-/// Adds rows as the script that appends takes them.
+/// Adds rows as arguments of the script that appends.
 pub(crate) fn push(call: &mut Call, records: &BTreeMap<SequencePosition, &ToolRecord>) {
     for (position, record) in records {
         call.push(member(*position));
@@ -47,12 +47,12 @@ pub(crate) fn push(call: &mut Call, records: &BTreeMap<SequencePosition, &ToolRe
     }
 }
 
-/// The name of a call. Those of one message are in the order of their names.
+/// Returns the name of a call. The names of one message's calls are in their order.
 pub(crate) fn member(position: SequencePosition) -> String {
     format!("{}:{:010}", position.sequence, position.index)
 }
 
-/// The call of a name.
+/// Parses the name of a call.
 pub(crate) fn position(member: &str) -> Result<SequencePosition, String> {
     let parts = member.split_once(':');
     let position = parts.and_then(|(sequence, index)| {
@@ -61,11 +61,11 @@ pub(crate) fn position(member: &str) -> Result<SequencePosition, String> {
     position.ok_or_else(|| format!("there is no call {member:?}"))
 }
 
-/// The stored form of a row.
+/// Returns the stored form of a row.
 ///
 /// # Panics
 ///
-/// Never: every result has a JSON form, since all map keys in it are strings.
+/// Never: every result has a JSON form, because all map keys in it are strings.
 pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
     let (position, result) = match &record.result {
         RecordedResult::None => (None, None),
@@ -93,7 +93,7 @@ pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// A description of the damage in the row.
 pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, String> {
     let stored = std::str::from_utf8(stored).map_err(|error| format!("it is damaged: {error}"))?;
     let damaged = || "it is damaged: it does not begin as a row does".to_owned();

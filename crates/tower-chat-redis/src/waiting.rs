@@ -1,8 +1,9 @@
-//! Writes that are acknowledged when replicas or disks have them.
+//! Writes that wait for replicas or disks before they are acknowledged.
 //!
-//! The server does nothing else for a connection on which somebody waits. So these writes have
-//! connections of their own, and those that come to one while others wait on it are sent together
-//! afterwards, and wait once: how many there are makes none of them wait longer.
+//! The server handles no other request of a connection while a command on it waits. These writes
+//! therefore have connections of their own. Writes that arrive at a connection while others wait
+//! are sent together afterwards, and wait once. The number of writes does not make any of them wait
+//! longer.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::{Durability, connections::Connection, failure::Failure, script::is_refusal};
 
-/// Writes that share a connection.
+/// The writes that share a connection.
 pub(crate) struct Group {
     submit: mpsc::UnboundedSender<Submitted>,
-    /// Who holds it sends what was submitted, for all.
+    /// The lock of the connection. Its owner sends all submitted writes.
     pub(crate) line: Mutex<Line>,
 }
 
-/// What is sent over the connection next.
+/// The connection, and the writes to send next.
 pub(crate) struct Line {
     submitted: mpsc::UnboundedReceiver<Submitted>,
     pub(crate) connection: Connection,
@@ -29,7 +30,7 @@ struct Submitted {
     reply: oneshot::Sender<Result<Value, Failure>>,
 }
 
-/// Those who are told what came of writes that were sent together.
+/// The senders for the outcomes of writes that were sent together.
 pub(crate) struct Replies(Vec<oneshot::Sender<Result<Value, Failure>>>);
 
 impl Group {
@@ -38,17 +39,17 @@ impl Group {
         Self { submit, line: Mutex::new(Line { submitted, connection: Connection::default() }) }
     }
 
-    /// Leaves a write to whoever next holds the line.
+    /// Leaves a write to the next owner of the lock.
     pub(crate) fn submit(&self, command: &Cmd) -> oneshot::Receiver<Result<Value, Failure>> {
         let (reply, outcome) = oneshot::channel();
-        // The line is there as long as this is.
+        // The receiver is part of `self`, so that sending cannot fail.
         drop(self.submit.send(Submitted { command: command.clone(), reply }));
         outcome
     }
 }
 
 impl Line {
-    /// All that was submitted.
+    /// Removes all submitted writes from the queue.
     pub(crate) fn take(&mut self) -> (Pipeline, Replies) {
         let (mut commands, mut replies) = (redis::pipe(), Vec::new());
         commands.ignore_errors();
@@ -61,7 +62,7 @@ impl Line {
 }
 
 impl Replies {
-    /// Tells everybody what came of their write.
+    /// Sends the outcome of each write.
     pub(crate) fn send(self, outcomes: Result<Vec<Result<Value, Failure>>, Failure>) {
         let (outcomes, all) = match outcomes {
             Ok(outcomes) => (outcomes, Failure::no_answer()),
@@ -69,14 +70,14 @@ impl Replies {
         };
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(|| Err(all.clone())));
         for (reply, outcome) in self.0.into_iter().zip(outcomes) {
-            // Nobody need be waiting.
+            // Sending fails if the receiver was dropped.
             drop(reply.send(outcome));
         }
     }
 }
 
 impl Durability {
-    /// What waits until the writes before it on the same connection are where they should be.
+    /// Returns the command that waits until the earlier writes of the connection are confirmed.
     pub(crate) fn wait(self, longest: Duration) -> Cmd {
         let milliseconds = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         match self {
@@ -94,8 +95,8 @@ impl Durability {
         }
     }
 
-    /// The answers to writes, each if what was waited for after them says that it is safe. Where
-    /// nothing was changed, nothing need be.
+    /// Returns the replies to writes. A write that changed data fails unless the command that
+    /// waited has confirmed it.
     pub(crate) fn check(self, mut answers: Vec<Value>) -> Vec<Result<Value, Failure>> {
         let waited = answers.pop().unwrap_or(Value::Nil).extract_error();
         let safe = waited.map_err(Failure::of_waiting).and_then(|waited| self.is_met(&waited));

@@ -1,5 +1,5 @@
-//! Entries of conversations that an older release has made, which had no directory: what their
-//! messages tell.
+//! Directory entries of conversations of an older release without a directory. They are derived
+//! from the messages.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -23,15 +23,15 @@ use crate::{
 
 const ACTION: &str = "describe a conversation of an older release";
 
-/// An entry that was derived from the messages of a conversation.
+/// A directory entry that was derived from the messages of a conversation.
 pub(super) struct Derived {
     pub(super) entry: BytePairs,
-    /// Of which conversation it is, and how often it had been written.
+    /// The life of the conversation, and its number of writes.
     life: String,
     writes: String,
 }
 
-/// Gives a conversation an entry, if it has none.
+/// Adds a directory entry to a conversation, if it has none.
 pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<(), StoreError> {
     for _ in 0..ATTEMPTS {
         let Some(derived) = derive(settings, key).await? else { return Ok(()) };
@@ -42,7 +42,8 @@ pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<
     Err(restless(ACTION))
 }
 
-/// Stores an entry; says whether the conversation has one now. It has not if it was written since.
+/// Stores an entry, unless the conversation was written since it was derived. Returns whether the
+/// conversation has an entry now.
 pub(super) async fn store(
     settings: &Settings,
     key: &ConversationKey,
@@ -63,7 +64,8 @@ pub(super) async fn store(
     }
 }
 
-/// What the messages of a conversation tell; `None` if it is gone, or was written meanwhile.
+/// Derives an entry from the messages of a conversation; `None` if the conversation was deleted or
+/// written meanwhile.
 pub(super) async fn derive(
     settings: &Settings,
     key: &ConversationKey,
@@ -104,12 +106,12 @@ pub(super) async fn derive(
     Ok(Some(Derived { entry: runs.entry(first.fields.token()), life, writes }))
 }
 
-/// The runs of messages that were seen, in order.
+/// The runs of the messages so far, in order.
 #[derive(Default)]
 struct Runs {
     count: u64,
     last: Option<RunId>,
-    /// What was counted before the open run.
+    /// The count and the last run before the open run.
     before: Option<(u64, Option<RunId>)>,
     seen: BTreeSet<RunId>,
 }
@@ -123,7 +125,7 @@ impl Runs {
         }
     }
 
-    /// What is seen from now on is staged.
+    /// Marks all further messages as staged.
     fn open(&mut self) {
         self.before.get_or_insert((self.count, self.last));
     }

@@ -1,4 +1,4 @@
-//! Setting the description of a conversation.
+//! The description of a conversation.
 
 use tower_chat_core::{
     ConversationKey,
@@ -17,7 +17,7 @@ use crate::{
 
 const ACTION: &str = "describe a conversation";
 
-/// Sets the description, if it has this version; returns the new one.
+/// Sets the description, if it has this version, and returns the new version.
 pub(crate) async fn set_description(
     settings: &Settings,
     key: &ConversationKey,
@@ -27,7 +27,7 @@ pub(crate) async fn set_description(
     let json = serde_json::to_vec(description)
         .map_err(|error| StoreError::backend(ACTION, false, error))?;
     let names = settings.names.conversation(key);
-    // By it the script knows a request that is sent again because its answer was lost.
+    // An id by which the script recognises a request that is repeated after its reply was lost.
     let request = random();
     for _ in 0..ATTEMPTS {
         let call = DESCRIBE

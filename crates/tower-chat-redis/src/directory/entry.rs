@@ -1,4 +1,4 @@
-//! What the directory has of one conversation, as it is stored: fields of a hash.
+//! The directory entry of one conversation, stored as fields of a hash.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -10,16 +10,17 @@ use tower_chat_core::{
 use super::{run_row::RunRow, time, unreadable};
 use crate::{answer::BytePairs, conversation::Fields};
 
-/// No name of a field is as long as the sixteen bytes with which that of a run begins.
+/// The length of a run id, with which the fields of runs begin. The names of all other fields are
+/// shorter.
 const RUN: usize = 16;
 
-/// The fields of an entry, and those of runs if they were asked for.
+/// The fields of an entry, with those of runs if they were requested.
 #[derive(Debug, Default)]
 pub(super) struct EntryFields {
     fields: HashMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What the directory has of a conversation besides its runs.
+/// The directory entry of a conversation, without its runs.
 #[derive(Debug)]
 pub(crate) struct Entry {
     created_at: SystemTime,
@@ -27,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) last_mode: Option<PersistenceMode>,
     runs: u64,
     last_run: Vec<u8>,
-    /// How many runs there are without the open one, and which of them is the last.
+    /// The number of runs and the last run, without the open run.
     without_open_run: Option<(u64, Vec<u8>)>,
     usage: UsageSum,
     pub(crate) description: Description,
@@ -39,7 +40,8 @@ impl EntryFields {
         Self { fields: fields.into_iter().collect() }
     }
 
-    /// Whether it is the entry of this conversation, and not left over from another one.
+    /// Returns whether it is the entry of this conversation, and not of a deleted one with the same
+    /// key.
     pub(super) fn is_of(&self, head: &Fields) -> bool {
         self.fields.get(&b"of"[..]).is_some_and(|of| of == head.token().as_bytes())
     }
@@ -48,7 +50,7 @@ impl EntryFields {
         self.entry().map_err(|reason| unreadable(key, &reason))
     }
 
-    /// The rows of runs, in the order of runs and models.
+    /// Returns the rows of runs, ordered by run and model.
     pub(super) fn runs(&self, key: &ConversationKey) -> Result<Vec<RunRow>, StoreError> {
         let rows = self.fields.iter().filter(|(name, _)| name.len() >= RUN);
         let rows = rows.map(|(name, row)| RunRow::read(name, row));
@@ -109,17 +111,18 @@ impl Entry {
         summary
     }
 
-    /// How many runs readers see of a conversation that has an open run or none, and the last of them.
+    /// Returns the number of runs of a conversation, without the open run if `is_open`, and the
+    /// last of them.
     pub(crate) fn visible_runs(&self, is_open: bool) -> (u64, &[u8]) {
         match &self.without_open_run {
             Some((runs, last)) if is_open => (*runs, last),
-            // An older release leaves the other count behind when it ends a run.
+            // An older release leaves the other count unchanged when it ends a run.
             Some(_) | None => (self.runs, &self.last_run),
         }
     }
 }
 
-/// Reads the mode of a run, which may not be known.
+/// Reads the mode of a run; `None` if it is unknown.
 pub(super) fn mode(text: &str) -> Result<Option<PersistenceMode>, String> {
     match text {
         "" | "-" => Ok(None),
@@ -127,7 +130,7 @@ pub(super) fn mode(text: &str) -> Result<Option<PersistenceMode>, String> {
     }
 }
 
-/// Counts as scripts add them up.
+/// Returns counts in the form in which scripts add them up.
 pub(crate) fn write_counts(sum: &UsageSum) -> [String; 7] {
     let Usage { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, .. } =
         sum.tokens;
@@ -138,7 +141,7 @@ pub(crate) fn write_counts(sum: &UsageSum) -> [String; 7] {
     [calls, tools, input, cached, output, reasoning, cost]
 }
 
-/// Reads counts as scripts add them up.
+/// Reads counts in the form in which scripts add them up.
 pub(super) fn read_counts(text: &str) -> Result<UsageSum, String> {
     let damaged = || format!("it says {text:?} of usage");
     let mut words = text.split(' ');

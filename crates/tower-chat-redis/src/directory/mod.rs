@@ -1,9 +1,9 @@
-//! What the store knows of conversations besides their content.
+//! The directory of conversations.
 //!
-//! Each conversation has an entry beside its messages, which the scripts that write it bring up to
-//! date. No index has the entries in the order of their last activity: it would lie on another
-//! server of a cluster, and each write would take one round trip more. So a question to more than one
-//! conversation reads the entries of all conversations on the lists.
+//! Each conversation has an entry beside its messages, which the scripts of its writes update.
+//! There is no index of the entries by last activity: it would be on another server of a cluster,
+//! and each write would take one more round trip. A query of several conversations therefore reads
+//! the entries of all conversations on the lists.
 
 mod adopt;
 mod describe;
@@ -46,21 +46,22 @@ use crate::{
 
 const ACTION: &str = "read the directory";
 
-/// How often an entry is read again because its conversation was written meanwhile.
+/// The maximum number of times that an entry is read because its conversation was written
+/// meanwhile.
 const ATTEMPTS: usize = 64;
 
-/// How many entries are read together, with what their runs have used.
+/// The number of entries that are read concurrently, with their usage.
 const TOGETHER: usize = 32;
 
-/// How many are read together without it.
+/// The number of entries that are read concurrently without their usage.
 const PAGE: usize = 256;
 
-/// A conversation as the directory has it.
+/// The directory data of a conversation.
 struct Conversation {
     head: Fields,
-    /// Its numbers can be, and there are as many messages as they say.
+    /// Whether its numbers are in range and match the number of stored messages.
     is_whole: bool,
-    /// A call waits for approval.
+    /// Whether a call waits for approval.
     waits: bool,
     entry: EntryFields,
 }
@@ -68,7 +69,7 @@ struct Conversation {
 impl Conversation {
     fn summary(&self, key: &ConversationKey) -> Result<ConversationSummary, StoreError> {
         let entry = self.entry.read(key)?;
-        // The entry can be read where the numbers of the conversation cannot.
+        // The entry may be readable even if the numbers of the conversation are not.
         let head = self.head.unchecked_head(key);
         let is_damaged = head.is_err() || !self.is_whole;
         let head = head.unwrap_or_else(|_| Head::new(Revision::ABSENT));
@@ -82,7 +83,7 @@ impl Conversation {
     }
 }
 
-/// What the directory says of a conversation.
+/// Returns the summary of a conversation.
 pub(crate) async fn summary(
     settings: &Settings,
     key: &ConversationKey,
@@ -93,7 +94,7 @@ pub(crate) async fn summary(
     }
 }
 
-/// What the directory has of a conversation.
+/// Returns the directory entry of a conversation.
 pub(crate) async fn entry(
     settings: &Settings,
     key: &ConversationKey,
@@ -104,8 +105,8 @@ pub(crate) async fn entry(
     }
 }
 
-/// The conversations that fit a query. All that may fit are looked at, and as many as are asked for
-/// are in memory, besides those that are read together.
+/// Returns the conversations that match a query. All that may match are read. At most as many as
+/// the limit, and those that are read concurrently, are in memory.
 pub(crate) async fn conversations(
     settings: &Settings,
     query: &ConversationQuery,
@@ -128,18 +129,18 @@ pub(crate) async fn conversations(
                 }
             }
             found.sort_by_cached_key(DirectoryCursor::after);
-            // One more shows that there is another page.
+            // One more than the limit shows that there is another page.
             found.truncate(query.limit.saturating_add(1));
             join_all(gone.iter().map(|key| strike(settings, key, ""))).await;
         }
     }
     let mut page = ConversationPage::of_all(query, found);
-    // They have no position, so that the first page has them.
+    // Unreadable conversations have no position, so that they are on the first page.
     page.unreadable = if query.after.is_none() { unreadable } else { Vec::new() };
     Ok(page)
 }
 
-/// What runs have used.
+/// Returns the usage of runs.
 pub(crate) async fn usage(
     settings: &Settings,
     query: &UsageQuery,
@@ -163,7 +164,7 @@ pub(crate) async fn usage(
     Ok(report.into_totals())
 }
 
-/// The runs that a conversation has had, newest first.
+/// Returns the runs of a conversation, newest first.
 pub(crate) async fn runs(
     settings: &Settings,
     key: &ConversationKey,
@@ -174,7 +175,7 @@ pub(crate) async fn runs(
     Ok(run_summaries(&rows, after, limit, open))
 }
 
-/// The open run of a conversation, and the rows of all runs, in the order of runs and models.
+/// Returns the open run of a conversation, and the rows of all runs, ordered by run and model.
 async fn run_rows(
     settings: &Settings,
     key: &ConversationKey,
@@ -185,7 +186,7 @@ async fn run_rows(
     Ok((conversation.head.run(), conversation.entry.runs(key)?))
 }
 
-/// The scopes that a question is about.
+/// Returns the scopes of a query.
 async fn scopes(settings: &Settings, asked: Option<&str>) -> Result<BTreeSet<String>, StoreError> {
     match asked {
         Some(scope) => Ok(BTreeSet::from([scope.to_owned()])),
@@ -193,8 +194,8 @@ async fn scopes(settings: &Settings, asked: Option<&str>) -> Result<BTreeSet<Str
     }
 }
 
-/// What the directory has of a conversation. One that an older release has made gets its entry now;
-/// where that cannot be stored, as on a replica, it is answered all the same.
+/// Returns the directory data of a conversation. If an older release created the conversation, adds
+/// its entry now. If the entry cannot be stored, as on a replica, it is returned nevertheless.
 async fn conversation(
     settings: &Settings,
     key: &ConversationKey,
@@ -243,12 +244,12 @@ async fn stored(
     Ok(Some(Conversation { head, is_whole, waits, entry }))
 }
 
-/// The time of a stored millisecond.
+/// Returns the time of a stored millisecond.
 fn time(at: i64) -> Result<std::time::SystemTime, String> {
     milliseconds::time(at).ok_or_else(|| format!("there is no time {at}"))
 }
 
-/// What the directory has of a conversation cannot be read.
+/// Returns the error for unreadable directory data.
 fn unreadable(key: &ConversationKey, reason: &str) -> StoreError {
     corrupt(&format!("what the directory has of conversation {key}: {reason}"))
 }

@@ -1,5 +1,5 @@
-//! What a run has used of a model, as it is stored: a field of a hash, whose name is the run and the
-//! model.
+//! The usage of a model by a run, stored as a field of a hash. The name of the field consists of
+//! the run and the model.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
     time,
 };
 
-/// What a run has used of a model.
+/// The usage of a model by a run.
 #[derive(Debug)]
 pub(super) struct RunRow {
     run: RunId,
@@ -56,14 +56,14 @@ impl RunRow {
     }
 }
 
-/// The row of a run of which nothing is known but when it was made.
+/// Returns the row of a run of which only its creation time is known.
 pub(super) fn unknown_run(run: RunId, at: i64) -> (Vec<u8>, Vec<u8>) {
     let counts = write_counts(&UsageSum::default()).join(" ");
     (run.to_bytes().to_vec(), format!("{at} {at} - {counts}").into_bytes())
 }
 
-/// Up to `limit` runs, in the descending byte order of their ids, from the first id less than `after`
-/// on; `open` is the one that is open.
+/// Returns up to `limit` runs, in the descending byte order of their ids, beginning with the first
+/// id less than `after`. `open` is the open run.
 pub(super) fn run_summaries(
     rows: &[RunRow],
     after: Option<RunId>,

@@ -1,4 +1,5 @@
-//! All scopes of a store. There is no list of them: their lists are found among the names of all keys.
+//! Lists of the scopes of a store. The store has no list of scopes: it finds their lists among the
+//! names of all keys.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -12,10 +13,10 @@ use crate::{
     settings::Settings,
 };
 
-/// How many names of keys a server looks at before it serves others.
+/// The number of keys that a server scans in one step.
 const STEP: usize = 1000;
 
-/// Scopes that have a conversation, in byte order. Lists are looked at of no more than are asked for.
+/// Lists scopes that have a conversation, in byte order. Reads only the lists that it needs.
 pub(crate) async fn scopes_after(
     settings: &Settings,
     after: Option<&str>,
@@ -37,7 +38,7 @@ pub(crate) async fn scopes_after(
     Ok(found)
 }
 
-/// The scopes of all lists on all servers.
+/// Returns the scopes of all lists on all servers.
 pub(super) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreError> {
     let mut scopes = BTreeSet::new();
     for server in settings.connections.primaries().await? {
@@ -62,8 +63,8 @@ pub(super) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreEr
     Ok(scopes)
 }
 
-/// The scope that a list is of. Of a long one the name has but the beginning; its conversations have
-/// the whole. One of which no conversation is left has nothing that is looked for.
+/// Returns the scope of a list. The name of a list contains only the beginning of a long scope; its
+/// conversations contain all of it. Returns `None` if the list has no conversation left.
 async fn scope(
     settings: &Settings,
     name: &str,

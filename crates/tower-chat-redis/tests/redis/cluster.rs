@@ -1,4 +1,4 @@
-//! Everything that a store promises, where each conversation lies on one of three servers.
+//! The contract of stores, with conversations on three servers of a cluster.
 
 use std::{
     sync::{Arc, LazyLock, Mutex},
@@ -18,7 +18,7 @@ fn addresses() -> Vec<String> {
 }
 
 async fn open(options: RedisOptions) -> RedisStore {
-    // One of them knows the others.
+    // This server reports the others.
     options.connect_cluster(&[&addresses()[0]]).await.unwrap()
 }
 

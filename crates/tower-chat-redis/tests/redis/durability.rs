@@ -1,4 +1,4 @@
-//! Where a write is when it is acknowledged, and a server that lacks something.
+//! Tests of the durability of acknowledged writes, and of servers without a required setting.
 
 use std::time::Duration;
 
@@ -39,12 +39,12 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
         assert_eq!(length, number);
     }
 
-    // A replica that does nothing is there, and does not get it: it is stored, and not as safe as
-    // was asked for.
+    // The suspended replica does not receive the write. The write is stored, but not as durable as
+    // required.
     signal(&replica, "-STOP");
     let hasty = options.with_patience(Duration::ZERO).with_response_timeout(Duration::from_secs(2));
     let last = write(&key, at, &["last"]);
-    // Sent again over another connection it is not any safer.
+    // Repeating the write over another connection does not make it more durable.
     for _ in 0..2 {
         let hasty = hasty.clone().connect(&server.address(0)).await.unwrap();
         let error = append(&hasty, last.clone()).await.unwrap_err().source;
@@ -52,7 +52,7 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
         assert!(matches!(error, StoreError::Backend { .. }) && is_retryable, "{error:?}");
         assert_eq!(hasty.head(&key).await.unwrap().revision, last.result());
     }
-    // What was refused needs nobody's confirmation.
+    // A refused write needs no confirmation.
     let hasty = hasty.connect(&server.address(0)).await.unwrap();
     let error = append(&hasty, write(&key, at, &["another"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
@@ -68,8 +68,8 @@ fn signal(server: &RedisServer, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// A server whose replica does nothing, and an open store that waits for it, with one connection of a
-/// kind. There are conversations with a message each.
+/// Starts a server with a suspended replica, and opens a store that waits for the replica and has
+/// one connection of each kind. Each conversation has one message.
 async fn waiting_for_a_replica<const COUNT: usize>(
     ids: [&str; COUNT],
 ) -> (RedisServer, RedisServer, Proxy, RedisStore, [Revision; COUNT]) {
@@ -88,7 +88,7 @@ async fn waiting_for_a_replica<const COUNT: usize>(
     (server, replica, proxy, store, at)
 }
 
-/// Submits a write, and comes back when the server has it.
+/// Submits a write, and returns when the server has received it.
 async fn begin(server: &RedisServer, store: &RedisStore, write: Write) -> Ticket {
     let mut connection = raw(&server.address(0)).await;
     let writes = async |connection: &mut MultiplexedConnection| {
@@ -116,8 +116,8 @@ async fn readers_do_not_wait_behind_a_write_that_waits_for_a_replica() {
     waiting.await.unwrap();
 }
 
-/// On one thread, so that all that was submitted is under way when there is an answer to something
-/// that was asked later.
+/// The test uses one thread, so that all submitted writes are in progress when a later request is
+/// answered.
 #[tokio::test]
 async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -134,7 +134,8 @@ async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
     for ticket in tickets {
         ticket.await.unwrap();
     }
-    // The first waits, and then the others. Once a second, the store asks whether it holds sealed data.
+    // The first write waits, then the others together. Once a second, the store reads the mark of
+    // sealed data.
     let checks = proxy.asked() - before - (ids.len() + 2);
     assert!(checks <= usize::try_from(begun.elapsed().as_secs()).unwrap(), "{checks} checks");
     for id in ids {
@@ -167,7 +168,7 @@ async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
     let options = options().with_max_connections(1).with_patience(Duration::from_secs(120));
     let store = options.connect(&address).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, Vec::<String>::new());
-    // As a name does that stands for whoever is the primary.
+    // This simulates a host name that refers to the current primary.
     proxy.lead_to(&server.address(0));
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, ["a"]);
@@ -219,7 +220,7 @@ async fn room_can_be_made_on_a_server_without_memory() {
     assert!(store.delete(&key("deleted")).await.unwrap());
     assert_eq!(store.prune(&key("pruned"), Keep::Messages(1)).await.unwrap().messages, 1);
     assert_eq!(texts(&store, &key("pruned")).await, ["b"]);
-    // A run that nobody goes on with is in the way of pruning.
+    // A run that is not resumed prevents pruning.
     let close = Some(Close::Discard { visible: 1 });
     let end = Write::new(key("open"), id, at, []).staged(Staged { close, ..staged });
     append(&store, end).await.unwrap();
@@ -228,13 +229,13 @@ async fn room_can_be_made_on_a_server_without_memory() {
     for id in ["pruned", "open"] {
         assert!(store.delete(&key(id)).await.unwrap());
     }
-    // Nothing is left, not on the list of the scope either.
+    // All keys are gone, including the list of the scope.
     assert_eq!(names(&mut connection, &prefix).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_open() {
-    // The server itself waits for nothing, and syncs every second.
+    // The server itself does not wait for its disk, and syncs every second.
     let mut server = start(&["--appendfsync", "everysec"]);
     let options = options().with_durability(Durability::Synced { replicas: 0 });
     let store = match options.clone().connect(&server.address(0)).await {

@@ -1,4 +1,4 @@
-//! What lies on the server: of conversations that end, and of others.
+//! Tests of the keys on the server, for conversations with and without a time to live.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ fn call(text: &str) -> (Message, ToolRecord) {
     (Message::tool_calls([ToolCall::new("id", "tool", text)]), record)
 }
 
-/// A conversation with everything there may be of one: an open run too.
+/// Creates a conversation with all of its possible keys and an open run.
 async fn whole(store: &RedisStore, id: &str, text: &str) -> Revision {
     let key = key(id);
     let (message, mut record) = call(text);
@@ -37,7 +37,7 @@ async fn type_of(connection: &mut MultiplexedConnection, name: &str) -> String {
     ask(connection, &["TYPE", name]).await.unwrap()
 }
 
-/// Everything that lies under a prefix, as text.
+/// Returns the values of all keys with a prefix, as text.
 async fn everything(connection: &mut MultiplexedConnection, prefix: &str) -> String {
     let mut all = String::new();
     for name in names(connection, prefix).await {
@@ -77,7 +77,7 @@ async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
     }
     assert!(ends.iter().all(|end| *end == ends[0] && *end > 0), "all at one moment: {ends:?}");
 
-    // Its time comes.
+    // This makes the keys expire.
     for name in &keys {
         ask::<()>(&mut connection, &["PEXPIREAT", name, "1"]).await.unwrap();
     }
@@ -105,7 +105,7 @@ async fn a_conversation_that_was_not_written_for_its_time_is_gone() {
     let id = MessageId { run: RunId::new(), index: 0 };
     let first = Write::new(key("short"), id, Revision::ABSENT, [Arc::new(message)]);
     let old = append(&store, first.with_tools(vec![record])).await.unwrap();
-    // However long it takes, it is longer than a millisecond sooner or later.
+    // The loop ends when the time to live of a millisecond has passed.
     while store.head(&key("short")).await.unwrap().revision != Revision::ABSENT {}
     let error = append(&store, write(&key("short"), old, &["late"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
@@ -126,12 +126,12 @@ async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_
         let name = format!("{prefix}:{{scope/ended}}:{part}");
         ask::<()>(&mut connection, &["DEL", &name]).await.unwrap();
     }
-    // Somebody may be about to make it again: it is not shown, and stays.
+    // Another process may be about to create it again: it is not listed, but stays on the list.
     assert_eq!(store.list("scope", None, 10).await.unwrap(), []);
     assert_eq!(ask::<u64>(&mut connection, &["ZCARD", &list]).await.unwrap(), 1);
     let left: u64 = ask(&mut connection, &["PTTL", &made]).await.unwrap();
     assert!((1..=120_000).contains(&left), "{left}");
-    // That time is over.
+    // This makes the note expire.
     ask::<()>(&mut connection, &["DEL", &made]).await.unwrap();
     assert_eq!(store.list("scope", None, 10).await.unwrap(), []);
     assert_eq!(names(&mut connection, &prefix).await, Vec::<String>::new());
@@ -143,7 +143,7 @@ async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
-    // Another process has put it on the list, and not made it yet.
+    // Another process has added it to the list, and not created it yet.
     let made = format!("{prefix}:{{scope/*}}:made:a");
     ask::<()>(&mut connection, &["APPEND", &made, "0123456789abcdef"]).await.unwrap();
     assert!(store.delete(&key("a")).await.unwrap());
@@ -173,7 +173,7 @@ async fn a_store_without_a_time_to_live_lets_a_conversation_live() {
     }
 }
 
-/// Whether the six keys of a conversation will end; none does if not all do.
+/// Returns whether the six keys of a conversation have a time to live: all of them or none.
 async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -> bool {
     let all = names(connection, &format!("{prefix}:{{scope/a}}")).await;
     assert_eq!(all.len(), 6);
@@ -186,7 +186,7 @@ async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -
     mortal == 6
 }
 
-/// Opens a store of which one key holds something else.
+/// Opens a store in which one key has a value of another program.
 async fn with_foreign(part: &str, words: &[&str]) -> (RedisStore, MultiplexedConnection, String) {
     let prefix = prefix();
     let store = open(RedisOptions::new().with_prefix(&prefix)).await;

@@ -1,4 +1,4 @@
-//! A server that goes away, and answers that never come.
+//! Tests of a server that closes connections, and of replies that are lost.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use tower_chat_core::{
 };
 use tower_chat_redis::RedisStore;
 
-/// A store whose one connection goes through a proxy, and has been used for a write already.
+/// Opens a store with one connection, which uses a proxy and was used for a write already.
 async fn through_a_proxy() -> (Proxy, RedisStore) {
     let (proxy, address) = Proxy::start(&address()).await;
     let store = options().with_max_connections(1).connect(&address).await.unwrap();
@@ -28,8 +28,8 @@ async fn an_append_is_one_command() {
     let key = key("one command");
     let mut revision = append(&store, write(&key, Revision::ABSENT, &["a"])).await.unwrap();
     let (before, begun) = (proxy.asked(), Instant::now());
-    // Beside these commands, the store asks whether it holds sealed data: before each write that expects no
-    // conversation, and when the last answer is a second old.
+    // Beside these commands, the store reads the mark of sealed data: before each write that
+    // creates a conversation, and when the cached mark is a second old.
     let asked_for = |commands: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - commands;
         let most = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
@@ -40,14 +40,14 @@ async fn an_append_is_one_command() {
         revision = append(&store, write(&key, revision, texts)).await.unwrap();
     }
     asked_for(2, 0);
-    // So is one that finds a conflict, with all it says.
+    // A conflict is one round trip too.
     let late = Revision { sequence: 1, ..revision };
     append(&store, write(&key, late, &["x"])).await.unwrap_err();
     asked_for(3, 0);
     assert_eq!(texts(&store, &key).await, ["a", "b", "c", "d", "e"]);
     // A short conversation is loaded by one command.
     asked_for(4, 0);
-    // The first of a conversation puts it on a list too.
+    // The first write of a conversation also adds it to a list.
     append(&store, write(&crate::common::key("another"), Revision::ABSENT, &["a"])).await.unwrap();
     asked_for(6, 1);
 }
@@ -91,7 +91,7 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let error = append(&store, claiming.clone()).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }), "{error:?}");
     assert!(!error.is_retryable(), "nobody knows whether it holds");
-    // It does: sent again, it finds itself.
+    // The claim was stored: sent again, the write finds its own claim.
     let error = append(&store, claiming).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Claimed { .. }), "{error:?}");
 }
@@ -116,12 +116,12 @@ async fn a_prune_whose_answer_was_lost_is_done_once_and_says_what_went() {
             at = append(&store, write(key, at, &[text])).await.unwrap();
         }
     };
-    // The server knows the scripts after this.
+    // After this the server knows the scripts.
     three_runs(&key("first pruned")).await;
     store.prune(&key("first pruned"), Keep::Messages(1)).await.unwrap();
     let key = key("pruned");
     three_runs(&key).await;
-    // It is looked at by one command, and cut by the next.
+    // One command reads the conversation, and the next cuts it.
     proxy.lose_the_answer_after(1);
     let pruned = store.prune(&key, Keep::Messages(1)).await.unwrap();
     assert_eq!((pruned.messages, proxy.lost()), (2, 1));
@@ -137,7 +137,7 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
     assert_eq!(proxy.lost(), 1);
 }
 
-/// On one thread, for the clock.
+/// The test uses one thread, because it pauses the clock.
 #[tokio::test]
 async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
     let options = options().with_max_connections(2);
@@ -151,7 +151,7 @@ async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
     proxy.fall_silent();
     let (written, ()) = tokio::join!(append(&store, write(&key, at, &["b"])), async {
         proxy.swallowed().await;
-        // The time for an answer is over, and more than patience lasts.
+        // The clock advances past the timeout of a reply and past the patience.
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(36)).await;
         tokio::time::resume();

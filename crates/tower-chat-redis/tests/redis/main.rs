@@ -1,4 +1,5 @@
-//! The store on a Redis server: what it promises, and what becomes of it when the server or the connections fail.
+//! Tests of the store on a Redis server: the rules of stores, and failures of the server and the
+//! connections.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

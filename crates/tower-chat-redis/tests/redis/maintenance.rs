@@ -1,4 +1,4 @@
-//! Damaged values, looked at and rewritten.
+//! Tests of reading and rewriting damaged values.
 
 use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
@@ -21,8 +21,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Conversation `c` of five messages, three of them with rows of calls, and `d`, to which nothing
-    /// happens.
+    /// Creates a conversation `c` of five messages, three of them with rows of calls, and an
+    /// unaffected conversation `d`.
     async fn new() -> Self {
         let prefix = prefix();
         let store = open(options().with_prefix(&prefix)).await;
@@ -41,7 +41,7 @@ impl Fixture {
         ask(&mut self.connection, words).await.unwrap()
     }
 
-    /// Leaves nothing of a message but its id and the beginning of its content.
+    /// Truncates a message to its id and the beginning of its content.
     async fn cut_off(&mut self, number: &str) {
         let messages = self.name("messages");
         let stored: Vec<u8> = self.ask(&["HGET", &messages, number]).await;
@@ -120,6 +120,6 @@ async fn a_list_without_conversations_is_no_scope() {
         fixture.ask::<()>(&["ZADD", &list, "0", id]).await;
     }
     assert_eq!(fixture.store.scopes(None, 10).await.unwrap(), ["scope"]);
-    // It is taken off, as wherever a list is read.
+    // Reading the list has removed the id.
     assert_eq!(fixture.ask::<usize>(&["EXISTS", &list]).await, 0);
 }

@@ -1,4 +1,4 @@
-//! What the store tells of its queue, its connections and its server.
+//! Tests of the telemetry of the queue, the connections and the server.
 
 use std::time::Duration;
 

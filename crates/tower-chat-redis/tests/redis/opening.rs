@@ -1,4 +1,4 @@
-//! How a store is opened, and what keeps it from being.
+//! Tests of opening a store, and of its errors.
 
 use std::{error::Error, time::Duration};
 
@@ -13,7 +13,7 @@ use tower_chat_testkit::server::free_port;
 
 const SECRET: &str = "very secret";
 
-/// Everything that is said of an error.
+/// Returns all texts of an error and its sources.
 fn all_words(error: &dyn Error) -> String {
     let mut words = format!("{error:?} {error}");
     let mut source = error.source();
@@ -48,7 +48,7 @@ async fn a_password_is_needed_where_the_server_asks_for_one_and_never_shown() {
         assert!(matches!(error, OpenError::Address { .. }), "{error:?}");
         assert!(!all_words(&error).contains("secret"), "{}", all_words(&error));
     }
-    // It is in the database that the address names, and in no other.
+    // The data are in the database of the address, and in no other.
     let mut connection = raw(&with("", SECRET)).await;
     assert!(ask::<u64>(&mut connection, &["DBSIZE"]).await.unwrap() > 0);
     let mut other = raw(&with("", SECRET).replace("/3", "/0")).await;
@@ -80,7 +80,7 @@ async fn an_address_where_nobody_is_can_be_tried_again() {
     assert!(error.is_retryable());
 }
 
-/// Something that says it is Redis in a version, and agrees to everything else.
+/// Starts a server that reports this version of Redis and accepts every command.
 async fn server_of_version(version: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("redis://{}/", listener.local_addr().unwrap());

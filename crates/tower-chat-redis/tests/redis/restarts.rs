@@ -1,4 +1,4 @@
-//! A server that crashes in the middle of writes and comes back.
+//! Tests of a server that crashes during writes and restarts.
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,4 +1,4 @@
-//! A store that holds sealed data takes changes from the wrapper that seals them, and no others.
+//! Tests that a store with sealed data accepts only changes of the wrapper that seals the data.
 
 use crate::common::{append, key, open, options, texts, write};
 use tower_chat_core::{
@@ -7,7 +7,7 @@ use tower_chat_core::{
 };
 use tower_chat_redis::RedisStore;
 
-/// Three runs of one message each, marked as sealed.
+/// Writes three runs of one message each, marked as sealed.
 async fn sealed(store: &RedisStore, key: &ConversationKey) -> Revision {
     let mut at = Revision::ABSENT;
     for text in ["one", "two", "three"] {
@@ -17,9 +17,9 @@ async fn sealed(store: &RedisStore, key: &ConversationKey) -> Revision {
     at
 }
 
-/// Tries every change that is not marked, and expects that it is refused.
+/// Tries every change without the mark, and expects that it is refused.
 async fn assert_takes_no_plain_change(store: &RedisStore, at: Revision) {
-    // As every writer does.
+    // Every writer reads the head first.
     let revision = store.head(&key("c")).await.unwrap().revision;
     assert_eq!(revision, at);
     let mut rewrite = Rewrite::new(key("c"), at);
@@ -61,7 +61,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     assert!(other.delete(&key("c")).await.unwrap(), "a deletion needs no keys");
 }
 
-/// A release before the mark has sealed it.
+/// A release before the mark has sealed the conversation.
 #[tokio::test]
 async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
     let options = options();

@@ -1,4 +1,4 @@
-//! What a server says it is set to.
+//! Tests of the settings of a server.
 
 use crate::common::{ask, options, raw, start};
 

@@ -1,4 +1,4 @@
-//! Several processes on one conversation, and conversations that are long.
+//! Tests of several processes with one conversation, and of long conversations.
 
 mod damaged;
 
@@ -83,7 +83,7 @@ async fn child_races() {
     }
 }
 
-/// How many commands the server has done, those of scripts too.
+/// Returns the number of commands that the server has executed, including those of scripts.
 async fn commands(connection: &mut MultiplexedConnection) -> u64 {
     let answer: String = ask(connection, &["INFO", "commandstats"]).await.unwrap();
     let own = ["cmdstat_info", "cmdstat_ping"];
@@ -119,7 +119,7 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
         }
         done.push(commands(&mut connection).await - before);
     }
-    // When its last answer is a second old, the store asks again whether it holds sealed data.
+    // When the cached mark of sealed data is a second old, the store reads it again.
     let checks = 1 + begun.elapsed().as_secs();
     assert!(
         done[0].abs_diff(done[1]) <= checks,
@@ -210,8 +210,8 @@ async fn a_record_that_is_pruned_between_two_of_its_pages_is_read_from_its_begin
     assert_eq!(found.collect::<Vec<_>>(), (2..=MESSAGES).collect::<Vec<_>>());
 }
 
-/// A store, and another on the same conversations through a proxy, whose scripts for a fork the server
-/// knows.
+/// Opens a store, and another with the same conversations through a proxy. The server knows their
+/// scripts for a fork.
 async fn forking_through_a_proxy() -> (String, RedisStore, Proxy, RedisStore) {
     let prefix = prefix();
     let options = options().with_prefix(&prefix);
@@ -229,7 +229,7 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let mut connection = raw(&address()).await;
     append(&store, write(&key("from"), Revision::ABSENT, &["a"])).await.unwrap();
     append(&store, write(&key("there"), Revision::ABSENT, &["b"])).await.unwrap();
-    // What is noted of who is making a conversation ends by itself.
+    // The notes of processes that create a conversation expire.
     let made = format!("{prefix}:{{scope/*}}:made");
     let left = async |connection: &mut MultiplexedConnection| {
         let mut names = names(connection, &prefix).await;
@@ -241,11 +241,12 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let asked = proxy.asked();
     let error = forking.fork(&key("from"), &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
-    // The last question is whether there is a conversation; those before it are about the store.
+    // The last request is whether there is a conversation. The earlier ones concern the store.
     let about_the_store = proxy.asked() - asked - 1;
     assert!(about_the_store <= 2, "nothing is copied first");
 
-    // The conversation is looked for, read by three commands, put aside, put on the list, and made.
+    // The requests of a fork: the check of the target, three reads of the original, the temporary
+    // keys, the list, and the rename.
     proxy.hold_the_question_after(about_the_store + 6);
     let (from, meanwhile) = (key("from"), key("meanwhile"));
     let (forked, ()) = tokio::join!(forking.fork(&from, &meanwhile), async {
@@ -266,7 +267,8 @@ async fn a_fork_is_never_made_of_two_conversations() {
     let (_, store, proxy, forking) = forking_through_a_proxy().await;
     let from = key("from");
     append(&store, write(&from, Revision::ABSENT, &["old"])).await.unwrap();
-    // Another with as many writes follows between its messages and its record.
+    // Between its messages and its record, the original is replaced with another conversation with
+    // as many writes.
     proxy.hold_the_question_after(3);
     let copy = key("copy");
     let (forked, ()) = tokio::join!(forking.fork(&from, &copy), async {

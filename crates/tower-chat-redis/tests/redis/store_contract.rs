@@ -1,4 +1,4 @@
-//! Everything that a store promises, on a real server.
+//! The contract of stores, on a real server.
 
 mod for_ever {
     use tower_chat_redis::RedisStore;

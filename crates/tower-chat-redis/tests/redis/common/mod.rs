@@ -1,4 +1,4 @@
-//! The server of a test binary, and what lies on it.
+//! The server of a test binary, and helpers for its data.
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
 pub mod proxy;
@@ -24,23 +24,23 @@ use tower_chat_testkit::server::{RedisServer, required};
 
 static SERVER: LazyLock<RedisServer> = LazyLock::new(|| start(&[]));
 
-/// A server of a test's own.
+/// Starts a server for one test.
 pub fn start(settings: &[&str]) -> RedisServer {
     required(RedisServer::start_with(settings), "the Redis store")
 }
 
-/// The address of the server, which is started when it is first needed.
+/// Returns the address of the shared server, which is started when it is first needed.
 pub fn address() -> String {
     SERVER.address(0)
 }
 
-/// A prefix that nobody else uses.
+/// Returns an unused prefix.
 pub fn prefix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Options for a store with a prefix of its own and few connections.
+/// Returns options for a store with its own prefix and few connections.
 pub fn options() -> RedisOptions {
     RedisStore::options().with_prefix(prefix()).with_max_connections(2)
 }
@@ -49,7 +49,7 @@ pub async fn open(options: RedisOptions) -> RedisStore {
     options.connect(&address()).await.unwrap()
 }
 
-/// A connection past the store, on which a busy machine may be slow.
+/// Opens a connection that bypasses the store, with a timeout for busy machines.
 pub async fn raw(address: &str) -> MultiplexedConnection {
     const PATIENCE: Duration = Duration::from_secs(120);
     let client = redis::Client::open(address).unwrap();
@@ -59,7 +59,7 @@ pub async fn raw(address: &str) -> MultiplexedConnection {
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
-/// The answer to a command past the store.
+/// Executes a command without the store.
 pub async fn ask<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &[&str],
@@ -69,12 +69,12 @@ pub async fn ask<T: FromRedisValue>(
     command.query_async(connection).await
 }
 
-/// The names of all keys of a store.
+/// Returns the names of all keys of a store.
 pub async fn names(connection: &mut MultiplexedConnection, prefix: &str) -> Vec<String> {
     ask(connection, &["KEYS", &format!("{prefix}:*")]).await.unwrap()
 }
 
-/// The names and contents of all keys of a store.
+/// Returns the names and contents of all keys of a store.
 pub async fn values(prefix: String) -> Vec<u8> {
     let mut connection = raw(&address()).await;
     let mut all = Vec::new();
@@ -109,7 +109,7 @@ pub fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }
 
-/// A write of a run of its own, with these texts as user messages.
+/// Returns a write of a new run, with these texts as user messages.
 pub fn write(key: &ConversationKey, expected: Revision, texts: &[&str]) -> Write {
     let id = MessageId { run: RunId::new(), index: 0 };
     Write::new(key.clone(), id, expected, texts.iter().map(|text| Arc::new(Message::user(*text))))

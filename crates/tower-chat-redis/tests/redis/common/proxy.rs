@@ -1,5 +1,4 @@
-//! A way to the server that loses answers, holds questions and falls silent on command, and counts
-//! what is asked.
+//! A proxy that loses replies, delays requests or stops forwarding on command, and counts requests.
 
 use std::{
     net::SocketAddr,
@@ -15,23 +14,23 @@ use tokio::{
     sync::Notify,
 };
 
-/// Stands between a store and the server.
+/// A proxy between a store and the server.
 #[derive(Debug, Clone, Default)]
 pub struct Proxy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where new connections lead.
+    /// The target of new connections.
     server: Mutex<Option<SocketAddr>>,
-    /// How many answers get through before one is lost, plus one; 0 for all.
+    /// The number of replies that are forwarded before one is lost, plus one; 0 for all.
     loses: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
-    /// How many questions get through before one is held, plus one; 0 for all.
+    /// The number of requests that are forwarded before one is delayed, plus one; 0 for all.
     holds: AtomicUsize,
     held: Notify,
     let_go: Notify,
-    /// How many connections there were.
+    /// The number of connections.
     connected: AtomicUsize,
     /// How many of them, from the first on, are silent.
     silent: AtomicUsize,
@@ -39,7 +38,7 @@ struct State {
 }
 
 impl Proxy {
-    /// Begins to stand before the server at an address; gives the address of the proxy.
+    /// Starts a proxy for the server at an address, and returns the address of the proxy.
     pub async fn start(address: &str) -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().to_string();
@@ -55,53 +54,52 @@ impl Proxy {
         (proxy, through)
     }
 
-    /// Leads new connections to the server at an address.
+    /// Connects new connections to the server at an address.
     pub fn lead_to(&self, address: &str) {
         *self.0.server.lock().unwrap() = Some(server(address).parse().unwrap());
     }
 
-    /// Of the next command, the server does what it is asked, and its answer is lost together with
-    /// the connection.
+    /// Lets the server execute the next command, and drops its reply together with the connection.
     pub fn lose_the_next_answer(&self) {
         self.lose_the_answer_after(0);
     }
 
-    /// The same, of the question after so many others.
+    /// Loses the reply to the request after this many others.
     pub fn lose_the_answer_after(&self, others: usize) {
         self.0.loses.store(others + 1, Ordering::SeqCst);
     }
 
-    /// How many answers were lost.
+    /// Returns the number of lost replies.
     pub fn lost(&self) -> usize {
         self.0.lost.load(Ordering::SeqCst)
     }
 
-    /// Holds the question after so many others, and what comes after it on its connection.
+    /// Delays the request after this many others, and all later ones on its connection.
     pub fn hold_the_question_after(&self, others: usize) {
         self.0.holds.store(others + 1, Ordering::SeqCst);
     }
 
-    /// Waits until the question that is to be held is there.
+    /// Waits until the delayed request has arrived.
     pub async fn held(&self) {
         self.0.held.notified().await;
     }
 
-    /// Sends the question that is held to the server.
+    /// Forwards the delayed request to the server.
     pub fn let_go(&self) {
         self.0.let_go.notify_one();
     }
 
-    /// Lets nothing through any more on the connections that there are; they stay open.
+    /// Stops forwarding on all existing connections, which stay open.
     pub fn fall_silent(&self) {
         self.0.silent.store(self.0.connected.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// Waits until a question is on its way over a silent connection.
+    /// Waits until a request was sent over a silent connection.
     pub async fn swallowed(&self) {
         self.0.swallowed.notified().await;
     }
 
-    /// How many commands the server was sent.
+    /// Returns the number of commands that were sent to the server.
     pub fn asked(&self) -> usize {
         self.0.asked.load(Ordering::SeqCst)
     }
@@ -114,11 +112,11 @@ impl Proxy {
         let (from_server, to_server) = server.into_split();
         let asking = self.clone().carry_questions(number, from_client, to_server);
         let answering = self.carry_answers(from_server, to_client);
-        // Both ends are closed when either is done.
+        // When one end is closed, the other is closed too.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
-    /// Commands are lists of strings, each with its length before it.
+    /// Forwards commands, which are lists of strings with their lengths.
     async fn carry_questions(
         self,
         number: usize,
@@ -167,18 +165,18 @@ impl Proxy {
     }
 }
 
-/// The host and the port in an address.
+/// Returns the host and the port in an address.
 fn server(address: &str) -> &str {
     address.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap()
 }
 
-/// Counts one; says whether it is the last of those that were to be counted.
+/// Decrements a counter, and returns whether it has reached 0.
 fn is_its_turn(left: &AtomicUsize) -> bool {
     let counted = |left: usize| left.checked_sub(1);
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted) == Ok(1)
 }
 
-/// Reads a line that says a length, and keeps it.
+/// Reads a line with a length, and appends it to `kept`.
 async fn length(
     from: &mut BufReader<tcp::OwnedReadHalf>,
     kept: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! Values that were changed by other programs than the store: each gives a typed error, and none of
-//! them keeps a script busy or makes the store delete anything.
+//! Tests of values that other programs have changed: each causes a typed error, blocks no script,
+//! and makes the store delete nothing.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tower_chat_redis::RedisStore;
 
 use crate::common::{append, ask, key, open, options, raw, start, texts, write};
 
-/// Long enough for a busy machine, and far too short for a loop over 2^53 numbers.
+/// The timeout is long enough for a busy machine, and far too short for a loop over 2^53 numbers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is done: fields of the head that are set, or others' words, `{head}` and so on being names.
+/// The commands that damage the data. `{head}` and so on are replaced with the names of keys.
 const DAMAGES: &[&[&str]] = &[
     &["HSET", "{head}", "sequence", "9007199254740991"],
     &["HSET", "{head}", "sequence", "9007199254740993"],
@@ -76,8 +76,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Conversation `c` of six messages of three runs, of which one has a recorded call, and an open
-    /// run where that is asked for; and `d`, which nothing happens to.
+    /// Creates a conversation `c` of six messages of three runs, with one recorded call, with an
+    /// open run if `is_open`, and an unaffected conversation `d`.
     async fn new(address: &str, prefix: &str, is_open: bool) -> Self {
         let store = RedisStore::options().with_prefix(prefix).connect(address).await.unwrap();
         let connection = raw(address).await;
@@ -123,7 +123,7 @@ fn staged(store: &RedisStore, close: Option<Close>) -> Staged {
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// In time, and done, refused or found to be damaged.
+/// Checks that an operation ends in time, and succeeds, is refused or reports damage.
 async fn check<T: std::fmt::Debug>(
     what: &str,
     outcome: impl Future<Output = Result<T, StoreError>>,
@@ -195,7 +195,7 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
 
 #[tokio::test]
 async fn damaged_data_keeps_no_script_busy_and_deletes_nothing() {
-    // A server of its own: one that is kept busy would fail the other tests.
+    // A server of its own, because a blocked server would fail the other tests.
     let server = start(&[]);
     for (number, damage) in DAMAGES.iter().enumerate() {
         for is_open in [false, true] {
