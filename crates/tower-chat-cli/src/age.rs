@@ -1,12 +1,12 @@
-//! Ages, as options say them.
+//! Parses the ages in options.
 
 use std::time::Duration;
 
-/// How old something is, as the command line says it: `30d`, `12h`, `15m` or `45s`.
+/// An age on the command line: `30d`, `12h`, `15m` or `45s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Duration);
 
-/// A text says no age.
+/// The error of a text that is not an age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an age has a unit: 30d, 12h, 15m or 45s")]
 pub(crate) struct NoAge;

@@ -1,4 +1,4 @@
-//! What is said on the command line.
+//! The command line.
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{
     usage::UsageArguments, vacuum::VacuumArguments,
 };
 
-/// What is the same of every command.
+/// The help text that all commands share.
 const OF_ALL: &str = "\
 Exit codes:
   0    all is well
@@ -30,8 +30,8 @@ Stores, as --store or the environment variable TOWER_CHAT_STORE names them:
 What is sealed in a store is read with the keys in the environment variable TOWER_CHAT_KEYS:
 NAME:KEY,NAME:KEY,... with 64 hexadecimal digits as a KEY. The first one seals what is written.";
 
-/// The environment variable that names the store where the command line does not. What it names may
-/// hold a password, so help does not print it.
+/// The environment variable with the store, for a command line without one. Its value may contain a
+/// password, so the help does not print it.
 pub(crate) const STORE_VARIABLE: &str = "TOWER_CHAT_STORE";
 
 /// Durable histories of tool-calling conversations.
@@ -253,7 +253,7 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
 }
 
-/// What `play` is told.
+/// The arguments of `play`.
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
     /// The recorded conversations, one JSON object a line
@@ -282,7 +282,7 @@ pub(crate) struct PlayArguments {
     pub(crate) no_verify: bool,
 }
 
-/// What `tools` is told.
+/// The arguments of `tools`.
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
@@ -310,7 +310,7 @@ pub(crate) struct ToolsArguments {
     pub(crate) status: Option<ToolStatus>,
 }
 
-/// What `verify` is told.
+/// The arguments of `verify`.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
@@ -321,7 +321,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) json: bool,
 }
 
-/// What `runs` is told.
+/// The arguments of `runs`.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
     /// List all runs of a conversation, open or not: this is its scope
@@ -344,7 +344,7 @@ pub(crate) struct RunsArguments {
     pub(crate) conversation: Option<String>,
 }
 
-/// What `repair` is told.
+/// The arguments of `repair`.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE

@@ -11,7 +11,7 @@ use crate::{
     store::StoreLocation,
 };
 
-/// What `backup` is told.
+/// The arguments of `backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArguments {
     /// The store: sqlite:PATH
@@ -34,7 +34,7 @@ struct Written {
     bytes: u64,
 }
 
-/// Copies a store into another file.
+/// Copies a store to another file.
 pub(crate) async fn backup(arguments: BackupArguments) -> Result<ExitCode, CliError> {
     let BackupArguments { store, to, replace, json } = arguments;
     let backup = Backup::of_file(store.file("copy")?).replacing(replace);

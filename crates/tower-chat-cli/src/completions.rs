@@ -7,7 +7,7 @@ use clap_complete::{Shell, generate};
 
 use crate::{arguments::Arguments, error::CliError, output::Lines};
 
-/// What `completions` is told.
+/// The arguments of `completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArguments {
     /// The shell
@@ -20,7 +20,7 @@ pub(crate) fn completions(arguments: CompletionsArguments) -> Result<ExitCode, C
     let mut script = Vec::new();
     generate(arguments.shell, &mut Arguments::command(), "tower-chat", &mut script);
     let mut lines = Lines::default();
-    // A script is printed as it is: nothing of it is stored content.
+    // The script is printed without escapes, because it contains no stored content.
     lines.write_exactly(String::from_utf8_lossy(&script).trim_end());
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)

@@ -14,7 +14,7 @@ use crate::{
     transfer::{Report, ReportOptions, SelectionOptions},
 };
 
-/// What `copy` is told.
+/// The arguments of `copy`.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
     /// The store to copy from
@@ -29,7 +29,7 @@ pub(crate) struct CopyArguments {
     report: ReportOptions,
 }
 
-/// Copies conversations from a store to another.
+/// Copies conversations from one store to another.
 pub(crate) async fn copy(arguments: CopyArguments) -> Result<ExitCode, CliError> {
     let CopyArguments { store, to, selection, report } = arguments;
     check_written(report.written().as_slice(), &[], &[&store, &to])?;

@@ -24,10 +24,10 @@ use crate::{
     transfer::{Report, ReportOptions},
 };
 
-/// How many conversations are asked for at once.
+/// The number of conversations in one page of a listing.
 const PAGE: usize = 500;
 
-/// What `delete` is told.
+/// The arguments of `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArguments {
     /// The scope of the conversation
@@ -55,7 +55,7 @@ pub(crate) struct DeleteArguments {
     report: ReportOptions,
 }
 
-/// Deletes a conversation, or all of a scope.
+/// Deletes a conversation, or all conversations of a scope.
 pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliError> {
     let DeleteArguments { of_scope, id, store: location, scope, dry_run, report, .. } = arguments;
     let is_checked = !arguments.without_keys;
@@ -97,8 +97,8 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     }
 }
 
-/// Refuses to delete encrypted conversations without keys, unless that is asked for: who has forgotten to
-/// set them may mean another store.
+/// Refuses to delete encrypted conversations without keys, unless the option allows it: missing keys may
+/// mean that the user has named another store than intended.
 async fn refuse_sealed(
     store: &OpenedStore,
     one: Option<&ConversationKey>,
@@ -124,7 +124,7 @@ async fn refuse_sealed(
     Ok(())
 }
 
-/// Counts the conversation that an earlier attempt has begun to delete, if it is gone.
+/// Counts a conversation that an earlier attempt had begun to delete, if it no longer exists.
 async fn settle(store: &OpenedStore, report: &mut Report) -> Result<(), CliError> {
     let Some(log) = report.log() else { return Ok(()) };
     let Some(begun) = log.begun().cloned() else { return Ok(()) };
@@ -148,7 +148,7 @@ async fn delete_selected(
     }
 }
 
-/// Prints what would go.
+/// Prints which conversations would be deleted.
 async fn preview(
     store: &OpenedStore,
     one: Option<ConversationKey>,

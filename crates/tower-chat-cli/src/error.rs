@@ -1,4 +1,4 @@
-//! What stops a command.
+//! The errors of commands.
 
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
@@ -17,7 +17,7 @@ use crate::{
     store::{KEYS_VARIABLE, KeysError},
 };
 
-/// Why a command cannot go on.
+/// Why a command cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error("the pages cannot be served: give another address with --listen")]
@@ -212,7 +212,8 @@ pub(crate) enum CliError {
     Output(#[source] io::Error),
 }
 
-/// Errors of the library whose advice is one for programs are said in options of the command.
+/// Some errors of the library contain advice for programs. They are converted to errors that name the
+/// command's options.
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         match error {
@@ -258,13 +259,13 @@ impl From<ServeError> for CliError {
     }
 }
 
-/// An error with its causes, in one line.
+/// Returns the text of an error with its sources, in one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Transparent errors repeat the text of what they wrap.
+        // Transparent errors repeat the text of their source.
         if !is_verdict(cause) && !text.ends_with(&cause_text) {
             text = format!("{text}: {cause_text}");
         }

@@ -1,9 +1,9 @@
-//! What was used, for people and for programs.
+//! Formats usage, for people and for programs.
 
 use serde::Serialize;
 use tower_chat::store::UsageSum;
 
-/// What was used, as fields of a JSON object.
+/// Usage as fields of a JSON object.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     service_calls: u64,
@@ -35,7 +35,7 @@ impl From<&UsageSum> for Figures {
 pub(crate) const HEADINGS: [&str; 7] =
     ["calls", "tool calls", "input", "cached", "output", "reasoning", "cost"];
 
-/// What was used, as cells of a table.
+/// Returns usage as cells of a table.
 pub(crate) fn cells(sum: &UsageSum) -> [String; 7] {
     [
         sum.service_calls.to_string(),
@@ -48,14 +48,14 @@ pub(crate) fn cells(sum: &UsageSum) -> [String; 7] {
     ]
 }
 
-/// A cost in the currency of the price list, to the millionth; `-` if no price was known.
+/// Formats a cost in the currency of the price list, with six decimals; `-` if no price was known.
 pub(crate) fn cost(nanos: Option<u64>) -> String {
     let Some(nanos) = nanos else { return "-".to_owned() };
     let micros = nanos.saturating_add(500) / 1000;
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// What was used, in words: `2 calls, 100 in (20 cached), 30 out (5 reasoning), cost 0.000450`.
+/// Describes usage in words: `2 calls, 100 in (20 cached), 30 out (5 reasoning), cost 0.000450`.
 pub(crate) fn in_words(sum: &UsageSum) -> String {
     let tokens = &sum.tokens;
     let part = |count: u64, name: &str| match count {
@@ -75,7 +75,7 @@ pub(crate) fn in_words(sum: &UsageSum) -> String {
     )
 }
 
-/// One JSON object in one line.
+/// Serializes a value as one line of JSON.
 pub(crate) fn json_line(value: &impl Serialize) -> String {
     #[allow(clippy::expect_used, reason = "what is printed are texts, numbers and JSON values")]
     serde_json::to_string(value).expect("it has a JSON form")

@@ -1,4 +1,4 @@
-//! The files that commands make: under which names, and for whom.
+//! The files that commands create: checks of their paths, and their permissions.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,13 +8,13 @@ use std::{
 
 use crate::{error::CliError, store::StoreLocation};
 
-/// What the names of the files end with that SQLite has beside a database.
+/// The suffixes of the files that SQLite creates beside a database.
 const BESIDE_A_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// How many links are followed.
+/// The largest number of symbolic links that are followed.
 const MOST_LINKS: usize = 40;
 
-/// A file that a command was told to write, and the option that names it.
+/// A file that a command writes, and the option that names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NamedFile<'a> {
     pub(crate) option: &'static str,
@@ -27,9 +27,9 @@ impl<'a> NamedFile<'a> {
     }
 }
 
-/// Makes sure that a command writes no file over another that it uses: each of the files that it writes is
-/// another file than the others, than those it reads, than its stores, and than what SQLite has beside a
-/// database. Files are compared by what they are, not by their paths.
+/// Makes sure that a command does not overwrite a file that it uses. Each file that it writes must
+/// differ from the other files that it writes, from the files that it reads, from its stores, and from
+/// the files that SQLite creates beside a database. Files are compared by identity, not by path.
 ///
 /// # Errors
 ///
@@ -63,12 +63,12 @@ pub(crate) fn check_written(
     Ok(())
 }
 
-/// Where a file is, or would be made.
+/// The identity of a file that exists or would be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileIdentity {
-    /// Without links.
+    /// The path without symbolic links.
     path: PathBuf,
-    /// The device and the number of the file, if there is one: another name may be a hard link to it.
+    /// The device and inode numbers, if the file exists, because another path may be a hard link to it.
     file: Option<(u64, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl FileIdentity {
         self.path == other.path || (self.file.is_some() && self.file == other.file)
     }
 
-    /// The database beside which SQLite has a file of this name.
+    /// Returns the database beside which SQLite would create a file with this name.
     fn database(&self) -> Option<PathBuf> {
         let name = self.path.file_name()?.to_str()?;
         let database = BESIDE_A_DATABASE.iter().find_map(|ending| name.strip_suffix(ending))?;
@@ -98,11 +98,11 @@ impl FileIdentity {
     }
 }
 
-/// The files of a store, and what they are.
+/// Returns the files of a store, with their descriptions.
 fn files_of(store: &StoreLocation) -> Vec<(String, FileIdentity)> {
     let StoreLocation::Sqlite(path) = store else { return Vec::new() };
     let identity = FileIdentity::of(path);
-    // SQLite names the files beside a database after the file that a link refers to.
+    // SQLite names these files after the target of a symbolic link.
     let mut beside: Vec<(String, FileIdentity)> = [path, &identity.path]
         .into_iter()
         .flat_map(|path| BESIDE_A_DATABASE.map(|ending| with_ending(path, ending)))
@@ -118,7 +118,8 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// The path of the file that would be opened: absolute and without links, also if there is no file yet.
+/// Returns the path of the file that would be opened: absolute and without symbolic links, even if the
+/// file does not exist.
 fn without_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -131,7 +132,7 @@ fn without_links(path: &Path) -> PathBuf {
             path = folder.join(name);
         }
         match fs::read_link(&path) {
-            // Of a link to a file that is missing.
+            // The target of a symbolic link may not exist.
             Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
             Err(_) => break,
         }
@@ -139,16 +140,16 @@ fn without_links(path: &Path) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Who may read and write a file that is made.
+/// The permissions of a file that is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileMode(u32);
 
 impl FileMode {
-    /// The owner alone.
+    /// Only the owner may read and write it.
     const PRIVATE: Self = Self(0o600);
 
-    /// Those who may read and write the store whose contents the file gets; of a store on a server, the owner
-    /// of the file alone.
+    /// Returns the permissions of the store whose contents the file gets. For a store on a server, only
+    /// the owner of the file has access.
     pub(crate) fn of(store: &StoreLocation) -> Self {
         #[cfg(unix)]
         if let StoreLocation::Sqlite(path) = store
@@ -161,11 +162,11 @@ impl FileMode {
         Self::PRIVATE
     }
 
-    /// Makes a file that is not there yet.
+    /// Creates a file that does not exist yet.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or is there.
+    /// If the file cannot be created, or exists.
     pub(crate) fn create_new(self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -175,17 +176,17 @@ impl FileMode {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // Whatever the process takes away from the files that it makes.
+            // Applies the permissions independently of the process's umask.
             file.set_permissions(fs::Permissions::from_mode(self.0))?;
         }
         Ok(file)
     }
 
-    /// Makes an empty file, if none is there.
+    /// Creates an empty file if none exists.
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// If the file cannot be created.
     pub(crate) fn create_missing(self, path: &Path) -> io::Result<()> {
         match self.create_new(&without_links(path)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

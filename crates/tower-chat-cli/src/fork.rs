@@ -14,7 +14,7 @@ use crate::{
     store::StoreLocation,
 };
 
-/// What `fork` is told.
+/// The arguments of `fork`.
 #[derive(Debug, Args)]
 pub(crate) struct ForkArguments {
     /// The scope of the conversation

@@ -18,12 +18,12 @@ use crate::{
     time::{PointInTime, exact, readable},
 };
 
-/// How many conversations people are given where they ask for no number.
+/// The default number of conversations in a table.
 const FOR_PEOPLE: usize = 50;
-/// How many are asked for at once.
+/// The number of conversations in one page of a listing.
 const PAGE: usize = 500;
 
-/// What `list` is told.
+/// The arguments of `list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     /// The store
@@ -52,7 +52,7 @@ pub(crate) struct ListArguments {
     json: bool,
 }
 
-/// What goes on in a conversation.
+/// The state of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum State {
     /// Nothing
@@ -76,14 +76,14 @@ impl From<State> for ConversationState {
     }
 }
 
-/// A member of metadata.
+/// A member of a description's metadata.
 #[derive(Debug, Clone, PartialEq)]
 struct Member {
     name: String,
     value: Value,
 }
 
-/// A text is no member of metadata.
+/// The error of a text that is not a member of metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it has no `=`: give a member as KEY=VALUE")]
 struct NoMember;
@@ -98,7 +98,7 @@ impl FromStr for Member {
     }
 }
 
-/// Lists the conversations of a store, the one that was active last first.
+/// Lists the conversations of a store, the most recently active first.
 pub(crate) async fn list(arguments: ListArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
     let most = match (arguments.limit, arguments.json) {
@@ -139,7 +139,7 @@ fn query_of(arguments: &ListArguments) -> ConversationQuery {
     query
 }
 
-/// What is printed: JSON as it comes, and a table when all of it is known.
+/// The output: lines of JSON that are written at once, or a table that is written at the end.
 struct Output {
     lines: Lines,
     rows: Option<Vec<[String; 9]>>,

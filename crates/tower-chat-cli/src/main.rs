@@ -1,9 +1,8 @@
 //! The `tower-chat` command.
 //!
-//! Exit codes: 0, all is well; 1, a played conversation diverged from its recording, or there is
-//! something wrong with a store that was checked; 2, wrong
-//! arguments, unreadable files, a store that cannot be used, or a conversation that failed; 130,
-//! interrupted.
+//! Exit codes: 0, success; 1, a played conversation diverged from its recording, or a check of a store
+//! found problems; 2, wrong arguments, unreadable files, a store that cannot be used, or a conversation
+//! that failed; 130, interrupted.
 
 mod age;
 mod arguments;
@@ -53,16 +52,16 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => {
-            // What cannot be understood may be an address with a password.
+            // The argument may be an address with a password.
             output::refuse_arguments(&error.to_string());
             return ExitCode::from(2);
         }
         Err(error) => error.exit(),
     };
-    // Tools that fail and calls without results are what is played.
+    // Failed tools and calls without results are part of the recording.
     let level = match arguments.command {
         Command::Play(_) => tracing::Level::ERROR,
-        // What tools and models do wrong is part of what a chat prints.
+        // Errors of tools and models are part of the chat's output.
         Command::Chat(_) => tracing::Level::ERROR,
         _ => tracing::Level::WARN,
     };

@@ -15,7 +15,7 @@ use crate::{
     store::{StoreLocation, postgres_options},
 };
 
-/// What `migrate` is told.
+/// The arguments of `migrate`.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArguments {
     /// The store
@@ -38,14 +38,14 @@ struct Migrated {
     done: bool,
 }
 
-/// What is to be done with a store.
+/// The migration that a store needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Migration {
-    /// Nothing, and why.
+    /// None, with the reason.
     None(String),
-    /// The store is brought from one version to another.
+    /// The store is migrated from one version to another.
     Needed { what: String, from: i64, to: i64 },
-    /// There are no tables, and they are made.
+    /// There are no tables, so they are created.
     Making { what: String },
 }
 
@@ -61,7 +61,7 @@ impl Migration {
     }
 }
 
-/// Brings a store up to date.
+/// Migrates a store to the current version.
 pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, CliError> {
     let migration = find(&arguments.store).await?;
     let is_needed = !matches!(migration, Migration::None(_));
@@ -90,7 +90,7 @@ pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, Cli
     Ok(ExitCode::from(u8::from(is_needed && arguments.dry_run)))
 }
 
-/// What is to be done; nothing is changed.
+/// Determines the migration without changing the store.
 async fn find(location: &StoreLocation) -> Result<Migration, CliError> {
     match location {
         StoreLocation::Memory => Err(CliError::Memory { action: "migrate" }),

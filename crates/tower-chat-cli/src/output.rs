@@ -1,4 +1,4 @@
-//! Standard output and error, of which the reader may go away.
+//! Standard output and standard error, whose readers may close them.
 
 use std::{
     error::Error,
@@ -10,35 +10,35 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::chain;
 
-/// Returns the text with every character that a terminal obeys, or that a reader does not see, as an
-/// escape: see [`visible_text`].
+/// Returns the text with every control character and every invisible character as an escape sequence:
+/// see [`visible_text`].
 ///
-/// Everything that is printed to be read goes through this, since ids, names of tools and texts of
-/// errors are chosen by users, models and files. JSON does not: see [`Lines::write_json`].
+/// All output for people passes through this function, because users, models and files choose ids, names
+/// of tools and texts of errors. JSON does not: see [`Lines::write_json`].
 pub(crate) fn escaped(text: &str) -> String {
     visible_text(text, &[])
 }
 
-/// Returns the same of a text of several lines, which are printed as lines; tabs are printed too.
+/// Like [`escaped`], but line feeds and tabs are not escaped.
 pub(crate) fn escaped_text(text: &str) -> String {
     visible_text(text, &['\n', '\t'])
 }
 
-/// Standard output, line by line. Once it cannot be written any more, the rest is dropped, so that
-/// what a command does besides printing goes on.
+/// Standard output, line by line. After an error, later lines are dropped, so that the other work of a
+/// command continues.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     failed: Option<io::Error>,
 }
 
 impl Lines {
-    /// Writes a line to be read, [escaped].
+    /// Writes a line for people, [escaped].
     pub(crate) fn write(&mut self, line: &str) {
         self.write_exactly(&escaped(line));
     }
 
-    /// Writes a line of JSON as it is: programs read it, and it must say exactly what is stored. On a
-    /// terminal, characters that a reader does not see are escapes of JSON: see [`visible_json`].
+    /// Writes a line of JSON without changes, because programs need the exact stored data. On a
+    /// terminal, invisible characters are written as JSON escapes: see [`visible_json`].
     pub(crate) fn write_json(&mut self, line: &str) {
         match io::stdout().is_terminal() {
             true => self.write_exactly(&visible_json(line)),
@@ -46,7 +46,7 @@ impl Lines {
         }
     }
 
-    /// Writes a text that is our own.
+    /// Writes a line that contains no stored content.
     pub(crate) fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();
@@ -60,8 +60,8 @@ impl Lines {
         self.failed.is_none()
     }
 
-    /// Writes what is still buffered, and says whether everything was written. A reader who went
-    /// away has seen enough: that is no error.
+    /// Writes the buffered lines, and returns whether everything was written. A closed pipe is not an
+    /// error.
     pub(crate) fn finish(self) -> io::Result<()> {
         let finished = self.failed.map_or_else(|| io::stdout().lock().flush(), Err);
         finished.or_else(|error| match error.kind() {
@@ -71,28 +71,28 @@ impl Lines {
     }
 }
 
-/// Rows as lines, their columns aligned: texts to the left, numbers to the right.
+/// Formats rows as lines with aligned columns: texts to the left, numbers to the right.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     table_of(rows)
 }
 
-/// The same of rows whose number of columns is not known to the compiler.
+/// Like [`table`], for a number of columns that the compiler does not know.
 pub(crate) fn table_of(rows: &[impl AsRef<[String]>]) -> Vec<String> {
-    // Escapes are wider than what they stand for, so they come before the columns are measured.
+    // Escape sequences are wider than the original characters, so cells are escaped before columns are
+    // measured.
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.as_ref().iter().map(|cell| escaped(cell)).collect()).collect();
     let columns = columns_of(&rows);
     rows.iter().map(|row| aligned(row, &columns)).collect()
 }
 
-/// The same, with the cells of one column cut so that the lines are no wider than a terminal, as far as
-/// that can be.
+/// Like [`table`], but cuts the cells of one column so that the lines fit in the terminal, if possible.
 pub(crate) fn table_within<const COLUMNS: usize>(
     rows: &[[String; COLUMNS]],
     flexible: usize,
     width: Option<usize>,
 ) -> Vec<String> {
-    /// A cell is not cut down to less.
+    /// The smallest width to which a cell is cut.
     const LEAST: usize = 8;
     let widest = |lines: &[String]| lines.iter().map(|line| line.width()).max().unwrap_or(0);
     let whole = table_of(rows);
@@ -109,7 +109,7 @@ pub(crate) fn table_within<const COLUMNS: usize>(
     table_of(&rows)
 }
 
-/// A text that is no wider than so many columns of a terminal; an ellipsis ends it if it was cut.
+/// Returns a text that is at most this many columns wide. A text that was cut ends with an ellipsis.
 pub(crate) fn within(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -126,8 +126,8 @@ pub(crate) fn within(text: &str, columns: usize) -> String {
     cut
 }
 
-/// How wide the terminal is: what the environment variable `COLUMNS` says, else what the terminal says;
-/// `None` if the output goes elsewhere.
+/// Returns the width of the terminal: from the environment variable `COLUMNS`, or else from the
+/// terminal. `None` if the output is not a terminal.
 pub(crate) fn terminal_width() -> Option<usize> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     columns.filter(|columns| *columns > 0).or_else(|| {
@@ -137,7 +137,7 @@ pub(crate) fn terminal_width() -> Option<usize> {
     })
 }
 
-/// The width of each column, and whether it is one of numbers.
+/// Returns the width of each column, and whether it contains numbers.
 fn columns_of(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let column = |column: usize| {
@@ -159,23 +159,24 @@ fn aligned(row: &[String], columns: &[(usize, bool)]) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// Writes an error with its causes to standard error, without the users, passwords and queries of addresses.
+/// Writes an error with its sources to standard error, without the users, passwords and queries of
+/// addresses.
 pub(crate) fn complain(error: &dyn Error) {
     let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&without_secrets(&chain(error))));
 }
 
-/// Reports arguments that cannot be understood on standard error.
+/// Writes an error about the arguments to standard error.
 pub(crate) fn refuse_arguments(error: &str) {
     let _ = write!(io::stderr().lock(), "{}", escaped_text(&without_secrets(error)));
 }
 
-/// Standard error for log events, each of which is written at once and becomes one [escaped] line, with
-/// addresses as [`complain`] shows them.
+/// Standard error for log events. Each event is written at once as one [escaped] line, without secrets
+/// in addresses, like [`complain`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EscapedStderr;
 
 impl EscapedStderr {
-    /// Writes a line, if it can be written.
+    /// Writes a line, and ignores an error.
     pub(crate) fn write_line(line: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", escaped(line));
     }

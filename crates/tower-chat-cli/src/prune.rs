@@ -20,7 +20,7 @@ use crate::{
     store::{self, StoreLocation},
 };
 
-/// What `prune` is told.
+/// The arguments of `prune`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("keep").required(true))]
 pub(crate) struct PruneArguments {
@@ -48,12 +48,12 @@ pub(crate) struct PruneArguments {
     pub(crate) json: bool,
 }
 
-/// Takes the oldest runs of conversations away.
+/// Deletes the oldest runs of conversations.
 pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliError> {
     let keep = match (arguments.keep_messages, arguments.older_than) {
         (Some(count), _) => Keep::Messages(count),
         (None, Some(Age(age))) => Keep::Since(time_before(SystemTime::now(), age)),
-        // One of them is demanded.
+        // Clap requires one of the options.
         (None, None) => return Ok(ExitCode::from(2)),
     };
     let store = match arguments.dry_run {
@@ -83,7 +83,7 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
     Ok(ExitCode::from(u8::from(summary.left_alone > 0)))
 }
 
-/// What went, or would go.
+/// The deleted runs and messages, or those that would be deleted.
 #[derive(Serialize)]
 struct Summary {
     kind: &'static str,
@@ -91,11 +91,12 @@ struct Summary {
     conversations: usize,
     runs: u64,
     messages: u64,
-    /// Conversations that were left alone, or of which less went than was asked for.
+    /// The number of conversations that were not changed, or from which fewer messages were deleted than
+    /// requested.
     left_alone: usize,
 }
 
-/// What became of one conversation.
+/// The outcome for one conversation.
 #[derive(Serialize)]
 struct Outcome<'a> {
     kind: &'static str,
@@ -154,7 +155,7 @@ fn outcome<'a>(key: &'a ConversationKey, kind: &'static str, what: Change) -> Ou
     Outcome { kind, scope: key.scope(), conversation: key.id(), what }
 }
 
-/// What would go of a conversation.
+/// Determines which runs of a conversation would be deleted.
 async fn planned(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -164,7 +165,7 @@ async fn planned(
     if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    // Of a message that cannot be read the run is not known; loading says so.
+    // The run of an unreadable message is unknown; loading reports the error.
     let history = store.load(key).await?;
     let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {

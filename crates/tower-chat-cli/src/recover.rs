@@ -19,7 +19,7 @@ use crate::{
     store::StoreLocation,
 };
 
-/// What `recover` is told.
+/// The arguments of `recover`.
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
@@ -84,7 +84,7 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
             }
             Err(source) => return Err(CliError::OpenRun { key, source }),
         };
-        // It may have come to its end since it was listed.
+        // The run may have ended since it was listed.
         let Some(open) = open.filter(is_old_enough) else { continue };
         let run = Some(open.run);
         if open.is_held_at(now) && !arguments.force {
@@ -112,7 +112,7 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
     Ok(code)
 }
 
-/// What has been done so far, as it is reported.
+/// The progress of the command, for the report.
 struct Recovery {
     report: Report,
     summary: Summary,
@@ -135,7 +135,7 @@ impl Recovery {
         self.report.write(&line, &RecoveredRun::of(done, key, Some(run)));
     }
 
-    /// A run whose row cannot be read has no id.
+    /// Reports a run that is not ended. A run whose row cannot be read has no id.
     fn leave_alone(&mut self, key: &ConversationKey, run: Option<RunId>, why: &str) {
         self.summary.left_alone += 1;
         let run = run.map(|run| run.to_string());

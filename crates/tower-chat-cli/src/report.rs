@@ -1,4 +1,4 @@
-//! What a command says as it goes: lines for people, or a JSON object a line.
+//! The output of a command: lines for people, or JSON objects, one per line.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ impl Report {
         Self { as_json, lines: Lines::default() }
     }
 
-    /// Writes the line, or the object that says the same.
+    /// Writes the line, or the object with the same content.
     pub(crate) fn write(&mut self, line: &str, object: &impl Serialize) {
         if self.as_json {
             #[allow(clippy::expect_used, reason = "texts and numbers have a JSON form")]
@@ -27,7 +27,7 @@ impl Report {
         }
     }
 
-    /// Writes an object for which people have no line.
+    /// Writes an object for which there is no line.
     pub(crate) fn write_object(&mut self, object: &impl Serialize) {
         if self.as_json {
             self.write("", object);

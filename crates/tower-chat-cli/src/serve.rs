@@ -17,10 +17,10 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The environment variable that has the token of the pages.
+/// The environment variable with the token of the pages.
 const TOKEN_VARIABLE: &str = "TOWER_CHAT_INSPECTOR_TOKEN";
 
-/// What `serve` is told.
+/// The arguments of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
@@ -51,12 +51,12 @@ pub(crate) struct ServeArguments {
     pub(crate) no_token: bool,
 }
 
-/// What readers must have.
+/// The token that readers need.
 #[derive(Debug)]
 enum Token {
-    /// The one in the environment, which readers are told by whoever set it.
+    /// The token in the environment, which the operator has given to the readers.
     Given(OsString),
-    /// One for this process alone, which is printed.
+    /// A new token for this process, which is printed.
     Made(String),
     None,
 }
@@ -68,7 +68,8 @@ impl Token {
         match given {
             Some(_) if arguments.no_token => Err(CliError::TokenAndNone),
             Some(token) => Ok(Self::Given(token)),
-            // A token that others are given is chosen by who gives it: it outlives this process.
+            // Readers on other machines need a token that outlives this process, so the operator must
+            // choose it.
             None if !address.ip().is_loopback() => Err(CliError::TokenNeeded { address }),
             None if arguments.no_token => Ok(Self::None),
             None => {
@@ -87,7 +88,7 @@ pub(crate) struct NamedPolicy {
     policy: ReplayPolicy,
 }
 
-/// A text names no replay policy.
+/// The error of a text that is not a replay policy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPolicy {
     #[error("it is no name with settings, such as recent={{\"window\":{{\"turns\":20}}}}")]
@@ -110,7 +111,7 @@ impl FromStr for NamedPolicy {
     }
 }
 
-/// Serves pages over a store until it is interrupted.
+/// Serves the pages of a store until Ctrl-C.
 pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliError> {
     let token = Token::of(&arguments)?;
     let store = match arguments.allow_writes {

@@ -1,4 +1,4 @@
-//! Points in time, as options name them and as people and programs read them.
+//! Parses points in time in options, and formats times.
 
 use std::{
     str::FromStr,
@@ -9,12 +9,12 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use crate::age::Age;
 
-/// A point in time, as the command line names it: an age (`12h` is twelve hours ago), a day, or a
-/// time; in UTC where no offset is given.
+/// A point in time on the command line: an age (`12h` is twelve hours ago), a day, or a time. The
+/// default time zone is UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PointInTime(pub(crate) SystemTime);
 
-/// A text names no point in time.
+/// The error of a text that is not a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it is neither an age, such as 30d, 12h, 15m or 45s, nor a time, such as 2026-11-30 or 2026-11-30T08:15:00Z"
@@ -26,7 +26,7 @@ impl FromStr for PointInTime {
 
     fn from_str(text: &str) -> Result<Self, NoTime> {
         if let Ok(Age(age)) = text.parse() {
-            // Nothing is older than the computer's calendar.
+            // The result is not before the Unix epoch.
             let (first, since) = (SystemTime::UNIX_EPOCH, SystemTime::now().checked_sub(age));
             return Ok(Self(since.map_or(first, |since| since.max(first))));
         }
@@ -38,28 +38,28 @@ impl FromStr for PointInTime {
     }
 }
 
-/// A time for people, to the second in UTC: `2026-11-30 08:15:00`.
+/// Formats a time for people, in UTC with a resolution of a second: `2026-11-30 08:15:00`.
 pub(crate) fn readable(time: SystemTime) -> String {
     written(time, "%Y-%m-%d %H:%M:%S")
 }
 
-/// A time for programs, to the millisecond: `2026-11-30T08:15:00.000Z`.
+/// Formats a time for programs, with a resolution of a millisecond: `2026-11-30T08:15:00.000Z`.
 pub(crate) fn exact(time: SystemTime) -> String {
     written(time, "%Y-%m-%dT%H:%M:%S%.3fZ")
 }
 
-/// A time that no calendar has is `-`.
+/// Formats a time; `-` if the calendar does not have it.
 fn written(time: SystemTime, format: &str) -> String {
     let time = Timestamp::try_from(time);
     time.map_or_else(|_| "-".to_owned(), |time| time.strftime(format).to_string())
 }
 
-/// A duration for people, to the millisecond: `2.104 s`.
+/// Formats a duration for people, with a resolution of a millisecond: `2.104 s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.3} s", duration.as_secs_f64())
 }
 
-/// How long something took, if both times are known; none if the clock went back.
+/// Returns the time between two points, if both are known; zero if the clock was set back.
 pub(crate) fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
     Some(to?.duration_since(from?).unwrap_or_default())
 }

@@ -17,7 +17,7 @@ use crate::{
     time::PointInTime,
 };
 
-/// What `usage` is told.
+/// The arguments of `usage`.
 #[derive(Debug, Args)]
 pub(crate) struct UsageArguments {
     /// The store
@@ -40,7 +40,7 @@ pub(crate) struct UsageArguments {
     json: bool,
 }
 
-/// By what usage is added up.
+/// The groups in which usage is summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Grouping {
     /// By run
@@ -77,7 +77,7 @@ impl Grouping {
     }
 }
 
-/// Prints what runs have used.
+/// Prints the usage of runs.
 pub(crate) async fn usage(arguments: UsageArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
     let mut query = UsageQuery::in_all_scopes(arguments.by.of_store());
@@ -97,7 +97,7 @@ pub(crate) async fn usage(arguments: UsageArguments) -> Result<ExitCode, CliErro
     Ok(ExitCode::SUCCESS)
 }
 
-/// A heading, a row for each group, and the sum of all.
+/// Returns a heading, a row for each group, and the sum.
 fn rows(by: Grouping, totals: &[UsageTotals]) -> Vec<Vec<String>> {
     let heading = by.headings().iter().chain(&["runs"]).chain(&figures::HEADINGS);
     let mut rows = vec![heading.map(|cell| (*cell).to_owned()).collect()];
@@ -113,7 +113,7 @@ fn rows(by: Grouping, totals: &[UsageTotals]) -> Vec<Vec<String>> {
     if let Some(first) = sum.first_mut() {
         "total".clone_into(first);
     }
-    // A run counts in each group that it has used something of.
+    // A run counts in each group in which it has usage.
     sum.push(String::new());
     sum.extend(figures::cells(&all));
     rows.push(sum);
@@ -128,7 +128,7 @@ struct UsageLine {
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    /// `Some(None)` is a model that is not known.
+    /// `Some(None)` is an unknown model.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,7 +159,7 @@ impl UsageLine {
         line
     }
 
-    /// What names the group, as cells of a table.
+    /// Returns the name of the group as cells of a table.
     fn names(self, by: Grouping) -> Vec<String> {
         let model = self.model.flatten();
         let all = [self.scope, self.id, self.run, model, self.day];

@@ -11,7 +11,7 @@ use crate::{
     store::StoreLocation,
 };
 
-/// What `vacuum` is told.
+/// The arguments of `vacuum`.
 #[derive(Debug, Args)]
 pub(crate) struct VacuumArguments {
     /// The store: sqlite:PATH
@@ -29,7 +29,7 @@ struct Vacuumed {
     bytes_before: u64,
 }
 
-/// Writes a store's file anew, without what is left of what was deleted.
+/// Rewrites a store's file, without remains of deleted data.
 pub(crate) async fn vacuum(arguments: VacuumArguments) -> Result<ExitCode, CliError> {
     let file = arguments.store.file("vacuum")?;
     let opened = arguments.store.open_to_change("vacuum").await?;

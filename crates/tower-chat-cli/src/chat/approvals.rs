@@ -1,4 +1,4 @@
-//! Asking the user whether calls may run.
+//! Asks the user for decisions about calls that wait for approval.
 
 use tower_chat::{ApprovalRequest, ApprovalResponse, Tools};
 
@@ -6,20 +6,20 @@ use super::{
     input::Input, interrupts::Interrupts, screen::Screen, servers::Approve, stored::call_line,
 };
 
-/// What the model is told of a call that the user has refused.
+/// The result that the model is sent for a call that the user has rejected.
 const REFUSED: &str = "The user has refused this call.";
 
-/// What the model is told of a call that needs approval, with `--approve never`.
+/// The result that the model is sent for a call that needs approval, with `--approve never`.
 const NOT_ALLOWED: &str = "This call needs approval, and none is given in this session.";
 
-/// What was decided about the calls of one answer.
+/// The outcome of a question about the calls of one answer.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// Each of them is decided.
+    /// The user has decided about each call.
     Made(Vec<ApprovalResponse>),
-    /// They wait on.
+    /// The calls continue to wait.
     Postponed,
-    /// The input has ended, and they wait on.
+    /// The input has ended, and the calls continue to wait.
     InputEnded,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Approver<'a> {
 }
 
 impl Approver<'_> {
-    /// Decides about the calls of one answer, which wait together.
+    /// Asks for decisions about the calls of one answer, which wait together.
     pub(super) async fn decide(
         &mut self,
         waiting: &[ApprovalRequest],
@@ -69,12 +69,12 @@ impl Approver<'_> {
         request.reject(NOT_ALLOWED)
     }
 
-    /// The user's answer about one call, or what becomes of all of them without one.
+    /// Asks the user about one call. Without an answer, returns the outcome for all calls.
     async fn ask(
         &mut self,
         request: &ApprovalRequest,
     ) -> std::io::Result<Result<ApprovalResponse, Decision>> {
-        // Not cut: what runs is all of it.
+        // The call is shown in full, because the decision is about all of it.
         let call = format!("* {} {}", request.call.name, request.call.arguments);
         if !self.input.is_terminal() {
             self.screen.note(&format!(
@@ -107,20 +107,20 @@ impl Approver<'_> {
     }
 }
 
-/// What the user has answered to a question.
+/// The user's answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Yes,
     No,
-    /// Text that was pasted, or that other lines followed at once.
+    /// Pasted text, or a text that other lines followed at once.
     Pasted,
     Unclear,
 }
 
 /// Asks whether a call may run. `None` if the input has ended.
 ///
-/// Nothing that arrived before the question is an answer: what was typed while the model answered was
-/// meant for something else, and a line of a paste is not the user's decision.
+/// Text that arrived before the question is not an answer, because the user typed it for another purpose
+/// while the model answered. A line of a paste is not an answer either.
 async fn answer(
     input: &mut Input,
     screen: &mut Screen,

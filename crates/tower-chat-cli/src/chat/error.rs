@@ -1,4 +1,4 @@
-//! What stops a chat.
+//! The errors of a chat.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use tower_chat::{
 use super::provider::ProviderName;
 use crate::error::chain;
 
-/// Why a chat cannot begin or go on.
+/// Why a chat cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChatError {
     #[error("{cause}{}", with_advice(advice))]
@@ -56,7 +56,7 @@ pub(crate) enum ChatError {
 }
 
 impl ChatError {
-    /// The error of a run, or of a client that cannot be made, with what can be done about it.
+    /// Creates the error of a run, or of creating a client, with advice for the user.
     pub(super) fn run(error: &BoxError, provider: ProviderName) -> Self {
         Self::Run { cause: without_secrets(&chain(&**error)), advice: advice(error, provider) }
     }
@@ -73,7 +73,7 @@ fn with_advice(advice: &str) -> String {
     if advice.is_empty() { String::new() } else { format!("; {advice}") }
 }
 
-/// The error of the provider that is somewhere in the causes of an error.
+/// Returns the `ProviderError` among the sources of an error.
 fn provider_error(error: &BoxError) -> Option<&ProviderError> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     while let Some(error) = next {
@@ -85,7 +85,7 @@ fn provider_error(error: &BoxError) -> Option<&ProviderError> {
     None
 }
 
-/// What the user can do about an error; empty where the error says it itself.
+/// Returns advice about an error; empty if the text of the error already contains it.
 fn advice(error: &BoxError, provider: ProviderName) -> String {
     let Some(error) = provider_error(error) else { return String::new() };
     let variables = provider.key_variables().join(" or ");

@@ -1,8 +1,9 @@
-//! The lines that the user writes.
+//! Reads the lines that the user writes.
 //!
-//! The terminal itself edits a line until it is sent (erase, kill, reprint), which every terminal can
-//! do. An editor in the program would add recalled lines and arrow keys, and put the terminal into
-//! raw mode, in which Ctrl-C is a byte and no signal while an answer is streamed.
+//! The terminal itself edits a line until it is sent (erase, kill, reprint), which every terminal
+//! supports. A line editor in the program would add a history and arrow keys. It would need the
+//! terminal's raw mode, in which Ctrl-C is an input byte instead of a signal, also while an answer is
+//! streamed.
 
 #[cfg(unix)]
 mod terminal;
@@ -18,20 +19,21 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::typed::TypedLine;
 
-/// How many lines may wait to be answered; a program that writes more waits.
+/// The largest number of lines that wait for an answer. A program that writes more lines is blocked.
 const MOST_WAITING: usize = 64;
 
-/// How long a terminal must be silent before a question is asked on it: a terminal passes a large paste
-/// on in pieces, and each piece follows the one before it at once.
+/// How long a terminal must be silent before a question. A terminal passes a large paste on in pieces,
+/// without pauses between them.
 const SILENCE_BEFORE: Duration = Duration::from_millis(250);
 
-/// How long a terminal must be silent after an answer: a `y` that other lines follow at once was pasted.
+/// How long a terminal must be silent after an answer. If other lines follow a `y` without a pause, the
+/// `y` was pasted.
 const SILENCE_AFTER: Duration = Duration::from_millis(100);
 
 /// Standard input, line by line.
 ///
-/// A thread reads it, not a task of the runtime: a read cannot be cancelled, and the runtime would wait
-/// for it at the end.
+/// A thread reads it instead of a task, because a read cannot be cancelled and the runtime would wait
+/// for it at its end.
 #[derive(Debug)]
 pub(crate) struct Input {
     lines: mpsc::Receiver<io::Result<TypedLine>>,
@@ -45,7 +47,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If the thread that reads a terminal cannot be reached.
+    /// If the thread that reads a terminal cannot be started.
     pub(crate) fn open() -> io::Result<Self> {
         let (sender, lines) = mpsc::channel(MOST_WAITING);
         let is_terminal = io::stdin().is_terminal();
@@ -70,29 +72,29 @@ impl Input {
         })
     }
 
-    /// Whether a person writes the lines.
+    /// Whether standard input is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// The next line; `None` after the last one. A future that is dropped takes none.
+    /// Returns the next line; `None` after the last one. Cancel safe: dropping the future loses no line.
     pub(crate) async fn next(&mut self) -> Option<io::Result<TypedLine>> {
         self.lines.recv().await
     }
 
-    /// Drops everything that has arrived, so that none of it answers the question that is asked next: the
-    /// lines that were read, those that the terminal still has, and the beginning of a line. Returns once
+    /// Drops all input that has arrived, so that it does not answer the next question: the lines that
+    /// were read, the input that the terminal still buffers, and the beginning of a line. Returns when
     /// the terminal is silent.
     pub(crate) async fn drop_waiting(&mut self) {
         self.settle(SILENCE_BEFORE).await;
     }
 
-    /// Returns whether more lines follow the one that was read last at once. Drops these lines.
+    /// Returns whether more lines followed the last one without a pause. Drops these lines.
     pub(crate) async fn has_more_at_once(&mut self) -> bool {
         self.settle(SILENCE_AFTER).await
     }
 
-    /// Drops lines until none has arrived for a time. Returns whether there were any.
+    /// Drops lines until none has arrived for this time. Returns whether there were any.
     #[cfg(unix)]
     async fn settle(&mut self, silence: Duration) -> bool {
         let mut had_lines = false;
@@ -103,7 +105,7 @@ impl Input {
                 tokio::select! {
                     biased;
                     line = self.lines.recv() => match line {
-                        // The thread has ended, and `next` returns that.
+                        // The thread has ended; `next` returns the end or the error.
                         None | Some(Err(_)) => return had_lines,
                         Some(Ok(_)) => had_lines = true,
                     },

@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Handles Ctrl-C.
 
 use std::io;
 
@@ -7,13 +7,13 @@ type Signal = tokio::signal::unix::Signal;
 #[cfg(windows)]
 type Signal = tokio::signal::windows::CtrlC;
 
-/// The interrupts that the user sends. From the first [`listen`](Self::listen) on none ends the
-/// process by itself.
+/// The interrupts that the user sends. After [`listen`](Self::listen), an interrupt no longer ends the
+/// process.
 #[derive(Debug)]
 pub(crate) struct Interrupts(Signal);
 
 impl Interrupts {
-    /// Listens from now on.
+    /// Begins to listen.
     pub(crate) fn listen() -> io::Result<Self> {
         #[cfg(unix)]
         let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
@@ -22,7 +22,7 @@ impl Interrupts {
         Ok(Self(signal?))
     }
 
-    /// The next interrupt. A future that is dropped takes none.
+    /// Waits for the next interrupt. Cancel safe: dropping the future loses no interrupt.
     pub(crate) async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;

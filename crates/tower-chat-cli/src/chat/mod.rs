@@ -44,14 +44,14 @@ use crate::{
     store::StoreLocation,
 };
 
-/// How long after its last sign of life the run of a chat is left alone. Shorter than the library's
-/// 15 seconds, because a person waits for it after a crash.
+/// The lease of a chat's run. It is shorter than the library's 15 seconds, because a user waits for its
+/// end after a crash.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// How long to wait for the run of another process: longer than the library's lease.
+/// How long to wait for the run of another process. It is longer than the library's lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
 
-/// What `chat` is told.
+/// The arguments of `chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArguments {
     /// The conversation; one that exists goes on. Without a name a new one is named after the date
@@ -113,7 +113,7 @@ pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError>
     let mut interrupts = Interrupts::listen().map_err(ChatError::Interrupts)?;
     let base_url = arguments.base_url.as_deref();
     let client = arguments.provider.client(&arguments.model, base_url);
-    // Before anything is made: most often it is the key that is missing.
+    // The client is created first, because a missing key is the most frequent error.
     let client = client.map_err(|error| ChatError::run(&error.into(), arguments.provider))?;
     let (sender, events) = mpsc::unbounded_channel();
     let servers = ServerArguments {
@@ -176,15 +176,15 @@ fn pipeline(
     let journal = JournalPolicy::default()
         .with_lease(LEASE)
         .with_max_lease_wait(LEASE_WAIT)
-        // The user is here: what was interrupted is part of the conversation at once, ...
+        // The user is present, so an interrupted run is committed at once, ...
         .on_disconnect(OnDisconnect::Commit)
-        // ... and another message after a failure is asked after what there is.
+        // ... and a new message after a failure continues from the stored messages.
         .on_open_run(OnOpenRun::Commit);
     let policy = PersistencePolicy::default()
         .on_store_failure(StoreFailure::FailCall)
         .with_partial_text(true)
         .with_journal(journal)
-        // A run of a process that may have died is waited for.
+        // Waits for the run of a process that may have died.
         .with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
     ChatPipeline::builder(client)
         .tool_loop(ToolLoop::new(tools).include_error_details(true))
@@ -195,7 +195,7 @@ fn pipeline(
         .map_err(ChatError::Build)
 }
 
-/// The conversation, which is a new one if it has no name.
+/// Returns the key of the conversation, with a new name if the command line has none.
 async fn conversation_key(
     arguments: &ChatArguments,
     store: &dyn HistoryStore,
@@ -223,7 +223,7 @@ fn user_name() -> Option<String> {
     variables.iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
 }
 
-/// The time to the second, in UTC.
+/// Returns the time in UTC, with a resolution of a second.
 fn dated_name(now: SystemTime) -> String {
     let now = jiff::Timestamp::try_from(now).unwrap_or_default();
     now.strftime("%Y-%m-%d-%H%M%S").to_string()

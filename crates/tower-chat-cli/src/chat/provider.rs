@@ -1,4 +1,4 @@
-//! The model client of a chat.
+//! Creates the model client of a chat.
 
 use clap::ValueEnum;
 use tower::{ServiceExt, retry::Retry, util::BoxCloneSyncService};
@@ -11,7 +11,7 @@ use tower_chat::{
     },
 };
 
-/// A model client, whatever its provider.
+/// A model client of any provider.
 pub(crate) type ModelClient = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 /// Who answers.
@@ -47,8 +47,8 @@ pub(crate) enum ProviderName {
 }
 
 impl ProviderName {
-    /// The environment variables that hold a key, the first that is set counts; none where there is
-    /// no key.
+    /// Returns the environment variables of the key; the first one that is set is used. Empty if the
+    /// provider needs no key.
     pub(crate) fn key_variables(self) -> &'static [&'static str] {
         match self {
             Self::Openai | Self::OpenaiResponses => &["OPENAI_API_KEY"],
@@ -66,7 +66,7 @@ impl ProviderName {
         }
     }
 
-    /// The variables of all providers, each once.
+    /// Returns the variables of all providers, each once.
     pub(crate) fn all_key_variables() -> Vec<&'static str> {
         let all = Self::value_variants().iter().flat_map(|provider| provider.key_variables());
         let mut variables: Vec<&'static str> = Vec::new();
@@ -78,13 +78,13 @@ impl ProviderName {
         variables
     }
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn as_argument(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// A client of the provider with the key that the environment has. A service at an address of
-    /// its own may need no key.
+    /// Creates a client of the provider with the key in the environment. A service at another address
+    /// may need no key.
     pub(crate) fn client(
         self,
         model: &str,
@@ -119,7 +119,7 @@ impl ProviderName {
     }
 }
 
-/// What all clients are made with.
+/// The settings of a client, which all providers share.
 struct ClientSettings<'a> {
     variables: &'static [&'static str],
     model: &'a str,
@@ -127,7 +127,8 @@ struct ClientSettings<'a> {
 }
 
 impl ClientSettings<'_> {
-    /// The variable with the key: the first that is set, or else the first, which the error names.
+    /// Returns the variable with the key: the first one that is set, or else the first one, which the
+    /// error names.
     fn variable(&self) -> Option<&'static str> {
         let is_set = |name: &&&str| is_variable_set(name);
         self.variables.iter().find(is_set).or(self.variables.first()).copied()
@@ -177,13 +178,13 @@ impl ClientSettings<'_> {
     }
 }
 
-/// Few and soon: a person waits, and can ask again.
+/// Few attempts with short waits, because a user waits and can repeat the question.
 fn retries() -> RetryPolicy {
     let longest = std::time::Duration::from_secs(15);
     RetryPolicy::new().with_max_attempts(3).with_max_retry_after(longest).with_deadline(longest)
 }
 
-/// Whether a variable of the environment is set and not empty.
+/// Whether an environment variable is set and not empty.
 pub(crate) fn is_variable_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }

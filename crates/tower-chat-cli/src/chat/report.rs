@@ -1,4 +1,4 @@
-//! What a session says after a run.
+//! The messages that a session prints after a run.
 
 use tower_chat::{EndedBy, Finish, FinishReason, Role, RunId, store::StoreError};
 
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Session {
-    /// What is to be known of an answer besides its text.
+    /// Prints the properties of an answer that its text does not show.
     pub(super) fn report_finish(&mut self, finish: &Finish) {
         match &finish.reason {
             Some(FinishReason::Length) => {
@@ -39,7 +39,7 @@ impl Session {
         }
     }
 
-    /// Says what is stored of a run that was interrupted.
+    /// Prints which messages of an interrupted run are stored.
     pub(super) async fn report_interrupted(&mut self, run: RunId) -> Result<(), ChatError> {
         match self.stored_of(run).await? {
             Some(stored) => {
@@ -50,7 +50,7 @@ impl Session {
         Ok(())
     }
 
-    /// What became of a run that failed, and what can be done.
+    /// Returns the outcome of a run that failed, with advice for the user.
     pub(super) async fn report_of_failure(&mut self, run: RunId) -> Result<String, ChatError> {
         let stored = self.stored_of(run).await?;
         let is_open = self.head().await?.open_run.is_some_and(|open| open.run == run);
@@ -73,7 +73,7 @@ impl Session {
         })
     }
 
-    /// What is stored of a run, in words.
+    /// Describes which messages of a run are stored.
     async fn stored_of(&self, run: RunId) -> Result<Option<String>, ChatError> {
         // A run that was dropped has submitted its writes.
         self.store.flush().await.map_err(ChatError::Flush)?;
@@ -82,7 +82,7 @@ impl Session {
         Ok(stored_of_run(history.messages.iter(), run))
     }
 
-    /// Names the conversation after the first message of its user, if it has no title.
+    /// Sets the title of the conversation from the user's first message, if it has none.
     pub(super) async fn set_title(&mut self) -> Result<(), ChatError> {
         if self.has_title {
             return Ok(());
@@ -109,7 +109,7 @@ impl Session {
         };
         let Ok(description) = summary.description.with_title(title) else { return Ok(()) };
         match self.store.set_description(key, &description, summary.description_version).await {
-            // Another program has described it meanwhile.
+            // Another program has changed the description meanwhile.
             Ok(_) | Err(StoreError::DescriptionChanged { .. }) => self.has_title = true,
             Err(error) => return Err(not_set(error)),
         }

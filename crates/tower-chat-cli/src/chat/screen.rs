@@ -1,4 +1,4 @@
-//! What a chat prints: answers on standard output, everything else on standard error.
+//! The output of a chat: answers on standard output, all other text on standard error.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -7,27 +7,27 @@ use crate::output::{escaped, escaped_text};
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Has a terminal put marks around pasted text, and has it stop that.
+/// Turns bracketed paste on, in which a terminal marks pasted text.
 const MARK_PASTES: &str = "\u{1b}[?2004h";
 const MARK_NO_PASTES: &str = "\u{1b}[?2004l";
 
-/// Where a line was begun and not ended.
+/// The line that was begun and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenLine {
     Answer,
     Reasoning,
 }
 
-/// What is shown beside answers.
+/// The texts that are printed besides answers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScreenOptions {
-    /// What the model thinks.
+    /// The reasoning of the model.
     pub(crate) reasoning: bool,
-    /// The prompt of the user, where there is one to be prompted.
+    /// Whether the user is prompted.
     pub(crate) has_prompt: bool,
 }
 
-/// Prints a chat. Once standard output cannot be written any more, the rest of the answers is dropped.
+/// Prints a chat. After an error of standard output, later parts of answers are dropped.
 #[derive(Debug)]
 pub(crate) struct Screen {
     options: ScreenOptions,
@@ -44,7 +44,7 @@ impl Screen {
         Self { options, has_colours, open: None, failed: None, marks_pastes: false }
     }
 
-    /// Has the terminal mark pasted text until this is dropped.
+    /// Turns bracketed paste on until the screen is dropped.
     pub(crate) fn mark_pastes(&mut self) {
         if self.options.has_prompt && io::stderr().is_terminal() {
             self.marks_pastes = true;
@@ -52,7 +52,7 @@ impl Screen {
         }
     }
 
-    /// A piece of an answer, with its lines; other control characters are escaped.
+    /// Prints a delta of an answer, with its line feeds. Other control characters are escaped.
     pub(crate) fn answer(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -64,7 +64,7 @@ impl Screen {
         self.open = (!text.ends_with('\n')).then_some(OpenLine::Answer);
     }
 
-    /// A piece of what the model thinks, where that is shown.
+    /// Prints a delta of reasoning, if the option is set.
     pub(crate) fn reasoning(&mut self, text: &str) {
         if !self.options.reasoning || text.is_empty() {
             return;
@@ -77,7 +77,7 @@ impl Screen {
         self.open = Some(OpenLine::Reasoning);
     }
 
-    /// Ends the line under way.
+    /// Ends the current line.
     pub(crate) fn end_line(&mut self) {
         match self.open.take() {
             Some(OpenLine::Answer) => self.write_answer("\n"),
@@ -86,7 +86,7 @@ impl Screen {
         }
     }
 
-    /// A line about the chat.
+    /// Prints a line about the chat.
     pub(crate) fn note(&mut self, line: &str) {
         self.end_line();
         let line = escaped(line);
@@ -95,25 +95,25 @@ impl Screen {
         self.write_note(&line);
     }
 
-    /// A line that asks the user for something, and is not ended.
+    /// Prints a question for the user, without a line feed.
     pub(crate) fn ask(&mut self, question: &str) {
         self.end_line();
         self.write_note(&escaped(question));
     }
 
-    /// Asks the user for a message.
+    /// Prompts the user for a message.
     pub(crate) fn prompt(&mut self) {
         if self.options.has_prompt {
             self.ask("> ");
         }
     }
 
-    /// Whether answers can be written.
+    /// Whether standard output can still be written.
     pub(crate) fn is_open(&self) -> bool {
         self.failed.is_none()
     }
 
-    /// Says whether everything was written. A reader of the answers who hung up has seen enough.
+    /// Returns whether everything was written. A closed pipe is not an error.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.end_line();
         match self.failed.take() {
@@ -130,7 +130,7 @@ impl Screen {
         }
     }
 
-    /// Standard error has no buffer. What cannot be written to it is lost, as for every error.
+    /// Standard error has no buffer. An error of writing to it is ignored, as for all messages.
     fn write_note(&mut self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }

@@ -32,13 +32,13 @@ use super::{
 };
 use crate::output::EscapedStderr;
 
-/// How long a server may take to begin a session.
+/// The longest time in which a server must begin a session.
 const SESSION_TIME: Duration = Duration::from_secs(30);
 
-/// How much of what a server writes to its standard error is kept for an error.
+/// The number of bytes of a server's standard error that are kept for an error message.
 const OUTPUT_LIMIT: usize = 4096;
 
-/// Which calls of tools run without a question.
+/// Which calls of tools run without a question to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
     /// Those of tools of which their server says that they only read; of others you are asked
@@ -70,19 +70,19 @@ impl Approve {
     }
 }
 
-/// Which servers there are.
+/// The MCP servers of a chat.
 #[derive(Debug)]
 pub(crate) struct ServerArguments<'a> {
     pub(crate) commands: &'a [String],
-    /// The names of the variables that the servers get besides those that each server gets.
+    /// The names of additional environment variables for the servers.
     pub(crate) variables: &'a [String],
     pub(crate) urls: &'a [String],
     pub(crate) approve: Approve,
-    /// Whether what servers write to standard error is printed.
+    /// Whether the standard error of servers is printed.
     pub(crate) verbose: bool,
 }
 
-/// Connections to servers. They end when this is dropped.
+/// Connections to servers. Dropping it closes them.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     connections: Vec<RunningService<RoleClient, ()>>,
@@ -90,7 +90,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Connects to all servers and lists their tools, which tell what they do.
+    /// Connects to all servers and lists their tools. The tools report their calls as events.
     pub(crate) async fn connect(
         arguments: &ServerArguments<'_>,
         events: &mpsc::UnboundedSender<ToolEvent>,
@@ -103,7 +103,7 @@ impl Servers {
         }
         for url in arguments.urls {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
-            // As it is named in errors. A space would end the address there.
+            // The name of the server in errors. A space would end the address there.
             let server = without_secrets(&url.replace(char::is_whitespace, "%20"));
             servers
                 .add(&server, transport, ServerOutput::default(), arguments.approve, events)
@@ -112,7 +112,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// The tools of all servers.
+    /// Returns the tools of all servers.
     pub(crate) fn tools(&self) -> &Tools {
         &self.tools
     }
@@ -120,7 +120,7 @@ impl Servers {
     /// Ends the sessions.
     pub(crate) async fn close(self) {
         for connection in self.connections {
-            // A server that is gone has ended its session itself.
+            // A server that has exited has ended its session itself.
             let _ = connection.cancel().await;
         }
     }
@@ -178,7 +178,7 @@ fn start(
     let mut process = Command::new(words.first().map_or("", String::as_str));
     process.args(words.iter().skip(1));
     process.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
-    // A Ctrl-C of the terminal is sent to its whole process group; it is for the chat alone.
+    // The terminal sends Ctrl-C to its whole process group; only the chat must receive it.
     #[cfg(unix)]
     process.process_group(0);
     let spawned = TokioChildProcess::builder(process).stderr(Stdio::piped()).spawn();
@@ -189,7 +189,7 @@ fn start(
     Ok((transport, output))
 }
 
-/// What a server writes to its standard error.
+/// Reads the standard error of a server.
 #[derive(Debug, Default)]
 struct ServerOutput {
     begun: OutputBeginning,
@@ -197,7 +197,7 @@ struct ServerOutput {
 }
 
 impl ServerOutput {
-    /// The beginning of it. The last words of a server that has ended are waited for.
+    /// Returns the beginning of the output. Waits for the last output of a server that has exited.
     async fn text(self) -> String {
         if let Some(reader) = self.reader {
             let _ = tokio::time::timeout(Duration::from_secs(1), reader).await;
@@ -207,7 +207,7 @@ impl ServerOutput {
     }
 }
 
-/// As much of an output as is kept for an error.
+/// The beginning of an output, which is kept for an error message.
 #[derive(Debug, Clone, Default)]
 struct OutputBeginning(Arc<Mutex<Vec<u8>>>);
 

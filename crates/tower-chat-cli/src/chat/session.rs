@@ -22,13 +22,13 @@ use super::{
     turn::{Printer, TurnEnd},
 };
 
-/// How many messages of a conversation that goes on are shown.
+/// The number of messages that are printed when a conversation is continued.
 const LAST_MESSAGES: usize = 6;
 
 const HELP: &str = "/exit ends, /retry sends a message again that failed; everything else is sent to \
                     the model. Ctrl-C interrupts an answer, and at the prompt it ends the chat";
 
-/// What a session is about.
+/// The settings of a session.
 #[derive(Debug)]
 pub(super) struct SessionSettings {
     pub(super) key: ConversationKey,
@@ -36,11 +36,11 @@ pub(super) struct SessionSettings {
     pub(super) approve: Approve,
     pub(super) options: Arc<ChatOptions>,
     pub(super) is_verbose: bool,
-    /// Whether the user has named the conversation.
+    /// Whether the user has given the conversation's name.
     pub(super) is_named: bool,
 }
 
-/// What a session works with.
+/// The resources of a session.
 pub(super) struct SessionParts {
     pub(super) store: Arc<dyn HistoryStore>,
     pub(super) agent: ChatPipeline,
@@ -51,7 +51,7 @@ pub(super) struct SessionParts {
     pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
 }
 
-/// A chat.
+/// A running chat.
 pub(super) struct Session {
     pub(super) settings: SessionSettings,
     pub(super) store: Arc<dyn HistoryStore>,
@@ -60,20 +60,20 @@ pub(super) struct Session {
     pub(super) printer: Printer,
     pub(super) input: Input,
     interrupts: Interrupts,
-    /// The request that failed last, for `/retry`.
+    /// The last request that failed, for `/retry`.
     failed: Option<ChatRequest>,
     pub(super) has_title: bool,
-    /// Whether calls were left waiting for approval.
+    /// Whether calls still wait for approval.
     has_waiting_calls: bool,
 }
 
-/// What follows in a session.
+/// The next step of a session.
 pub(super) enum Step {
-    /// The next line of the user.
+    /// Reads the next line of the user.
     Line,
-    /// This request.
+    /// Sends this request.
     Ask(ChatRequest),
-    /// Nothing: the chat ends.
+    /// Ends the chat.
     End(ExitCode),
 }
 
@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    /// Chats until the input ends, and says how it went.
+    /// Chats until the input ends, and returns the exit code.
     pub(super) async fn run(mut self) -> Result<ExitCode, ChatError> {
         let mut step = self.begin().await?;
         let code = loop {
@@ -110,7 +110,8 @@ impl Session {
         Ok(code)
     }
 
-    /// Says what there is, goes on with an open run, and asks about calls that wait.
+    /// Prints the end of the conversation, continues an open run, and asks about calls that wait for
+    /// approval.
     async fn begin(&mut self) -> Result<Step, ChatError> {
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;
@@ -145,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Goes on with a run that another process has left.
+    /// Continues a run that another process has not finished.
     fn resume(&mut self, report: &OpenRunReport) -> Step {
         let messages = match report.messages.len() {
             1 => "1 message".to_owned(),
@@ -203,7 +204,7 @@ impl Session {
         }
     }
 
-    /// Sends a request, and prints its answer and what follows from it.
+    /// Sends a request, and prints its answer. Returns the next step.
     async fn ask(&mut self, request: ChatRequest) -> Result<Step, ChatError> {
         self.failed = None;
         let run = request.conversation().map_or_else(RunId::new, |conversation| conversation.run);
@@ -237,7 +238,7 @@ impl Session {
         }
     }
 
-    /// The user's decisions about calls that wait, as the next request.
+    /// Asks for decisions about calls that wait for approval, and returns them as the next request.
     async fn decide(&mut self) -> Result<Step, ChatError> {
         let head = self.head().await?;
         let mut postponed = false;
@@ -264,7 +265,7 @@ impl Session {
         Ok(Step::Line)
     }
 
-    /// A request of this conversation.
+    /// Creates a request of this conversation.
     fn request(&self, message: Message) -> ChatRequest {
         ChatRequest::new([message])
             .with_options(self.settings.options.clone())
@@ -280,14 +281,14 @@ impl Session {
         self.printer.screen.note(line);
     }
 
-    /// Ends the line of a prompt that is left without an answer.
+    /// Ends the line of a prompt without an answer.
     fn end_prompt(&mut self) {
         if self.input.is_terminal() {
             self.note("");
         }
     }
 
-    /// 1 if calls wait for approval and there is no terminal to ask on; otherwise 0.
+    /// Returns 1 if calls wait for approval and there is no terminal; otherwise 0.
     fn exit_code(&self) -> ExitCode {
         ExitCode::from(u8::from(self.has_waiting_calls && !self.input.is_terminal()))
     }

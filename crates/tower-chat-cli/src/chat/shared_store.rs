@@ -1,4 +1,4 @@
-//! A store that is known by its trait alone.
+//! A store behind an `Arc<dyn HistoryStore>`.
 
 use std::sync::Arc;
 

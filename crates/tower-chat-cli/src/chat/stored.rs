@@ -1,21 +1,21 @@
-//! What is stored of a conversation, in words.
+//! Describes the stored messages of a conversation in words.
 
 use std::sync::Arc;
 
 use tower_chat::{Message, Part, Role, RunId};
 
-/// How many characters of a text are shown.
+/// The largest number of characters of a text that are printed.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// How many characters of the first message become the title.
+/// The largest number of characters of the first message in a title.
 const TITLE_CHARACTERS: usize = 60;
 
-/// The beginning of a text, in one line.
+/// Returns the beginning of a text in one line.
 pub(super) fn cut(text: &str) -> String {
     cut_at(text, SHOWN_CHARACTERS)
 }
 
-/// A title made of a message; `None` if there is no text in it.
+/// Makes a title from a message; `None` if the message has no text.
 pub(super) fn title_of(text: &str) -> Option<String> {
     let title = cut_at(text, TITLE_CHARACTERS);
     (!title.is_empty()).then_some(title)
@@ -31,7 +31,7 @@ fn cut_at(text: &str, most: usize) -> String {
     }
 }
 
-/// A message as lines: what was written, the calls and the results.
+/// Returns the lines of a message: its text, its calls and its results.
 pub(super) fn lines_of(message: &Message) -> Vec<String> {
     let mut lines = Vec::new();
     let text = cut(&message.text());
@@ -60,13 +60,13 @@ pub(super) fn lines_of(message: &Message) -> Vec<String> {
     lines
 }
 
-/// A call of a tool, as a line.
+/// Returns the line of a tool call.
 pub(super) fn call_line(tool: &str, arguments: &str) -> String {
     format!("* {tool} {}", cut(arguments)).trim_end().to_owned()
 }
 
-/// What of a run is among the messages of its conversation: `your message, 2 tool calls, 2 results
-/// and the answer`. `None`, if nothing is.
+/// Describes which messages of a run are stored: `your message, 2 tool calls, 2 results and the answer`.
+/// `None` if none are.
 pub(super) fn stored_of_run<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     run: RunId,

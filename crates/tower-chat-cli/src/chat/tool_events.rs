@@ -1,4 +1,4 @@
-//! What tools do, as it happens.
+//! Events of tool calls, for the output of a chat.
 
 use std::time::{Duration, Instant};
 
@@ -9,30 +9,30 @@ use tower_chat::{
     tool::{Retention, StoredCall, Tool, ToolContext, ToolOutput},
 };
 
-/// What a tool does.
+/// An event of a tool call.
 #[derive(Debug)]
 pub(crate) enum ToolEvent {
-    /// It is called.
+    /// The call has begun.
     Began { call_id: String, tool: String, arguments: String },
     /// The call has ended.
     Ended { tool: String, outcome: ToolOutcome, duration: Duration },
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) enum ToolOutcome {
-    /// With a result, whose text this is.
+    /// The tool returned a result.
     Done(ToolOutput),
-    /// It failed, and why.
+    /// The tool failed with this error.
     Failed(String),
-    /// The run was interrupted before the tool had a result.
+    /// The run was interrupted before the tool returned.
     Interrupted,
 }
 
-/// A tool that tells what it does.
+/// A tool that sends an event when a call begins and when it ends.
 ///
-/// The stream of an answer has the results of a batch when all of them are there, and not the times,
-/// so it is the tool itself that tells.
+/// The stream of an answer has the results of a batch only when all of them are ready, and has no times.
+/// The tool itself therefore sends the events.
 #[derive(Debug)]
 pub(crate) struct ReportingTool<T> {
     tool: T,
@@ -58,7 +58,7 @@ impl<T: Tool> Tool for ReportingTool<T> {
             tool: tool.clone(),
             arguments: context.arguments().to_owned(),
         };
-        // It fails only once the chat has ended, and then nothing is to be printed.
+        // Sending fails only after the chat has ended, when the event is no longer needed.
         let _ = self.events.send(began);
         let mut report =
             Report { tool, began: Instant::now(), events: &self.events, outcome: None };
@@ -75,7 +75,7 @@ impl<T: Tool> Tool for ReportingTool<T> {
     }
 }
 
-/// Tells the end of a call when it is dropped, which an interrupted one is without an outcome.
+/// Sends the end of a call when it is dropped. An interrupted call is dropped without an outcome.
 struct Report<'a> {
     tool: String,
     began: Instant,

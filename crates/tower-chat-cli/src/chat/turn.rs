@@ -17,22 +17,22 @@ use super::{
 /// How a run ended.
 #[derive(Debug)]
 pub(super) enum TurnEnd {
-    /// With an answer.
+    /// The run has an answer.
     Answered(Box<Finish>),
-    /// The user interrupted it; it was stopped where it stood, or dropped.
+    /// The user interrupted the run: it was stopped, or dropped.
     Interrupted,
-    /// It failed.
+    /// The run failed.
     Failed(BoxError),
 }
 
-/// Prints runs as they go.
+/// Prints runs while they proceed.
 #[derive(Debug)]
 pub(super) struct Printer {
     pub(super) screen: Screen,
     pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
-    /// The calls that were reported as they ran, and whose results have not been seen.
+    /// The calls whose end was printed, and whose results have not arrived in the stream.
     reported: Vec<String>,
-    /// Whether text of the message under way was printed.
+    /// Whether text of the current message was printed.
     has_streamed: bool,
 }
 
@@ -41,8 +41,8 @@ impl Printer {
         Self { screen, events, reported: Vec::new(), has_streamed: false }
     }
 
-    /// Sends a request and prints what comes. The first interrupt stops the run, which keeps what it
-    /// has; the second one drops it.
+    /// Sends a request and prints the updates. The first interrupt stops the run, which stores its
+    /// messages; the second one drops the run.
     pub(super) async fn run(
         &mut self,
         agent: ChatPipeline,
@@ -106,8 +106,8 @@ impl Printer {
         }
     }
 
-    /// What is new in a whole message: its text if it was not streamed, and results of calls that
-    /// were never run.
+    /// Prints the parts of a whole message that were not printed yet: its text if it was not streamed,
+    /// and results of calls that did not run.
     fn print_message(&mut self, message: &Arc<Message>) {
         if message.role == Role::Assistant {
             if !self.has_streamed {
@@ -129,7 +129,7 @@ impl Printer {
         }
     }
 
-    /// Prints what tools have done until now.
+    /// Prints the events of tools that have arrived.
     fn print_events(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             self.print_event(event);
@@ -160,7 +160,7 @@ impl Printer {
     }
 }
 
-/// A duration as it is printed.
+/// Formats a duration.
 pub(super) fn seconds(duration: Duration) -> String {
     match duration.as_millis() {
         milliseconds @ ..1000 => format!("{milliseconds} ms"),

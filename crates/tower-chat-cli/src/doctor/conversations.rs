@@ -1,4 +1,4 @@
-//! What is stored: whether it can be opened with the keys, and what waits.
+//! Checks the stored conversations: whether the keys open them, and which calls and runs wait.
 
 use std::{env, time::SystemTime};
 
@@ -11,7 +11,7 @@ use crate::{
     store::{KEYS_VARIABLE, OpenedStore, StoreLocation},
 };
 
-/// Looks at what is stored. That it cannot be opened is a finding too.
+/// Checks the stored conversations. A store that cannot be opened is a finding too.
 pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
     let advice = "see what the error says; keys of an encrypted store are in TOWER_CHAT_KEYS";
     let opened = match location.open_to_read("check").await {
@@ -21,7 +21,7 @@ pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
     if let Err(error) = look(&opened, findings).await {
         findings.problem("conversations", chain(&error), advice);
     }
-    // It was only read.
+    // The store was only read, so an error of closing it is ignored.
     drop(opened.close().await);
 }
 
@@ -63,7 +63,7 @@ async fn look(opened: &OpenedStore, findings: &mut Findings) -> Result<(), CliEr
     Ok(())
 }
 
-/// Reads the first conversation, and the entries of the first ones in the directory.
+/// Reads the first conversation, and the first entries of the directory.
 async fn sample(store: &dyn HistoryStore, findings: &mut Findings) -> Result<(), CliError> {
     const ENTRIES: usize = 1000;
     let query = ConversationQuery::in_all_scopes().with_limit(ENTRIES);

@@ -1,4 +1,4 @@
-//! The environment: which keys are set. No key is printed.
+//! Checks which keys are set in the environment. No key is printed.
 
 use super::findings::Findings;
 use crate::chat::{ProviderName, is_variable_set};

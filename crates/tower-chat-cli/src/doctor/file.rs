@@ -1,4 +1,4 @@
-//! A SQLite file.
+//! Checks a SQLite file.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use tower_chat_sqlite::SqliteStore;
 use super::findings::{Findings, Level};
 use crate::error::CliError;
 
-/// A log that is longer is not folded into the file as it should be.
+/// A log with more bytes means that checkpoints do not work as they should.
 const LONG_LOG: u64 = 256 << 20;
 
-/// Checks the file; says whether it can be read.
+/// Checks the file. Returns whether it can be read.
 pub(super) async fn check(path: &Path, findings: &mut Findings) -> Result<bool, CliError> {
     let settings = SqliteStore::file_settings(path).await?;
     findings.ok("file", format!("`{}`, {} bytes", path.display(), settings.file_bytes));
@@ -58,7 +58,7 @@ pub(super) async fn check(path: &Path, findings: &mut Findings) -> Result<bool, 
     Ok(version == supported && settings.damage.is_empty())
 }
 
-/// The file, its folder and its disk.
+/// Checks the file, its folder and its disk.
 #[cfg(unix)]
 fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
     use rustix::fs::{Access, access};
@@ -89,10 +89,10 @@ fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
 #[cfg(not(unix))]
 fn check_folder(_: &Path, _: u64, _: &mut Findings) {}
 
-/// Locks of SQLite do not hold between the machines of a network file system.
+/// SQLite's locks do not work between the machines of a network file system.
 #[cfg(target_os = "linux")]
 fn check_file_system(folder: &Path, findings: &mut Findings) {
-    // linux/magic.h
+    // The numbers are from `linux/magic.h`.
     const OF_A_NETWORK: [(u32, &str); 6] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),

@@ -1,10 +1,10 @@
-//! What was found, and what to do about it.
+//! The findings of a check, with advice.
 
 use serde::Serialize;
 
 use crate::output::Lines;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {
@@ -13,7 +13,7 @@ pub(super) enum Level {
     Problem,
 }
 
-/// Something that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     level: Level,
@@ -22,7 +22,7 @@ struct Finding {
     advice: Option<String>,
 }
 
-/// Everything that was looked at, in order.
+/// All findings, in the order of the checks.
 #[derive(Debug, Default)]
 pub(super) struct Findings(Vec<Finding>);
 
@@ -31,12 +31,12 @@ impl Findings {
         self.0.push(Finding { level: Level::Ok, check, found: found.into(), advice: None });
     }
 
-    /// What is better changed.
+    /// Adds a warning: a setting that should be changed.
     pub(super) fn warning(&mut self, check: &'static str, found: impl Into<String>, advice: &str) {
         self.add(Level::Warning, check, found, advice);
     }
 
-    /// What loses data, or keeps the store from being used.
+    /// Adds a problem: it loses data, or prevents the use of the store.
     pub(super) fn problem(&mut self, check: &'static str, found: impl Into<String>, advice: &str) {
         self.add(Level::Problem, check, found, advice);
     }
@@ -52,7 +52,7 @@ impl Findings {
         self.0.push(Finding { level, check, found: found.into(), advice });
     }
 
-    /// Something that is well if a condition holds.
+    /// Adds a finding that is ok if a condition holds.
     pub(super) fn expect(
         &mut self,
         is_well: bool,

@@ -19,7 +19,7 @@ use crate::{
     store::{StoreLocation, postgres_options, redis_options},
 };
 
-/// What `doctor` is told.
+/// The arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// The store
@@ -30,7 +30,7 @@ pub(crate) struct DoctorArguments {
     pub(crate) json: bool,
 }
 
-/// Checks a store, its server and the environment. Nothing is changed.
+/// Checks a store, its server and the environment, without changing them.
 pub(crate) async fn doctor(arguments: DoctorArguments) -> Result<ExitCode, CliError> {
     let mut findings = Findings::default();
     let is_usable = match &arguments.store {

@@ -1,4 +1,4 @@
-//! A Redis server.
+//! Checks a Redis server.
 
 use tower_chat_redis::ServerSettings;
 

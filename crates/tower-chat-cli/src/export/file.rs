@@ -1,4 +1,4 @@
-//! Everything that is stored, in a file to be taken back.
+//! Writes all stored data to a file that `import` can read.
 
 use std::{
     fs::{self, OpenOptions},
@@ -51,14 +51,14 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     transfer = transfer.to(file_name(&path));
     let (mut file, contents) = open(&path, arguments.resume, mode).await?;
     let mut report = Report::new(&arguments.report, transfer, mode).inspect_err(|_| {
-        // The file was made a moment ago, and nothing is in it.
+        // This attempt has created the file, and it is empty.
         if !arguments.resume {
             drop(fs::remove_file(&path));
         }
     })?;
     let mut rest = selection;
     if let Some(step) = contents.as_ref().and_then(ExportContents::last_step) {
-        // The file has a conversation that an earlier attempt has not written down any more.
+        // The file contains a conversation that an earlier attempt has not recorded in the receipt.
         if let Some(log) = report.log().filter(|log| log.begun() == Some(&step.key())) {
             log.record(&Event::Done(step.clone())).map_err(CliError::Output)?;
         }
@@ -89,7 +89,8 @@ async fn write<W: AsyncWrite + Unpin + Send>(
     until_interrupted(export_conversations(&**store.history(), selection, file, &mut tell)).await
 }
 
-/// A new file, or one that is gone on with: what it has, and the file at the end of that.
+/// Opens a new file, or the file of an interrupted export. Returns its conversations, and the file at
+/// their end.
 async fn open(
     path: &Path,
     resume: bool,

@@ -25,7 +25,7 @@ use crate::{
     transfer::{ReportOptions, SelectionOptions},
 };
 
-/// What `export` is told.
+/// The arguments of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
@@ -51,7 +51,7 @@ pub(crate) struct ExportArguments {
     report: ReportOptions,
 }
 
-/// The format of what is written.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Everything that is stored, to be taken back with import
@@ -99,7 +99,7 @@ pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// Standard output, or a file.
+/// The output: standard output, or a file.
 enum Output {
     Printed(Lines),
     File { path: PathBuf, writer: BufWriter<File> },
@@ -139,7 +139,7 @@ impl Output {
     }
 }
 
-/// Makes a file that is not there yet.
+/// Creates a file that does not exist yet.
 fn create(path: &Path, mode: FileMode) -> Result<File, CliError> {
     mode.create_new(path).map_err(|source| match source.kind() {
         ErrorKind::AlreadyExists => CliError::ExportExists { path: path.to_owned() },

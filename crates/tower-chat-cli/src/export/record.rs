@@ -1,15 +1,15 @@
-//! Everything that is stored, in a format that has no place for all of it.
+//! Writes all stored messages in the OpenAI chat format, with an additional field.
 
 use serde_json::{Value, json};
 use tower_chat::{Message, Messages, Native, Part, RawJson, Reasoning, Role};
 use tower_chat_wire::openai_chat::{Audience, WIRE, render_message};
 
-/// The field for parts that the wire cannot say: approval requests and responses, calls that a
-/// provider ran itself and their results, errors, and items of other wires.
+/// The field for parts that the wire cannot express: approval requests and responses, calls that a
+/// provider ran itself and their results, errors, and native items of other wires.
 const PARTS: &str = "x_parts";
 
-/// The stored messages. Parts the wire has no place for stand in the field `x_parts` of their
-/// message, as they are stored.
+/// Writes the stored messages. Parts that the wire cannot express are in the field `x_parts` of their
+/// message, in their stored form.
 pub(super) fn messages(stored: &Messages) -> Vec<RawJson> {
     stored.iter().flat_map(|message| rendered(message)).collect()
 }
@@ -38,7 +38,7 @@ fn rendered(message: &Message) -> Vec<RawJson> {
     json
 }
 
-/// The message with the parts that the wire can say, and the others.
+/// Divides a message into the parts that the wire can express and the other parts.
 fn split(message: &Message) -> (Message, Vec<Part>) {
     let by_provider = |id: &Option<String>| {
         let calls = message.parts.iter().filter_map(Part::as_tool_call);

@@ -1,4 +1,4 @@
-//! Conversations as the requests of providers have them.
+//! Writes conversations in the formats of providers' requests.
 
 use serde::Serialize;
 use tower_chat::{
@@ -18,14 +18,14 @@ use super::record;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
     OpenAiChat,
-    /// The same, with everything that is stored.
+    /// The OpenAI chat format with all stored data.
     OpenAiChatRecord,
     OpenAiResponses,
     Anthropic,
     Gemini,
 }
 
-/// A conversation in a line: its key, and the fields that a request has for its messages.
+/// A conversation in a line: its key, and the fields of a request with its messages.
 #[derive(Serialize)]
 pub(super) struct Line<'a> {
     scope: &'a str,
@@ -57,7 +57,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The messages as a model would be given them, or the record of all.
+/// Returns the messages as a model would be sent them, or all stored messages.
 fn fields(stored: &Messages, wire: Wire) -> Fields {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(stored, 0);

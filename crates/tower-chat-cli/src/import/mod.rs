@@ -25,10 +25,10 @@ use crate::{
     transfer::{ReportOptions, SelectionOptions},
 };
 
-/// The scope of what another system has stored, if none is given.
+/// The default scope of conversations from another system.
 const SCOPE: &str = "imported";
 
-/// What `import` is told.
+/// The arguments of `import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArguments {
     /// The files
@@ -57,7 +57,7 @@ pub(crate) struct ImportArguments {
     report: ReportOptions,
 }
 
-/// What has written a file.
+/// The system that has written a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Source {
     /// tower-chat export --format tower-chat
@@ -83,7 +83,7 @@ enum Source {
 }
 
 impl Source {
-    /// The format of another system.
+    /// Returns the format of another system.
     fn foreign(self) -> Option<Format> {
         Some(match self {
             Self::TowerChat => return None,
@@ -100,7 +100,7 @@ impl Source {
     }
 }
 
-/// Stores the conversations of files.
+/// Imports the conversations of files.
 pub(crate) async fn import(arguments: ImportArguments) -> Result<ExitCode, CliError> {
     let Some(format) = arguments.from.foreign() else { return import_own(arguments).await };
     if arguments.report.receipt.is_some() || arguments.conversation.is_some() {
@@ -110,7 +110,7 @@ pub(crate) async fn import(arguments: ImportArguments) -> Result<ExitCode, CliEr
     import_foreign(arguments, format).await
 }
 
-/// Stores the conversations of a file that the command has written.
+/// Imports the conversations of a file that `export` has written.
 async fn import_own(arguments: ImportArguments) -> Result<ExitCode, CliError> {
     let ImportArguments { files, store, scope, conversation, id, dry_run, report, .. } = arguments;
     let mut files = files.into_iter();
@@ -129,7 +129,7 @@ async fn import_own(arguments: ImportArguments) -> Result<ExitCode, CliError> {
     }
 }
 
-/// Stores the conversations of files that another system has written.
+/// Imports the conversations of files that another system has written.
 async fn import_foreign(arguments: ImportArguments, format: Format) -> Result<ExitCode, CliError> {
     let mut found = Vec::new();
     for file in &arguments.files {
@@ -180,7 +180,7 @@ async fn read(format: Format, file: &Path) -> Result<Vec<ImportedConversation>, 
     read.map_err(CliError::ReadImport)
 }
 
-/// The store. What would be imported into a file that is missing is all of it.
+/// Opens the store. If its file is missing, a dry run uses an empty store.
 async fn open(
     arguments: &ImportArguments,
 ) -> Result<(Arc<dyn HistoryStore>, Option<OpenedStore>), CliError> {
@@ -198,7 +198,7 @@ async fn open(
     Ok((opened.history().clone(), Some(opened)))
 }
 
-/// Whether a store refuses what is in a conversation, so that it may take others.
+/// Whether the error concerns only this conversation, so that the store may accept others.
 fn is_of_conversation(error: &StoreError) -> bool {
     match error {
         StoreError::Backend { retryable, .. } => !retryable,
@@ -211,7 +211,7 @@ fn is_of_conversation(error: &StoreError) -> bool {
     }
 }
 
-/// What became of a conversation.
+/// The outcome for a conversation.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 enum Done {
@@ -232,7 +232,7 @@ impl From<Outcome> for Done {
     }
 }
 
-/// A line of JSON.
+/// A line of JSON output.
 #[derive(Serialize)]
 struct Line<'a> {
     file: String,
@@ -259,7 +259,7 @@ impl<'a> From<&'a Loss> for LossLine<'a> {
     }
 }
 
-/// What is printed, and what is left undone.
+/// The output, and whether conversations were not imported completely.
 struct Report {
     lines: Lines,
     is_json: bool,

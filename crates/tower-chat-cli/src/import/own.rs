@@ -1,4 +1,4 @@
-//! Files of our own.
+//! Imports files that `export` has written.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -13,7 +13,7 @@ use crate::{
     transfer::{Report, ReportOptions, SelectionOptions, file_name},
 };
 
-/// Stores the conversations of a file that `export --format tower-chat` has written.
+/// Imports the conversations of a file that `export --format tower-chat` has written.
 pub(super) async fn import(
     file: PathBuf,
     location: StoreLocation,

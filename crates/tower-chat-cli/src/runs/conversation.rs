@@ -1,4 +1,4 @@
-//! All runs of a conversation.
+//! Lists all runs of a conversation.
 
 use std::process::ExitCode;
 
@@ -16,10 +16,10 @@ use crate::{
     time::{between, exact, readable},
 };
 
-/// How many runs are asked for at once.
+/// The number of runs in one page of a listing.
 const PAGE: usize = 1000;
 
-/// Prints all runs that a conversation has had, newest first.
+/// Prints all runs of a conversation, the newest first.
 pub(super) async fn print(
     store: &OpenedStore,
     key: &ConversationKey,
@@ -50,7 +50,7 @@ pub(super) async fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A heading, and for each run a row for each model; what is not of the model stands in its first row.
+/// Returns a heading, and a row for each model of each run. Data about the run are in its first row.
 fn rows(runs: &[RunSummary]) -> Vec<Vec<String>> {
     let heading = ["run", "mode", "began", "seconds", "open", "model"];
     let mut rows =
@@ -83,7 +83,7 @@ fn mode(run: &RunSummary) -> Option<&'static str> {
     run.mode.map(|mode| mode.as_str())
 }
 
-/// How long it took from its start to its last write.
+/// Returns the time from the start of the run to its last write.
 fn wall_time(run: &RunSummary) -> Option<std::time::Duration> {
     between(Some(run.started_at()), Some(run.last_written_at))
 }

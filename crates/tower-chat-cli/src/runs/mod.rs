@@ -30,7 +30,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     let mut is_damaged = false;
     for key in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await? {
         match open_run(store.history(), &key).await {
-            // It may have come to its end since it was listed.
+            // The run may have ended since it was listed.
             Ok(report) => listed.extend(report.map(|report| ListedRun::of(&report, now))),
             Err(error) if error.is_damage() => {
                 is_damaged = true;
@@ -66,7 +66,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(u8::from(is_damaged)))
 }
 
-/// The conversations that have an open run, all or those of a scope or with an id, in the byte order
+/// Returns the conversations with an open run: all, or those of a scope or with an id, in the byte order
 /// of scopes and ids.
 pub(crate) async fn open_runs(
     store: &OpenedStore,
@@ -96,9 +96,9 @@ struct ListedRun {
     run: String,
     attempt: u32,
     open_seconds: u64,
-    /// Somebody may still work on it.
+    /// Whether a process may hold the run's lease.
     held: bool,
-    /// Nothing, where what is staged cannot be read.
+    /// `None` if the staged messages cannot be read.
     messages: Option<usize>,
     done: usize,
     failed: usize,
@@ -129,7 +129,7 @@ impl ListedRun {
         }
     }
 
-    /// A run of which no more can be read than that it is open.
+    /// Creates the entry of a run whose staged messages cannot be read.
     fn without_content(key: &ConversationKey, open: &OpenRun, now: SystemTime) -> Self {
         Self {
             scope: key.scope().to_owned(),

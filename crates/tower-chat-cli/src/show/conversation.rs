@@ -1,4 +1,4 @@
-//! What is read of a conversation that is to be printed.
+//! Reads the data of a conversation that is printed.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -18,40 +18,42 @@ use tower_chat::{
 
 use crate::error::CliError;
 
-/// Which messages are asked for.
+/// The messages to print.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page {
     pub(super) before: Option<u64>,
     pub(super) limit: usize,
 }
 
-/// A page of a conversation, and what is known of it.
+/// A page of a conversation, with data about its runs and calls.
 pub(super) struct StoredConversation {
     pub(super) summary: ConversationSummary,
     pub(super) head: Head,
-    /// The messages of the page, oldest first; staged ones stand behind it.
+    /// The messages of the page, the oldest first; staged messages are at the end.
     pub(super) messages: Vec<StoredMessage>,
-    /// There are messages before the one with this number.
+    /// There are earlier messages, before the one with this number.
     pub(super) earlier: Option<u64>,
-    /// The runs of the messages.
+    /// The directory's entries of the messages' runs.
     pub(super) runs: HashMap<RunId, RunSummary>,
     pub(super) open: Option<OpenRun>,
 }
 
-/// A message, and what is known of it.
+/// A message with data about its calls and results.
 pub(super) struct StoredMessage {
     pub(super) number: u64,
     pub(super) message: Arc<Message>,
     pub(super) is_staged: bool,
-    /// What the model would be sent of it; `None` if that is not known, or it is staged.
+    /// The form in which the model would be sent the message; `None` if it is unknown, or the message is
+    /// staged.
     pub(super) explained: Option<Explained>,
-    /// Its calls, in order.
+    /// The calls of the message, in their order.
     pub(super) calls: Vec<StoredCall>,
-    /// The results in it whose calls are on the same page, by their positions among its results.
+    /// The results in the message whose calls are on the same page, by their positions among its
+    /// results.
     pub(super) paired_results: HashSet<u32>,
 }
 
-/// A call of a message, and what became of it.
+/// A call of a message, and its outcome.
 pub(super) struct StoredCall {
     pub(super) round: u32,
     pub(super) status: ToolStatus,
@@ -61,12 +63,12 @@ pub(super) struct StoredCall {
     pub(super) result: Option<StoredResult>,
 }
 
-/// What answers a call.
+/// The result of a call.
 pub(super) struct StoredResult {
-    /// The message that holds it; `None` if only the record of tool calls does.
+    /// The number of the message with the result; `None` if only the record of tool calls has it.
     pub(super) number: Option<u64>,
     pub(super) result: ToolResult,
-    /// Why the model is not sent it as it is stored.
+    /// Why the model is not sent the result as it is stored.
     pub(super) reasons: Vec<ReasonKind>,
 }
 
@@ -77,7 +79,8 @@ impl StoredResult {
 }
 
 impl StoredConversation {
-    /// Reads a page of a conversation. What cannot be read is reported, and the rest is returned.
+    /// Reads a page of a conversation. Errors about unreadable data are reported, and the other data are
+    /// returned.
     pub(super) async fn read(
         store: &dyn HistoryStore,
         key: &ConversationKey,
@@ -120,11 +123,11 @@ impl StoredConversation {
     }
 }
 
-/// What is known of calls.
+/// The data about calls.
 struct Known {
-    /// What the messages say.
+    /// The calls in the messages.
     told: Vec<ToolRecord>,
-    /// What the record says, with results that are in it alone.
+    /// The calls in the record, including results that only the record has.
     recorded: HashMap<SequencePosition, StoredCall>,
 }
 
@@ -191,7 +194,7 @@ impl Known {
                     });
                     paired.entry(position.sequence).or_default().insert(position.index);
                 } else if let Some(result) = &mut call.result {
-                    // It stands in a message of another page.
+                    // The result is in a message of another page.
                     result.number = Some(position.sequence);
                 }
             }
@@ -209,8 +212,8 @@ impl Known {
     }
 }
 
-/// The calls of the messages on a page, as the conversation's messages tell them. Results are found by
-/// all messages, or by those of the page if the others cannot be read.
+/// Returns the calls in the messages of a page. Results are searched in all messages, or only in those
+/// of the page if the others cannot be read.
 async fn told_by(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -233,7 +236,7 @@ async fn told_by(
     told.into_iter().filter(|call| numbers.contains(&call.call.sequence)).collect()
 }
 
-/// A result of a message and its position among the parts.
+/// Returns a result of a message and its position among the parts.
 fn result_at(message: &Message, index: u32) -> Option<(usize, &ToolResult)> {
     let parts = message.parts.iter().enumerate();
     let mut results = parts.filter_map(|(part, it)| Some((part, it.as_tool_result()?)));
@@ -255,13 +258,13 @@ fn of_record(row: &ToolRecord) -> StoredCall {
     }
 }
 
-/// What the directory says of the runs of these messages.
+/// Returns the directory's entries of the runs of these messages.
 async fn runs_of(
     store: &dyn HistoryStore,
     key: &ConversationKey,
     messages: &[(u64, Arc<Message>)],
 ) -> Result<HashMap<RunId, RunSummary>, StoreError> {
-    /// How many runs are asked for at once.
+    /// The number of runs in one page of a listing.
     const PAGE: usize = 200;
     let mut wanted: HashSet<RunId> =
         messages.iter().filter_map(|(_, message)| Some(message.id?.run)).collect();

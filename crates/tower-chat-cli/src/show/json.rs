@@ -1,4 +1,4 @@
-//! A conversation for programs.
+//! Prints a conversation as JSON.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use tower_chat::{Part, replay::Explained};
 use super::conversation::{StoredCall, StoredConversation, StoredMessage};
 use crate::time::{between, exact};
 
-/// A line for each message, oldest first.
+/// Returns a line for each message, the oldest first.
 pub(super) fn of(found: &StoredConversation) -> impl Iterator<Item = MessageLine<'_>> {
     found.messages.iter().map(|stored| MessageLine::of(found, stored))
 }
@@ -24,11 +24,11 @@ pub(super) struct MessageLine<'a> {
     role: Value,
     author: Option<&'a str>,
     added_at: Option<String>,
-    /// As they are stored.
+    /// The parts in their stored form.
     parts: &'a [Part],
     metadata: &'a serde_json::Map<String, Value>,
     calls: Vec<CallLine<'a>>,
-    /// What the model would be sent of it; null if that is not known.
+    /// The form in which the model would be sent the message; null if it is unknown.
     sent: Option<&'static str>,
     reasons: Vec<ReasonLine>,
 }
@@ -41,9 +41,9 @@ struct CallLine<'a> {
     started_at: Option<String>,
     finished_at: Option<String>,
     duration_ms: Option<u64>,
-    /// The number of the message with its result.
+    /// The number of the message with the result.
     result_message: Option<u64>,
-    /// Its result, if it is in the record of tool calls alone.
+    /// The result, if only the record of tool calls has it.
     recorded_result: Option<&'a [Part]>,
 }
 

@@ -20,7 +20,7 @@ use crate::{
     store::StoreLocation,
 };
 
-/// What `show` is told.
+/// The arguments of `show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
     /// The scope of the conversation
@@ -52,11 +52,11 @@ pub(crate) struct ShowArguments {
     json: bool,
 }
 
-/// A policy of replay, as the command line has it.
+/// A replay policy on the command line.
 #[derive(Debug, Clone)]
 struct Policy(ReplayPolicy);
 
-/// A text is no policy of replay.
+/// The error of a text that is not a replay policy.
 #[derive(Debug, thiserror::Error)]
 enum NoPolicy {
     #[error("it is no JSON: {0}")]
@@ -75,8 +75,8 @@ impl FromStr for Policy {
     }
 }
 
-/// Prints messages of a conversation, with what is known of their runs and calls, and what the model
-/// would be sent of them.
+/// Prints messages of a conversation, with data about their runs and calls, and the form in which the
+/// model would be sent them.
 pub(crate) async fn show(arguments: ShowArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("show").await?;
     let key = ConversationKey::new(arguments.scope, arguments.id);

@@ -1,10 +1,10 @@
-//! The parts of a message that are neither calls nor results, for people.
+//! Prints the parts of a message other than calls and results.
 
 use tower_chat::{Media, MediaSource, Part};
 
 use super::text::in_line;
 
-/// What is printed of a part: a line that says what it is, and a text.
+/// The output of a part: a label with its kind, and a text.
 pub(super) struct PrintedPart {
     pub(super) label: Option<String>,
     pub(super) text: Option<String>,
@@ -44,7 +44,7 @@ impl PrintedPart {
     }
 }
 
-/// The content of a result as one text; what is no text in brackets.
+/// Returns the content of a result as one text. Other parts than texts are in brackets.
 pub(super) fn content_text(content: &[Part], is_full: bool) -> String {
     let texts = content.iter().map(|part| {
         let PrintedPart { label, text } = PrintedPart::of(part, is_full);

@@ -1,10 +1,10 @@
-//! Texts of a transcript.
+//! Shortens texts of a transcript.
 
-/// A text is printed up to so many lines of it, and so many characters.
+/// The largest numbers of lines and of characters of a text that are printed.
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
 
-/// The lines of a text; of a long one those at its beginning, and a note of its size.
+/// The lines of a text. Of a long text, the lines at its beginning and a note of its size.
 pub(super) struct CutText<'a> {
     pub(super) lines: Vec<&'a str>,
     pub(super) note: Option<String>,
@@ -24,7 +24,7 @@ impl<'a> CutText<'a> {
     }
 }
 
-/// A text that stands in a line with others: of a long one its beginning.
+/// Returns a text for a line with other content. Of a long text, returns the beginning.
 pub(super) fn in_line(text: &str) -> String {
     const CHARACTERS: usize = 200;
     match text.char_indices().nth(CHARACTERS) {

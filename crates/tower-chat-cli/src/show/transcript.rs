@@ -1,4 +1,4 @@
-//! A conversation for people.
+//! Prints a conversation for people.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,8 @@ use crate::{
     time::{between, readable, seconds},
 };
 
-/// Prints a conversation. What is stored stands behind a bar, so that no text can pass for a heading.
+/// Prints a conversation. Stored text follows a bar at the beginning of its line, so that it cannot
+/// imitate a heading.
 pub(super) struct Transcript<'a> {
     found: &'a StoredConversation,
     is_full: bool,
@@ -126,7 +127,7 @@ impl<'a> Transcript<'a> {
                     let is_paired = stored.paired_results.contains(&results);
                     results += 1;
                     if is_paired {
-                        // Its reasons stand with it.
+                        // Its reasons are printed with it.
                         paired += 1;
                         continue;
                     }
@@ -141,7 +142,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Adds why the model is not sent a part of a message, or the message, as it is stored.
+    /// Adds the reasons why the model is not sent a part of a message, or the message, as it is stored.
     fn add_reasons(&mut self, stored: &StoredMessage, part: Option<usize>) {
         let Some(explained) = &stored.explained else { return };
         let reasons = explained.reasons().iter().filter(|reason| reason.part == part);
@@ -197,7 +198,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Adds a text under a label, which stands before its first line.
+    /// Adds a text with a label before its first line.
     fn add_text(&mut self, label: &str, text: &str) {
         let from = self.lines.len();
         self.add_lines("                | ", text);
@@ -214,7 +215,7 @@ impl<'a> Transcript<'a> {
         self.lines.extend(note.map(|note| format!("{indent}{note}")));
     }
 
-    /// Adds what is staged of an answer that was cut off.
+    /// Adds the staged part of an answer that was cut off.
     fn add_partial_answer(&mut self) {
         let open = self.found.open.as_ref();
         if let Some(text) = open.and_then(|open| open.partial_text.clone()) {

@@ -1,14 +1,14 @@
-//! Which conversations a command is about.
+//! Selects the conversations on which a command works.
 
 use tower_chat::{ConversationKey, store::HistoryStore};
 
 use super::OpenedStore;
 use crate::error::CliError;
 
-/// How many are asked for at once.
+/// The number of conversations in one page of a listing.
 const PAGE: usize = 1000;
 
-/// The scopes that have conversations, in byte order, or the one that is asked for.
+/// Returns the scopes that have conversations, in byte order, or the scope that was given.
 pub(crate) async fn scopes(
     store: &OpenedStore,
     asked: Option<String>,
@@ -27,8 +27,8 @@ pub(crate) async fn scopes(
     }
 }
 
-/// All conversations, or those of a scope or an id, in the byte order of their ids, and those of one
-/// id in that of their scopes.
+/// Returns all conversations, or those of a scope or with an id, in the byte order of their ids, and
+/// conversations with the same id in the byte order of their scopes.
 pub(crate) async fn keys(
     store: &OpenedStore,
     scope: Option<String>,

@@ -1,4 +1,4 @@
-//! The keys of an encrypted store.
+//! Reads the keys of an encrypted store.
 
 use std::env;
 
@@ -6,10 +6,10 @@ use tower_chat_encrypted::{EncryptionError, MasterKeys, SecretKey};
 
 use crate::error::CliError;
 
-/// The environment variable that has the keys.
+/// The environment variable with the keys.
 pub(crate) const VARIABLE: &str = "TOWER_CHAT_KEYS";
 
-/// The environment variable that has the keys of the store that is copied to.
+/// The environment variable with the keys of the target store of `copy`.
 const TARGET_VARIABLE: &str = "TOWER_CHAT_TO_KEYS";
 
 /// The keys in the environment cannot be used.
@@ -23,12 +23,13 @@ pub(crate) enum KeysError {
     Refused(#[from] EncryptionError),
 }
 
-/// The master keys from the environment; `None` if there are none.
+/// Returns the master keys in the environment; `None` if there are none.
 pub(crate) fn keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(VARIABLE)
 }
 
-/// The master keys of a store that is copied to: the same as for others, unless it has keys of its own.
+/// Returns the master keys of the target store of `copy`: its own keys, or else the same as for other
+/// stores.
 pub(crate) fn target_keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(if env::var_os(TARGET_VARIABLE).is_some() { TARGET_VARIABLE } else { VARIABLE })
 }
@@ -43,7 +44,7 @@ fn keys_of(variable: &'static str) -> Result<Option<MasterKeys>, CliError> {
     keys.map_err(|source| CliError::Keys { variable, source })
 }
 
-/// Reads `NAME:KEY,NAME:KEY,...`: the first key seals, and all of them open.
+/// Parses `NAME:KEY,NAME:KEY,...`: the first key seals, and all of them open.
 fn read(text: &str) -> Result<MasterKeys, KeysError> {
     let mut keys: Option<MasterKeys> = None;
     for (index, named) in text.split(',').enumerate() {

@@ -1,4 +1,4 @@
-//! How the command line names a store.
+//! Parses the address of a store on the command line.
 
 use std::{
     ffi::OsStr,
@@ -11,33 +11,34 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::CliError;
 
-/// The parameter that says whether connections to PostgreSQL prepare their statements.
+/// The parameter that decides whether connections to PostgreSQL prepare their statements.
 const PREPARED_STATEMENTS: &str = "prepared_statements";
 
-/// A store, as the command line names it.
+/// The address of a store on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreLocation {
-    /// In this process's memory, and gone with it.
+    /// The memory of this process; the store is lost at the end of the process.
     Memory,
-    /// In a SQLite file.
+    /// A SQLite file.
     Sqlite(PathBuf),
-    /// On a PostgreSQL server.
+    /// A PostgreSQL server.
     Postgres {
         address: String,
-        /// The schema that holds the tables, if it is not the default one.
+        /// The schema with the tables, if it is not the default.
         schema: Option<String>,
-        /// Whether connections prepare their statements; behind some poolers they may not.
+        /// Whether connections prepare their statements. Some poolers do not support prepared
+        /// statements.
         prepared_statements: bool,
     },
-    /// On a Redis server or cluster.
+    /// A Redis server or cluster.
     Redis {
         address: String,
-        /// What the names of all keys begin with, if it is not the default.
+        /// The prefix of all keys, if it is not the default.
         prefix: Option<String>,
     },
 }
 
-/// A text names no store.
+/// The error of a text that is not the address of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StoreLocationError {
     #[error("it is not UTF-8: percent-encode other bytes of an address")]
@@ -82,8 +83,8 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// The address without a parameter that is ours and unknown to the server's own client, and the
-/// parameter's value.
+/// Removes a parameter that the server's own client does not know. Returns the address without it, and
+/// its value.
 fn without_parameter(
     address: &str,
     name: &'static str,
@@ -117,8 +118,8 @@ impl ValueParserFactory for StoreLocation {
     }
 }
 
-/// Reads a store from the command line or the environment. An error does not repeat what cannot be read,
-/// since it may have a password anywhere.
+/// Parses the address of a store from the command line or the environment. An error does not repeat the
+/// text, because it may contain a password.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreLocationParser;
 
@@ -141,7 +142,7 @@ impl TypedValueParser for StoreLocationParser {
 }
 
 impl StoreLocation {
-    /// The store for a receipt: without a password, and without parameters, which may have one.
+    /// Returns the store's name for a receipt: without password and parameters, which may contain one.
     pub(crate) fn name(&self) -> String {
         let (address, parameter) = match self {
             Self::Memory => return "memory:".to_owned(),
@@ -165,7 +166,7 @@ impl StoreLocation {
         format!("{scheme}//{rest}{}", parameter.unwrap_or_default())
     }
 
-    /// The path of a file beside the store's, if it has one.
+    /// Returns the path of a file beside the store's file, if the store has one.
     pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
         let Self::Sqlite(path) = self else { return None };
         let mut beside = path.clone().into_os_string();
@@ -174,7 +175,7 @@ impl StoreLocation {
         Some(beside.into())
     }
 
-    /// The path of the store's file.
+    /// Returns the path of the store's file.
     pub(crate) fn file(&self, action: &'static str) -> Result<&Path, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),

@@ -1,4 +1,4 @@
-//! Where histories are kept.
+//! Opens the stores of the command line.
 
 mod conversations;
 mod encryption;

@@ -1,4 +1,4 @@
-//! Stores that are open.
+//! Opened stores.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,7 +11,7 @@ use tower_chat_sqlite::{SqliteOptions, SqliteStore};
 use super::{StoreLocation, encryption};
 use crate::error::CliError;
 
-/// A store that is open.
+/// An opened store.
 #[derive(Clone)]
 pub(crate) struct OpenedStore {
     history: Arc<dyn HistoryStore>,
@@ -20,32 +20,32 @@ pub(crate) struct OpenedStore {
 }
 
 impl OpenedStore {
-    /// The store, which opens what is sealed with the keys of the environment.
+    /// Returns the store, which opens sealed values with the keys in the environment.
     pub(crate) fn history(&self) -> &Arc<dyn HistoryStore> {
         &self.history
     }
 
-    /// Whether there are keys, with which sealed conversations are opened.
+    /// Whether there are keys for sealed conversations.
     pub(crate) fn has_keys(&self) -> bool {
         self.encrypted.is_some()
     }
 
-    /// The store that seals and opens, if there are keys.
+    /// Returns the `EncryptedStore`, if there are keys.
     pub(crate) fn encrypted(&self) -> Option<&EncryptedStore<Arc<dyn HistoryStore>>> {
         self.encrypted.as_ref()
     }
 
-    /// The file that the store is kept in, sealed values and all, if it is.
+    /// Returns the SQLite store without encryption on top, if the store is one.
     pub(crate) fn file(&self) -> Option<&SqliteStore> {
         self.sqlite.as_ref()
     }
 
-    /// The store as what it is on a disk, sealed values and all, for what only a file needs.
+    /// Returns the SQLite store without encryption on top, for actions that need a file.
     pub(crate) fn sqlite(&self, action: &'static str) -> Result<&SqliteStore, CliError> {
         self.sqlite.as_ref().ok_or(CliError::NoFile { action })
     }
 
-    /// Finishes what was begun.
+    /// Closes the store after all submitted writes have completed.
     pub(crate) async fn close(&self) -> Result<(), CliError> {
         self.history.close().await.map_err(CliError::Close)
     }
@@ -66,12 +66,12 @@ impl OpenedStore {
 }
 
 impl StoreLocation {
-    /// Opens the store for writing; what is missing is made.
+    /// Opens the store for writing. Creates the file or the tables if they are missing.
     pub(crate) async fn open(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::keys()?).await
     }
 
-    /// Opens the store to copy to it; what is missing is made.
+    /// Opens the target store of `copy`. Creates the file or the tables if they are missing.
     pub(crate) async fn open_as_target(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::target_keys()?).await
     }
@@ -88,8 +88,7 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the store for reading, to do something with what is stored; neither a file nor tables are
-    /// made or brought up to date.
+    /// Opens the store for reading. Neither creates nor migrates a file or tables.
     pub(crate) async fn open_to_read(&self, action: &'static str) -> Result<OpenedStore, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
@@ -105,14 +104,14 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the store to change what is stored; no file is made.
+    /// Opens the store for changes. Does not create a file.
     pub(crate) async fn open_to_change(
         &self,
         action: &'static str,
     ) -> Result<OpenedStore, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
-            // SQLite would make a database of an empty file.
+            // SQLite would make a database from an empty file.
             Self::Sqlite(path) if is_empty_file(path) => {
                 Err(CliError::NoStore { path: path.clone() })
             }
@@ -138,13 +137,13 @@ async fn open_file(
     Ok(OpenedStore::new(store.clone(), Some(store), keys))
 }
 
-/// How the tables in a schema are opened.
+/// Returns the options for the tables in a schema.
 pub(crate) fn postgres_options(schema: Option<&str>, prepared_statements: bool) -> PostgresOptions {
     let options = PostgresStore::options().with_prepared_statements(prepared_statements);
     schema.map_or(options.clone(), |schema| options.with_schema(schema))
 }
 
-/// How what begins with a prefix is opened.
+/// Returns the options for the keys with a prefix.
 pub(crate) fn redis_options(prefix: Option<&str>) -> RedisOptions {
     let options = RedisStore::options();
     prefix.map_or(options.clone(), |prefix| options.with_prefix(prefix))

@@ -1,4 +1,4 @@
-//! Tool calls, one by one.
+//! Lists tool calls one by one.
 
 use serde::Serialize;
 use tower_chat::{ConversationKey, ToolInvocation};
@@ -16,7 +16,7 @@ pub(super) struct Listing {
 pub(super) struct ListedCall {
     scope: String,
     conversation: String,
-    /// The number of the message that holds the call, from 1.
+    /// The number of the message with the call, from 1.
     message: u64,
     round: u32,
     index: u32,
@@ -53,7 +53,8 @@ impl Listing {
         });
     }
 
-    /// A table with a line for each call, and an empty line behind it; nothing if there are none.
+    /// Returns a table with a line for each call, and an empty line after it; empty if there are no
+    /// calls.
     pub(super) fn to_lines(&self) -> Vec<String> {
         if self.calls.is_empty() {
             return Vec::new();

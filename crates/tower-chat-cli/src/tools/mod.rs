@@ -21,7 +21,7 @@ pub(crate) async fn tools(arguments: ToolsArguments) -> Result<ExitCode, CliErro
     let keys = crate::store::keys(&store, arguments.scope, conversation).await?;
     let mut totals = Totals::default();
     let mut listing = arguments.list.then(Listing::default);
-    // One conversation at a time, however large the store is.
+    // Reads one conversation at a time, to limit the memory.
     for key in keys {
         let mut query = InvocationQuery::of(&key);
         query.tool.clone_from(&arguments.tool);

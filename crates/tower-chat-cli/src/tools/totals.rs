@@ -1,4 +1,4 @@
-//! What is counted of tools.
+//! The totals of tools.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,7 +21,7 @@ impl Totals {
         totals.count(call.status, call.started_at, call.finished_at);
     }
 
-    /// One JSON object, in one line.
+    /// Returns one JSON object, in one line.
     pub(super) fn to_json(&self, listing: Option<Listing>) -> String {
         let tools: Vec<ToolLine<'_>> = self.0.values().map(ToolLine::of).collect();
         let total = tools.iter().map(|tool| tool.calls).sum();
@@ -30,7 +30,7 @@ impl Totals {
         serde_json::to_string(&Summary { total, tools, calls }).expect("it has a JSON form")
     }
 
-    /// A table: a heading, a line for each tool, and the sum of all.
+    /// Returns a table: a heading, a line for each tool, and the sum.
     pub(super) fn to_lines(&self) -> Vec<String> {
         let mut sum = ToolTotals::new("total");
         for tool in self.0.values() {
@@ -80,7 +80,7 @@ impl<'a> ToolLine<'a> {
     }
 }
 
-/// Whole milliseconds, as many as fit.
+/// Returns whole milliseconds, at most `u64::MAX`.
 pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! What the commands share that move or delete whole conversations: progress, what is printed, the
-//! receipt, and interruptions.
+//! Functions of the commands that move or delete whole conversations: progress, output, the receipt, and
+//! interruptions.
 
 mod options;
 
@@ -24,11 +24,11 @@ use crate::{
     output::{Lines, escaped},
 };
 
-/// Tells what becomes of a transfer: a bar on a terminal, lines, and the receipt.
+/// Reports the progress of a transfer: a bar on a terminal, lines, and the receipt.
 pub(crate) struct Report {
     lines: Lines,
     json: bool,
-    /// Standard output is taken by what is transferred.
+    /// Whether the output goes to standard error, because standard output has the transferred data.
     is_aside: bool,
     log: Option<(PathBuf, ReceiptLog)>,
     bar: ProgressBar,
@@ -43,7 +43,8 @@ enum Line<'a> {
 }
 
 impl Report {
-    /// Of a transfer, whose receipt may have been begun by an earlier attempt. A new receipt gets the mode.
+    /// Creates the report of a transfer. Its receipt may continue that of an earlier attempt. A new
+    /// receipt gets the permissions in `mode`.
     pub(crate) fn new(
         options: &ReportOptions,
         transfer: Transfer,
@@ -67,24 +68,24 @@ impl Report {
         Ok(Self { lines: Lines::default(), json: options.json, is_aside: false, log, bar, done: 0 })
     }
 
-    /// Prints on standard error, since standard output is what is transferred.
+    /// Writes to standard error, because standard output has the transferred data.
     #[must_use]
     pub(crate) fn aside(mut self) -> Self {
         self.is_aside = true;
         self
     }
 
-    /// The receipt of this attempt and earlier ones.
+    /// Returns the receipt of this attempt and earlier ones.
     pub(crate) fn log(&mut self) -> Option<&mut ReceiptLog> {
         self.log.as_mut().map(|(_, log)| log)
     }
 
-    /// The last conversation that an earlier attempt has done, as its receipt says.
+    /// Returns the last conversation that an earlier attempt has completed, according to its receipt.
     pub(crate) fn last(&self) -> Option<ConversationKey> {
         self.log.as_ref().and_then(|(_, log)| log.last().cloned())
     }
 
-    /// What a transfer tells.
+    /// Reports an event of the transfer.
     pub(crate) fn tell(&mut self, event: &Event) -> Result<(), BoxError> {
         if let Some((_, log)) = &mut self.log {
             log.record(event)?;
@@ -129,7 +130,7 @@ impl Report {
         });
     }
 
-    /// Says that the transfer was interrupted, and how it goes on.
+    /// Reports that the transfer was interrupted, and how to continue it.
     pub(crate) fn interrupted(self, goes_on: &str) -> ExitCode {
         self.bar.finish_and_clear();
         let done = self.done;
@@ -140,7 +141,7 @@ impl Report {
         ExitCode::from(130)
     }
 
-    /// Completes the receipt, and prints the sum.
+    /// Completes the receipt, and prints the sums.
     pub(crate) fn finish(mut self, receipt: Receipt) -> Result<ExitCode, CliError> {
         self.bar.finish_and_clear();
         let receipt = match self.log.take() {
@@ -160,7 +161,7 @@ impl Report {
     }
 }
 
-/// What was done, one line for each outcome.
+/// Returns one line for each outcome with the number of conversations.
 fn sums(receipt: &Receipt) -> Vec<String> {
     const KINDS: [OutcomeKind; 7] = [
         OutcomeKind::Exported,
@@ -191,13 +192,13 @@ fn sums(receipt: &Receipt) -> Vec<String> {
 }
 
 impl ReportOptions {
-    /// The receipt, if there is to be one.
+    /// Returns the file of the receipt, if there is one.
     pub(crate) fn written(&self) -> Option<NamedFile<'_>> {
         self.receipt.as_deref().map(|path| NamedFile::new("--receipt", path))
     }
 }
 
-/// A file as a receipt names it.
+/// Returns a file's name for a receipt.
 pub(crate) fn file_name(path: &Path) -> String {
     path.display().to_string()
 }

@@ -1,4 +1,4 @@
-//! Reading a terminal.
+//! The thread that reads a terminal.
 
 use std::{
     io::{self, Read, Write},
@@ -17,19 +17,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::typed::{TypedLine, TypedLines};
 
-/// The thread that reads the terminal, as the chat reaches it.
+/// A handle to the thread that reads the terminal.
 #[derive(Debug)]
 pub(super) struct Control {
     requests: channel::Sender<Settle>,
-    /// A byte in it wakes the thread.
+    /// A byte written to it wakes the thread.
     wakes: UnixStream,
 }
 
-/// Asks the thread to drop what arrives until the terminal has been silent for a time.
+/// A request to drop input until the terminal has been silent for a time.
 #[derive(Debug)]
 struct Settle {
     silence: Duration,
-    /// Whether lines were dropped.
+    /// Receives whether lines were dropped.
     dropped: oneshot::Sender<bool>,
 }
 
@@ -43,7 +43,8 @@ impl Control {
         Ok(Self { requests, wakes })
     }
 
-    /// Drops what arrives until the terminal has been silent for a time. `None` if the thread has ended.
+    /// Requests to drop input until the terminal has been silent for a time. `None` if the thread has
+    /// ended.
     pub(super) fn settle(&mut self, silence: Duration) -> Option<oneshot::Receiver<bool>> {
         let (dropped, settled) = oneshot::channel();
         self.requests.send(Settle { silence, dropped }).ok()?;
@@ -59,18 +60,18 @@ struct Reader {
     typed: TypedLines,
 }
 
-/// What a read has found.
+/// The result of a read.
 enum Found {
     Lines(Vec<io::Result<TypedLine>>),
     End,
 }
 
 impl Reader {
-    /// Reads until the terminal is closed, or nobody takes the lines.
+    /// Reads until the terminal is closed, or the receiver of the lines is dropped.
     fn run(mut self) {
         loop {
             match self.wait(None) {
-                // Before a read: what was there when a question is asked does not answer it.
+                // Handled before a read: input that arrived before a question does not answer it.
                 Ok((_, true)) => {
                     if self.settle().is_none() {
                         return;
@@ -101,8 +102,8 @@ impl Reader {
         }
     }
 
-    /// Drops what has arrived, and what arrives until the terminal is silent. `None` at its end, and at the
-    /// end of the chat.
+    /// Drops the input that has arrived, and later input until the terminal is silent. `None` if the
+    /// terminal is closed or the chat has ended.
     fn settle(&mut self) -> Option<()> {
         let mut wakes = [0; 16];
         while matches!(self.woken.read(&mut wakes), Ok(1..)) {}
@@ -119,8 +120,8 @@ impl Reader {
                     Found::End => return None,
                 }
             }
-            // The end of a paste that has begun is still to be read: without it, what follows would not
-            // be known as a part of the paste.
+            // The end of a paste that has begun must still be read: without the marker at its end, later
+            // lines would not be recognised as part of the paste.
             if !self.typed.is_in_paste() {
                 let _ = tcflush(io::stdin(), QueueSelector::IFlush);
                 self.typed.drop_beginning();
@@ -129,8 +130,8 @@ impl Reader {
         }
     }
 
-    /// Waits until the terminal has something, or the chat asks for something. With a time, only for the
-    /// terminal, and not longer.
+    /// Waits until the terminal has input, or the chat sends a request. With a time: waits only for the
+    /// terminal, and not longer than this time.
     fn wait(&self, time: Option<Duration>) -> io::Result<(bool, bool)> {
         let stdin = io::stdin();
         let time = time.and_then(|time| Timespec::try_from(time).ok());
@@ -145,7 +146,7 @@ impl Reader {
         Ok((!terminal.revents().is_empty(), !wake.revents().is_empty()))
     }
 
-    /// Reads what the terminal has. An error is the end: the terminal was closed.
+    /// Reads the input of the terminal. An error means that the terminal was closed.
     fn read(&mut self) -> Found {
         let mut buffer = [0; 4096];
         match retry_on_intr(|| read(io::stdin(), &mut buffer)) {

@@ -1,27 +1,27 @@
-//! The lines in what a terminal sends, and which of them were pasted.
+//! Divides the bytes of a terminal into lines, and recognises pasted text.
 
 use std::io;
 
-/// What a terminal sends before and after pasted text, in the mode of bracketed paste.
+/// The marker that a terminal sends before pasted text, in the mode of bracketed paste.
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 
-/// A line of the user. Pasted text is one line, also if it has several.
+/// A line of the user. A paste is one line, even if it contains line feeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypedLine {
     pub(crate) text: String,
-    /// Whether some of it was pasted. Such a line answers no question.
+    /// Whether a part of the line was pasted. Such a line does not answer a question.
     pub(crate) is_pasted: bool,
 }
 
 impl TypedLine {
-    /// A line that was typed, or that a program has written.
+    /// Creates a line that was typed, or that a program has written.
     pub(crate) fn typed(text: String) -> Self {
         Self { text, is_pasted: false }
     }
 }
 
-/// Puts lines together from the bytes of a terminal.
+/// Assembles lines from the bytes of a terminal.
 #[derive(Debug, Default)]
 pub(super) struct TypedLines {
     /// The bytes since the last line feed.
@@ -33,11 +33,11 @@ pub(super) struct TypedLines {
 }
 
 impl TypedLines {
-    /// Takes what was read, and returns the lines that are whole with it.
+    /// Adds bytes, and returns the lines that they complete.
     ///
     /// # Errors
     ///
-    /// A line that is not UTF-8 is an error in its place.
+    /// A line that is not UTF-8 becomes an error at its position.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<io::Result<TypedLine>> {
         let mut lines = Vec::new();
         for byte in bytes {
@@ -50,7 +50,7 @@ impl TypedLines {
         lines
     }
 
-    /// Returns what the input ends with, if it is no whole line.
+    /// Returns the incomplete line at the end of the input.
     pub(super) fn end(&mut self) -> Option<io::Result<TypedLine>> {
         self.read_markers();
         self.is_in_paste = false;
@@ -59,12 +59,12 @@ impl TypedLines {
         (!is_empty).then_some(line)
     }
 
-    /// Whether a paste has begun of which the end was not read.
+    /// Whether a paste has begun whose end has not been read.
     pub(super) fn is_in_paste(&self) -> bool {
         self.is_in_paste
     }
 
-    /// Drops the beginning of a line.
+    /// Drops an incomplete line.
     pub(super) fn drop_beginning(&mut self) {
         *self = Self::default();
     }
@@ -113,7 +113,7 @@ impl TypedLines {
 mod tests {
     use super::*;
 
-    /// The lines of pieces that are read one after the other.
+    /// The lines of pieces that are read in this order.
     fn lines(pieces: &[&str]) -> Vec<(String, bool)> {
         let mut typed = TypedLines::default();
         let mut lines: Vec<_> =
@@ -141,7 +141,7 @@ mod tests {
             (&["yes, \u{1b}[200~y\u{1b}[201~\n"], &[("yes, y", true)]),
             // The beginning of the paste was dropped.
             (&["y\u{1b}[201~\ny\n"], &[("y", true), ("y", false)]),
-            // The input ends within a paste.
+            // The input ends inside a paste.
             (&["\u{1b}[200~one\ny\n"], &[("one\ny\n", true)]),
             (&["\n\u{1b}[A\n"], &[("", false), ("\u{1b}[A", false)]),
             (&[], &[]),

@@ -1,17 +1,18 @@
 //! The environment of the servers that a chat starts.
 //!
-//! The chat's own has keys of providers, the address of the store with its password, and the keys of an
-//! encrypted store. A server gets none of them, unless the user names the variable.
+//! The environment of the chat contains the keys of providers, the address of the store with its
+//! password, and the keys of an encrypted store. A server gets none of these variables, unless the user
+//! names them.
 
 use std::{env, ffi::OsString};
 
 use crate::chat::ChatError;
 
-/// What a program needs to be found, to find its files and to write text.
+/// Variables that programs need to find other programs and files, and to write text.
 #[cfg(not(windows))]
 const PASSED: &[&str] = &["PATH", "HOME", "LANG", "LANGUAGE"];
 
-/// The same, with what no program on Windows starts without.
+/// The same variables, and those without which no program on Windows starts.
 #[cfg(windows)]
 const PASSED: &[&str] = &[
     "PATH",
@@ -31,18 +32,19 @@ const PASSED: &[&str] = &[
     "PROGRAMDATA",
 ];
 
-/// The parts of the locale begin with this.
+/// The prefix of the locale's variables.
 const LOCALE: &str = "LC_";
 
-/// The variables that servers get: the list above, the locale, and those that the user has named.
+/// Returns the variables for servers: the list above, the locale, and the variables that the user has
+/// named.
 ///
 /// # Errors
 ///
-/// [`ChatError::ServerVariable`], if a name is not that of a variable that is set.
+/// [`ChatError::ServerVariable`], if a name is not that of a set variable.
 pub(super) fn of_servers(named: &[String]) -> Result<Vec<(OsString, OsString)>, ChatError> {
     let is_set = |name: &String| !name.contains('=') && env::var_os(name).is_some();
     if let Some(name) = named.iter().find(|name| !is_set(name)) {
-        // What follows the name may be a secret.
+        // The text after the name may be a secret.
         let name = name.split('=').next().unwrap_or_default().to_owned();
         return Err(ChatError::ServerVariable { name });
     }
