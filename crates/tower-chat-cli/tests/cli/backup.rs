@@ -1,4 +1,4 @@
-//! Copies of a store.
+//! Tests of `tower-chat backup`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Scripts that complete the command.
+//! Tests of `tower-chat completions`.
 
 use crate::support::*;
 

@@ -1,4 +1,4 @@
-//! Checks of a store, its server and the environment.
+//! Tests of `tower-chat doctor`.
 
 use std::{fs, path::Path, process::Output, time::SystemTime};
 
@@ -14,8 +14,7 @@ use tower_chat_testkit::{server::RedisServer, skip};
 
 use crate::support::*;
 
-/// The findings: level, check, what was found, and whether there is advice, which is not where all is
-/// well.
+/// The findings: level, check, and text. Asserts that a finding has advice unless its level is ok.
 fn findings(store: &TestStore) -> (i32, Vec<(String, String, String)>) {
     findings_of(&store.run(&["doctor", "--json"]))
 }
@@ -43,7 +42,7 @@ fn assert_found(found: &[(String, String, String)], level: &str, check: &str, wh
     assert_eq!((found_level.as_str(), found_what.as_str()), (level, what), "{check}");
 }
 
-/// A conversation, and one with an open run that no process holds.
+/// Stores two conversations; one has an open run without a lease.
 fn fill(store: &TestStore) {
     store.with(|opened| async move {
         for (id, is_open) in [("told", false), ("left", true)] {
@@ -114,7 +113,7 @@ fn a_damaged_file_is_a_problem() {
     fill(&store);
     let path = store.folder().join("chat.db");
     let mut bytes = fs::read(&path).unwrap();
-    // The head of a page that nothing reads to open the file.
+    // Damages the header of a page that is not read when the file is opened.
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'run_usage'";
     let connection = rusqlite::Connection::open(&path).unwrap();
     let root: u32 = connection.query_row(root, [], |row| row.get(0)).unwrap();
@@ -188,7 +187,7 @@ fn a_wrong_key_of_an_encrypted_store_is_a_problem() {
     assert!(!stdout(&output).contains("2e2e"), "{}", stdout(&output));
 }
 
-/// With the default, half of a transaction may be stored after a loss of power: docs/scaling.md.
+/// With the default, half of a transaction may be stored after a power loss: see docs/scaling.md.
 #[test]
 fn an_append_only_file_that_is_loaded_cut_off_is_warned_of_where_the_server_tells_it() {
     const CHECK: &str = "aof-load-truncated";

@@ -1,4 +1,4 @@
-//! What the environment says where the command line does not.
+//! Environment variables that replace options.
 
 use tower_chat::Message;
 

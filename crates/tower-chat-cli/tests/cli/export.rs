@@ -1,4 +1,4 @@
-//! What is printed of a store.
+//! Tests of `tower-chat export`.
 
 use crate::support::*;
 use serde_json::json;
@@ -178,7 +178,7 @@ fn an_interrupted_export_ends_at_once_by_the_signal() {
         all.iter().map(|id| ("play", id.as_str(), vec![Message::user(&*text)])).collect();
     fill(&store, &all);
     let before = std::fs::read(store.path()).unwrap();
-    // What a shell runs in the background ignores the signal, and so would the command.
+    // Background processes of a shell ignore the signal, and the command would inherit this.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tower-chat")]);
     command.args(["export", "--store", &store.argument()]);

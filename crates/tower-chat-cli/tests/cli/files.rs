@@ -1,4 +1,4 @@
-//! The files that commands write: who may read them, and over which files none is written.
+//! The permissions of files that commands write, and the files that they refuse to overwrite.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ fn what_a_command_writes_has_the_permissions_of_the_store() {
         ] {
             assert_eq!(mode(&at(name)), expected, "{name} of {of_store:o}");
         }
-        // A file that is there keeps what its owner has said.
+        // An existing file keeps the permissions that its owner has set.
         fs::set_permissions(at("deleted.jsonl"), fs::Permissions::from_mode(0o604)).unwrap();
         assert_eq!(store.run(&delete).status.code(), Some(2));
         assert_eq!(mode(&at("deleted.jsonl")), 0o604);
@@ -72,12 +72,12 @@ fn no_command_writes_over_a_file_that_it_uses() {
     let mut refuse = |arguments: &[&[&str]]| {
         refused.push(arguments.concat().into_iter().map(str::to_owned).collect());
     };
-    // The receipt and the file are one.
+    // The receipt and the output are the same file.
     for receipt in ["new.jsonl", "sub/../new.jsonl", "sub/up/new.jsonl", "link.jsonl"] {
         refuse(&[&export, &[&new, "--receipt", &argument(receipt)]]);
     }
     refuse(&[&["import", &argument("own.jsonl"), "--receipt", &argument("own.jsonl")]]);
-    // The store, what belongs to it, and what belongs to another database.
+    // The store, a file that belongs to the store, and one that belongs to another database.
     let of_a_store =
         ["link.db", "hard.db", "link.db-wal", "other.db-shm", "sub/up/other.db-journal"];
     let parts = ["", "-wal", "-shm", "-journal"].map(beside);
@@ -90,7 +90,7 @@ fn no_command_writes_over_a_file_that_it_uses() {
         refuse(&[&["copy", "--to", "memory:", "--receipt"], &[&file]]);
         refuse(&[&["import", &argument("own.jsonl"), "--receipt"], &[&file]]);
     }
-    // What is no receipt.
+    // A file that is not a receipt.
     for file in ["diary.txt", "own.jsonl"] {
         refuse(&[&["delete", "alice", "coats", "--receipt", &argument(file)]]);
         refuse(&[&export, &[&new, "--receipt", &argument(file)]]);

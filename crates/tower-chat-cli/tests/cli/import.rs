@@ -1,4 +1,4 @@
-//! `tower-chat import`.
+//! Tests of `tower-chat import`.
 
 use std::{fs, path::PathBuf};
 
@@ -41,7 +41,7 @@ fn import<'a>(from: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["import", "--from", from, "--scope", "harbour"], more].concat()
 }
 
-/// The messages of the conversations in the store, by their ids.
+/// The messages of the conversations in the store, with their ids.
 fn exported(store: &TestStore) -> Vec<(String, Value)> {
     let lines = store.prints(&["export", "--scope", "harbour"]);
     let line = |line: &str| serde_json::from_str::<Value>(line).unwrap();
@@ -67,7 +67,7 @@ fn conversations_are_written_extended_and_left_alone_on_every_store() {
             "harbour/berths: written, 5 messages\nharbour/tides: written, 2 messages\n\
              imported: 2 written, 0 extended, 0 unchanged, 0 left alone\n"
         );
-        // A model is shown the results in the order of their calls.
+        // A model is sent the results in the order of their calls.
         let mut shown = berths();
         shown.swap(2, 3);
         assert_eq!(

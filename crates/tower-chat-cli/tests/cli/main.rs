@@ -1,4 +1,4 @@
-//! The real `tower-chat` command, run as a user runs it.
+//! Tests that run the real `tower-chat` command.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 

@@ -1,4 +1,4 @@
-//! What is found and repaired on every store.
+//! Problems that `verify` finds and `repair` repairs, in every store.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -12,7 +12,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// Conversations of scope `play`, with the record of their tool calls as runs write it.
+/// Stores conversations of the scope `play`, with the record of their tool calls as runs write it.
 fn fill(store: &TestStore, conversations: Vec<(&str, Vec<Message>)>) {
     store.with(async |history| {
         for (id, messages) in conversations {
@@ -30,7 +30,7 @@ fn texts(word: &str) -> Vec<Message> {
     ["question", "answer", "thanks"].map(|what| Message::user(format!("{word}: {what}"))).to_vec()
 }
 
-/// A call without a result can be repaired; nothing else that is wrong can.
+/// Stores a call without a result, which can be repaired, and problems that cannot be repaired.
 fn fill_damaged(store: &TestStore) {
     let dangling = vec![
         Message::user("go"),
@@ -53,7 +53,7 @@ fn fill_damaged(store: &TestStore) {
     store.spoil("unreadable", 2);
 }
 
-/// What can be found of it. A file does not know how long a conversation was.
+/// The problems that `verify` can find. A SQLite file has no record of the length of a conversation.
 fn found(store: &TestStore) -> Vec<(&'static str, u64, &'static str)> {
     let short = ("short", 3, "is missing");
     let of_server = (!is_file(store)).then_some(short);
@@ -70,7 +70,7 @@ fn is_file(store: &TestStore) -> bool {
     matches!(store.kind, Kind::Sqlite | Kind::Encrypted)
 }
 
-/// The exit code, the lines of the output, and nothing else.
+/// The exit code and the lines of the output. Asserts that standard error is empty.
 fn run_on(store: &TestStore, arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let output = store.run(arguments);
     assert_eq!(stderr(&output), "", "{arguments:?}");

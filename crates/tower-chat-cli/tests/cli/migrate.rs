@@ -1,4 +1,4 @@
-//! Stores of older releases, which only the commands that write bring up to date.
+//! Stores of older versions, which only commands that write migrate.
 
 use std::{fs, path::Path};
 
@@ -6,16 +6,16 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// The version of the SQLite file that this release writes.
+/// The version of the SQLite file in this release.
 const NOW: i64 = 7;
-/// The version of PostgreSQL's tables that this release writes.
+/// The version of PostgreSQL's tables in this release.
 const TABLES: i64 = 7;
 
 /// Commands that only read.
 const READING: [&[&str]; 6] =
     [&["list"], &["usage"], &["export"], &["tools"], &["runs"], &["export", "--record"]];
 
-/// A file of an older version, as it was released.
+/// A file of an older version, as a release has written it.
 fn file_of(version: i64) -> (TestStore, Vec<u8>) {
     let store = TestStore::new(Kind::Sqlite);
     let fixtures =
@@ -25,7 +25,7 @@ fn file_of(version: i64) -> (TestStore, Vec<u8>) {
     (store, bytes)
 }
 
-/// Tables of version 1, plain or divided and with policies.
+/// Tables of version 1: plain ones, or partitioned ones with row security policies.
 fn tables_of_version_1(file: &str) -> TestStore {
     let store = TestStore::new(Kind::Postgres);
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -37,7 +37,7 @@ fn tables_of_version_1(file: &str) -> TestStore {
     store
 }
 
-/// The exit code, what was printed, and the errors.
+/// The exit code, the output, and the errors.
 fn migrate(store: &TestStore, more: &[&str]) -> (Option<i32>, String, String) {
     let output = store.run(&[&["migrate"], more].concat());
     (output.status.code(), stdout(&output), stderr(&output))

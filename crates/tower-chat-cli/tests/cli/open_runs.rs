@@ -1,4 +1,4 @@
-//! Journaled plays, and the commands for runs that came to no end.
+//! Journaled plays, and the commands for open runs.
 
 use std::process::{Child, Stdio};
 
@@ -13,7 +13,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// Kills a journaled play when it has stored so many messages.
+/// Kills a journaled play after it has stored this many messages.
 fn play_killed_at(file: &str, store: &Store, messages: usize) {
     let arguments =
         ["play", file, "--store", &store.argument(), "--persistence", "journaled", "--resume"];
@@ -35,7 +35,7 @@ fn open_runs(store: &Store) -> Vec<Value> {
     stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A store in which a killed play has left open runs.
+/// A store with open runs of a play that was killed.
 fn with_open_runs(file: &str) -> Store {
     for messages in [60, 90, 40, 120, 75] {
         let store = Store::new();
@@ -47,7 +47,7 @@ fn with_open_runs(file: &str) -> Store {
     panic!("no kill has left a run open");
 }
 
-/// Nothing is wrong with a store that is not wrong with the recordings themselves.
+/// Asserts that the store has no other problems than the recordings themselves.
 fn assert_no_more_problems(store: &Store, file: &str) {
     let whole = Store::new();
     play_well(&[file, "--store", &whole.argument()]);
@@ -152,7 +152,7 @@ fn a_store_without_open_runs_says_so() {
     assert!(stderr(&memory).contains("holds nothing to recover"), "{}", stderr(&memory));
 }
 
-/// Conversations of one message that readers see, with an open run of one message each.
+/// Stores conversations of one visible message, with an open run of one message each.
 fn fill_open(store: &TestStore, ids: &[&str]) {
     store.with(async |history| {
         let append = async |write: Write| {

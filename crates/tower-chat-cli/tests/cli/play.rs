@@ -1,4 +1,4 @@
-//! Playing recorded conversations, and what is stored of them.
+//! Tests of `tower-chat play`.
 
 use crate::support::*;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn both_modes_whole_and_streamed_store_the_same() {
             let options = ["--store", &store.argument(), "--persistence", mode];
             play_well(&[&[&file[..]], &options[..], stream].concat());
             let exported = export(&store.argument(), &["--record"]);
-            // Generated ids are made of run ids, which differ from play to play.
+            // Generated ids contain the ids of runs, which differ between plays.
             let recorded: Vec<Value> = recorded(&file)
                 .into_iter()
                 .filter(|(id, _)| !id.ends_with(" ids") && !id.ends_with("2023"))

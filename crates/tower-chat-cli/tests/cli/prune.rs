@@ -1,4 +1,4 @@
-//! Old runs are taken away, and what is left is a sound store.
+//! Tests of `tower-chat prune`.
 
 use crate::support::*;
 

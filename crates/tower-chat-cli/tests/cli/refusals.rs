@@ -1,4 +1,4 @@
-//! What cannot be done is said, and nothing is written.
+//! Commands that fail report why, and change nothing.
 
 use std::{
     fs,
@@ -148,8 +148,8 @@ fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
     }
 }
 
-/// Runs the command as a user who may not write a read-only file; as root, without the capability that
-/// would allow it.
+/// Runs the command as a user without write permission for a read-only file. Root runs it without the
+/// capability that would bypass the permission.
 #[cfg(unix)]
 fn run_held_to(read_only: &Path, arguments: &[&str]) -> Output {
     if fs::OpenOptions::new().append(true).open(read_only).is_err() {

@@ -1,4 +1,4 @@
-//! What is repaired, and what is left.
+//! Tests of `tower-chat repair`.
 
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ fn command(name: &str, store: &Store, more: &[&str]) -> (i32, Vec<String>) {
     (output.status.code().unwrap(), stdout(&output).lines().map(str::to_owned).collect())
 }
 
-/// The results that a model is shown of a conversation.
+/// The results in the messages that a model is sent of a conversation.
 fn results(store: &Store, id: &str) -> Vec<String> {
     let exported = export(&store.argument(), &[]);
     let messages = exported[id].as_array().unwrap();
@@ -167,7 +167,7 @@ fn a_repair_that_is_killed_leaves_each_conversation_as_it_was_or_repaired() {
     assert_eq!(command("verify", &store, &[]).0, 0);
 }
 
-/// A conversation of two runs.
+/// Stores a conversation of two runs.
 fn fill_two_runs(store: &TestStore) {
     let key = ConversationKey::new("play", "talk");
     store.with(async |history| {
@@ -180,7 +180,7 @@ fn fill_two_runs(store: &TestStore) {
     });
 }
 
-/// Nothing else says what it was.
+/// The description has no other copy.
 #[test]
 fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
     for kind in [Kind::Sqlite, Kind::Encrypted] {
@@ -203,7 +203,7 @@ fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
     }
 }
 
-/// What the directory counts, as it is changed in a file.
+/// Counts of the directory that are changed in the file, and the problems that `verify` reports.
 const CHANGED_COUNTS: [(&str, &str); 4] = [
     ("UPDATE conversations SET runs = 0", "counts 0 runs"),
     ("UPDATE conversations SET runs = 99", "counts 99 runs"),

@@ -1,11 +1,11 @@
-//! Going on after a crash, an interruption, or with a longer recording.
+//! Plays that are continued after a crash, after an interruption, or with a longer recording.
 
 use std::process::{Child, Command, Stdio};
 
 use crate::support::*;
 use serde_json::{Value, json};
 
-/// A small generator of numbers that are the same for the same seed (SplitMix64).
+/// A small random number generator with a seed (SplitMix64).
 struct Rng(u64);
 
 impl Rng {
@@ -18,14 +18,14 @@ impl Rng {
     }
 }
 
-/// Waits until so many messages are stored, or the command has ended.
+/// Waits until this many messages are stored, or the command has ended.
 fn wait_for_messages(child: &mut Child, store: &Store, messages: usize) {
     while stored_messages(&store.path()) < messages && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
 }
 
-/// Kills a play again and again until one comes to its end; returns how often.
+/// Kills a play repeatedly until one ends by itself. Returns the number of kills.
 fn play_killed(store: &Store, arguments: &[&str], rng: &mut Rng, step: usize) -> usize {
     for kills in 0.. {
         let mut child =
@@ -117,14 +117,14 @@ fn a_finished_play_has_nothing_left_to_resume() {
             |summary: &Value, names: [&str; 2]| names.map(|name| summary[name].as_u64().unwrap());
         assert_eq!(counts(&summary, ["conversations", "runs"]), [37, 0]);
         let paid = ["service_calls", "tool_executions"];
-        // Of journaled plays all attempts are counted.
+        // For journaled plays, the counts include all attempts.
         let expected = if mode == "journaled" { counts(&first, paid) } else { [0, 0] };
         assert_eq!(counts(&summary, paid), expected);
         assert_eq!(export_text(&store.argument(), &["--record"]), before);
     }
 }
 
-/// All conversations cut off after some messages: what a store may hold of each.
+/// All conversations, cut off after each number of messages that a store may have.
 #[test]
 fn every_beginning_of_a_recording_is_gone_on_with() {
     let lines = recorded(&transcript("shapes.jsonl"));

@@ -1,4 +1,4 @@
-//! The pages over a store.
+//! Tests of `tower-chat serve`.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -14,16 +14,16 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// The pages, and where they are.
+/// A server of the pages, and its address.
 struct Served {
     process: Child,
-    /// What is printed.
+    /// The line that it has printed.
     line: String,
     address: String,
 }
 
 impl Served {
-    /// Serves pages with a token of the environment; the empty one is none.
+    /// Serves pages with the token in the environment; an empty token counts as none.
     fn start(store: &TestStore, arguments: &[&str], token: &str) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut command = store.command(&all);
@@ -37,7 +37,7 @@ impl Served {
         Self { process, address: address.to_owned(), line }
     }
 
-    /// The token in the link that is printed.
+    /// The token in the printed link.
     fn token(&self) -> Option<&str> {
         Some(self.line.split_once("/?token=")?.1)
     }
@@ -57,13 +57,13 @@ impl Served {
         answer
     }
 
-    /// A page, with the token that is printed.
+    /// Requests a page with the printed token.
     fn get(&self, page: &str) -> String {
         let token = self.token().map(|token| format!("Authorization: Bearer {token}\r\n"));
         self.get_with(page, &token.unwrap_or_default())
     }
 
-    /// Ends it as Ctrl-C does; `None` if it does not end in a minute.
+    /// Interrupts the server like Ctrl-C. `None` if it has not ended after a minute.
     fn interrupt(&mut self) -> Option<i32> {
         let id = self.process.id().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
@@ -76,7 +76,7 @@ impl Served {
         None
     }
 
-    /// What it has printed on standard error when it has ended.
+    /// The standard error of the server after its end.
     fn complaints(mut self) -> String {
         let mut complaints = String::new();
         self.process.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
@@ -85,9 +85,9 @@ impl Served {
 }
 
 impl Drop for Served {
-    /// A test that fails leaves no server behind.
+    /// Makes sure that a failing test stops the server.
     fn drop(&mut self) {
-        // It has ended already in a test that has not.
+        // The server may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -192,11 +192,12 @@ fn clients_that_stall_do_not_keep_the_command_from_ending() {
     let mut connections = Vec::new();
     for stall in stalls {
         let mut connection = served.connect();
-        // One request is answered, so that the server has the connection.
+        // After the answer to one request, the server has accepted the connection.
         connection.write_all(whole.as_bytes()).unwrap();
         let mut byte = [0];
         connection.read_exact(&mut byte).unwrap();
-        // Nobody reads the pages of the last one, so it can be written only as far as there is room.
+        // The client does not read the last response, so the server can write only as much as the
+        // buffers hold.
         connection.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let _ = connection.write_all(stall.as_bytes());
         connections.push(connection);

@@ -1,4 +1,4 @@
-//! Stores by their addresses.
+//! Stores of all kinds by their addresses.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -12,7 +12,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// A whole turn of two calls, and its record; every text of it has this word.
+/// A turn with two calls, and its record. Every text in it contains the word.
 fn turn(word: &str, key: &ConversationKey, expected: Revision) -> Write {
     let call = |id: &str| ToolCall::new(id, "look", json!({ "at": word, "call": id }).to_string());
     let messages = vec![
@@ -30,7 +30,7 @@ fn turn(word: &str, key: &ConversationKey, expected: Revision) -> Write {
     Write::new(key.clone(), id, expected, messages.into_iter().map(Into::into)).with_tools(records)
 }
 
-/// Two conversations in two scopes, one of them with two turns and an open run.
+/// Stores two conversations in two scopes; one has two turns and an open run.
 fn fill(store: &TestStore) {
     store.with(async |history| {
         let (one, other) = (ConversationKey::new("alice", "x"), ConversationKey::new("bob", "y"));
@@ -38,7 +38,7 @@ fn fill(store: &TestStore) {
         let second = turn("second", &one, first.result());
         let open = MessageId { run: RunId::new(), index: 0 };
         let now = std::time::SystemTime::now();
-        // Its attempt has ended, so nobody works on it.
+        // The attempt has ended, so there is no lease.
         let lease = Lease { attempt: 1, holder: 7, renewed_at: now, until: None };
         let staged = Staged { lease, close: None, service_id: None, partial_text: None };
         let staged =
@@ -93,7 +93,7 @@ fn what_is_stored_is_read_and_changed_on_every_store() {
     });
 }
 
-/// Each command finds the connection to the server with the statements that the one before has prepared.
+/// Each command gets the server connection with the prepared statements of the command before.
 #[test]
 fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
     if TestStore::is_missing(Kind::Postgres) {

@@ -1,4 +1,4 @@
-//! What a terminal is given of texts that users, models and files have chosen.
+//! Texts from users, models and files on a terminal.
 
 use std::{process::Output, time::SystemTime};
 
@@ -14,14 +14,14 @@ use tower_chat_sqlite::SqliteStore;
 
 use crate::support::*;
 
-/// Clears the screen, sets the title, forges a line, overwrites one, turns the direction, and hides a
-/// text: in a zero-width space, tags, a soft hyphen and a selector.
+/// A text that clears the screen, sets the title, imitates a line, overwrites a line, changes the text
+/// direction, and hides characters: a zero-width space, tags, a soft hyphen and a variation selector.
 const HOSTILE: &str = "id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone\u{202e}\u{2028}\
                        \u{200b}\u{e0041}\u{ad}\u{e0100}";
 const SCOPE: &str = "scope\u{1b}[8m";
 const TOOL: &str = "look\u{1b}]8;;http://evil\u{7}\nfree";
 
-/// A conversation with a hostile name, tool and call, the last of which dangles.
+/// A store with a conversation whose name, tool and calls are hostile; the last call has no result.
 fn hostile_store() -> Store {
     let store = Store::new();
     let messages = vec![
@@ -35,7 +35,7 @@ fn hostile_store() -> Store {
     store
 }
 
-/// Another run of the hostile conversation, so that there is something to prune.
+/// Appends another run to the hostile conversation, so that `prune` deletes one.
 fn append_a_run(store: &Store) {
     let key = ConversationKey::new(SCOPE, HOSTILE);
     append(store, &key, |write| write, "third question");

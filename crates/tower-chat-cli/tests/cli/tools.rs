@@ -1,4 +1,4 @@
-//! What is listed and counted of tool calls.
+//! Tests of `tower-chat tools`.
 
 use serde_json::{Value, json};
 use tower_chat::{Message, ToolCall, ToolResult, replay::extract};
@@ -13,7 +13,7 @@ fn tools(store: &Store, more: &[&str]) -> (Value, String) {
     (serde_json::from_str(&printed).unwrap(), stderr(&output))
 }
 
-/// Each tool's name, calls, errors and open calls.
+/// The name, calls, errors and open calls of each tool.
 fn counts(summary: &Value) -> Vec<(String, u64, u64, u64)> {
     let counted = |tool: &Value| {
         assert!(tool["duration_ms"].is_u64(), "{tool}");

@@ -1,4 +1,4 @@
-//! Whole conversations that are exported, imported, copied, deleted and forked.
+//! Tests of `export`, `import`, `copy`, `delete` and `fork`.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ fn assert_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{printed}");
 }
 
-/// Adds a run of one message.
+/// Appends a run of one message.
 pub(crate) fn add(store: &TestStore, scope: &str, id: &str, text: &str) {
     let key = ConversationKey::new(scope, id);
     store.with(async |history| {
@@ -40,7 +40,7 @@ pub(crate) fn add(store: &TestStore, scope: &str, id: &str, text: &str) {
     });
 }
 
-/// Exports everything of a store, and gives the file.
+/// Exports a store with all data. Returns the file.
 fn exported(store: &TestStore, name: &str) -> PathBuf {
     let path = store.folder().join(name);
     store.prints(&["export", "--format", "tower-chat", "--to", &text(&path)]);
@@ -63,7 +63,7 @@ fn what_is_exported_is_imported_to_the_byte_on_every_store() {
         let again = other.prints(&["import", &text(&file)]);
         assert_eq!(again, first.replace("written: ", "unchanged: "));
 
-        // And back, into a store like the first.
+        // Imports the file into a new store of the first kind.
         let back = TestStore::new(store.kind);
         back.prints(&["import", &text(&file), "--json"]);
         assert_eq!(back.prints(&["export", "--format", "tower-chat"]), printed);
@@ -309,10 +309,10 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len())
 }
 
-/// Runs a command and interrupts it at a moment; what it has printed on standard error.
+/// Runs a command and interrupts it at a moment. Returns its standard error.
 #[cfg(target_os = "linux")]
 fn interrupt(store: &TestStore, arguments: &[&str], is_moment: impl Fn() -> bool) -> String {
-    // What a shell runs in the background ignores the signal, and so would the command.
+    // Background processes of a shell ignore the signal, and the command would inherit this.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tower-chat")]);
     command.args(arguments).args(["--store", &store.url()]);

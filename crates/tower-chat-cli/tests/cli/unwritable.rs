@@ -1,4 +1,4 @@
-//! Stores in folders that cannot be written can be read, if that is right.
+//! Stores in folders without write permission, which can be read.
 #![cfg(unix)]
 
 use std::{
@@ -10,10 +10,10 @@ use std::{
 
 use crate::support::*;
 
-/// The user id of `nobody`, as whom the command runs where the tests run as root.
+/// The user id of `nobody`. If the tests run as root, the command runs as this user.
 const NOBODY: u32 = 65_534;
 
-/// A store in a folder that cannot be written, and the command where anybody can run it.
+/// A store in a folder without write permission, and a copy of the command that every user can run.
 struct Unwritable {
     store: Store,
     program: Store,
@@ -24,8 +24,9 @@ impl Unwritable {
         let unwritable = Self { store: Store::new(), program: Store::new() };
         fill(&unwritable.store);
         let program = unwritable.program();
-        // By another process: a child that this one starts while it writes the program would keep the
-        // file open for writing, and a program that is being written cannot run.
+        // Another process copies the program. If this process wrote it, a child that is started
+        // meanwhile would inherit the open file, and a program that is open for writing cannot be
+        // executed.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_tower-chat")).arg(&program).status();
         assert!(copied.unwrap().success());
@@ -75,7 +76,7 @@ fn a_store_that_is_closed_is_read_and_copied_and_not_changed() {
     let unwritable = Unwritable::new(fill_intact);
     let argument = unwritable.store.argument();
     let before = unwritable.files();
-    // The same store where its folder can be written.
+    // A copy of the store in a folder with write permission.
     let copy = Store::new();
     fs::copy(unwritable.store.path(), copy.path()).unwrap();
     let copied = copy.argument();
@@ -126,7 +127,7 @@ fn a_command_that_writes_says_what_can_be_done() {
 
 #[test]
 fn a_log_with_changes_is_not_left_out() {
-    // As a program that was killed leaves it.
+    // The state in which a killed program leaves the store.
     let unwritable = Unwritable::new(|store| {
         fill_intact(store);
         let open = Store::new();

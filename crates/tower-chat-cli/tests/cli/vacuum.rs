@@ -1,4 +1,4 @@
-//! Files are written anew, without what was deleted.
+//! Tests of `tower-chat vacuum`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What is found wrong with a store.
+//! Tests of `tower-chat verify`.
 
 use std::{fs, io::Write as _};
 
@@ -26,7 +26,7 @@ fn an_intact_store_is_unchanged() {
 fn a_play_stores_an_intact_database_in_both_modes() {
     for mode in MODES {
         let store = Store::new();
-        // The second ends with a result that no model has seen: it is in the record alone.
+        // The second conversation ends with a result that no model was sent, so only the record has it.
         let call = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"found"}"#;
         let user = r#"{"role":"user","content":"hi"}"#;
         let answered = format!(

@@ -1,5 +1,5 @@
-//! Every command that writes changes nothing in an encrypted store without its keys, nor in a store of a newer
-//! version.
+//! Without its keys, an encrypted store is not changed by any command that writes. Neither is a store of
+//! a newer version.
 
 use std::{path::Path, time::SystemTime};
 
@@ -14,7 +14,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// The commands that write nothing to the store that they are given.
+/// The commands that do not write to their store.
 const READING: [&str; 12] = [
     "list",
     "show",
@@ -27,12 +27,12 @@ const READING: [&str; 12] = [
     "doctor",
     "completions",
     "help",
-    // It ends open runs, as `recover` does, and nothing else.
+    // `serve` can end open runs, as `recover` does, and writes nothing else.
     "serve",
 ];
 
-/// The commands that write, as they are tried on a store: `TO` stands for the store, `OURS` for an export,
-/// `THEIRS` for a file of another system, and `RECORDED` for a recording.
+/// The commands that write, as they are tried on a store. `TO` is replaced by a store, `OURS` by an
+/// export, `THEIRS` by a file of another system, and `RECORDED` by a recording.
 const WRITING: [&[&str]; 15] = [
     &[
         "chat",
@@ -71,7 +71,7 @@ fn write(key: &ConversationKey, run: RunId, expected: Revision, text: &str) -> W
     Write::new(key.clone(), id, expected, [Message::user(text).into()])
 }
 
-/// A conversation of three runs, and one with an open run.
+/// Stores a conversation of three runs, and one with an open run.
 fn fill(store: &TestStore) {
     store.with(async |history| {
         let append = async |write: Write| {
@@ -111,7 +111,7 @@ fn rows(path: &Path) -> Vec<String> {
     rows
 }
 
-/// Runs a command on the store without its keys; gives its exit code and what it printed.
+/// Runs a command on the store without its keys. Returns its exit code and its output.
 fn run_without_keys(store: &TestStore, command: &[&str]) -> (Option<i32>, String) {
     let source = TestStore::new(Kind::Sqlite);
     source.with(async |history| {
@@ -148,7 +148,7 @@ fn run_without_keys(store: &TestStore, command: &[&str]) -> (Option<i32>, String
     (ended.code, format!("{}{}", ended.stdout, ended.stderr))
 }
 
-/// A command that is new must be one of the two kinds.
+/// A new command must be added to one of the lists.
 #[test]
 fn every_command_is_in_one_of_the_lists() {
     let help = stdout(&run(&["--help"]));
@@ -178,7 +178,7 @@ fn no_command_changes_an_encrypted_store() {
         let changes_nothing = matches!(command[0], "migrate" | "vacuum");
         assert_eq!(code == Some(0), changes_nothing, "{command:?}: {code:?} {printed}");
     }
-    // With its keys it is as it was.
+    // With its keys, the store is unchanged.
     assert!(store.prints(&["verify"]).contains("all is well"));
     store.prints(&["fork", "play", "talk", "copy"]);
     store.prints(&["prune", "--keep-messages", "1", "--scope", "play", "--conversation", "talk"]);
@@ -216,7 +216,7 @@ fn encrypted_conversations_are_deleted_without_keys_if_that_is_asked_for() {
     assert!(left.iter().all(|row| row.starts_with("store_marks")), "{left:?}");
 }
 
-/// As a release before the mark, or an attacker, has done it.
+/// As a release without the mark, or an attacker, would do.
 #[test]
 fn what_was_pruned_without_the_keys_becomes_readable_by_a_repair() {
     let store = TestStore::new(Kind::Encrypted);

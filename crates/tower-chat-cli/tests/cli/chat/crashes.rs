@@ -1,8 +1,8 @@
-//! A chat whose process is killed.
+//! Chats whose process is killed.
 
 use super::*;
 
-/// What the next process is told of a run that was open.
+/// The beginning of the message about an open run.
 const GOES_ON: &str = "a run was interrupted after";
 
 #[test]
@@ -71,7 +71,7 @@ fn a_killed_tool_of_a_journaled_run_does_not_run_again() {
         );
         assert!(asked[3].contains("may or may not have taken effect"), "{asked:?}");
         assert_eq!(asked.len(), 4);
-        // The server of the process that was killed has ended with its input.
+        // The server has ended with the process that was killed, because its standard input was closed.
         let called: Vec<String> = log(store).into_iter().filter(|it| it != "cancelled").collect();
         assert_eq!(called, ["book_berth Leith", "hold nowhere"]);
         assert_intact(store);

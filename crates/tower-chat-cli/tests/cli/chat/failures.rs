@@ -1,4 +1,4 @@
-//! Providers that refuse, and chats that cannot begin.
+//! Providers that return errors, and chats that cannot begin.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The session that the guide shows.
+//! The session in the guide.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use super::*;
 const BEGIN: &str = "<!-- session: begin -->\n\n```console\n";
 const END: &str = "```\n\n<!-- session: end -->";
 
-/// The options as the guide shows them.
+/// The command line in the guide.
 const SHOWN: &str =
     "$ tower-chat chat trip --provider openai --model gpt-5-mini --mcp harbour-server\n";
 
-/// How a terminal is told to mark what is pasted, and no longer to.
+/// The escape sequences that turn bracketed paste on and off.
 const PASTE_ON: &str = "\u{1b}[?2004h";
 const PASTE_OFF: &str = "\u{1b}[?2004l";
 
-/// A session whose prompts, questions and answers come in this order.
+/// A session with these prompts, inputs and answers, in this order.
 fn session(store: &TestStore, server: &ModelServer, talk: &[(&str, &str)]) -> String {
     let url = format!("{}/v1", server.url);
     let mcp = harbour(store);

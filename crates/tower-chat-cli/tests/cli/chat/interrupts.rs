@@ -1,4 +1,4 @@
-//! Ctrl-C while a run is under way.
+//! Ctrl-C during a run.
 
 use super::*;
 

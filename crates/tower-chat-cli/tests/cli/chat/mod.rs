@@ -1,4 +1,4 @@
-//! `tower-chat chat`, against a local stand-in for a provider and a real MCP server.
+//! Tests of `tower-chat chat`, with a local server in the place of a provider and a real MCP server.
 
 mod approvals;
 mod crashes;
@@ -20,7 +20,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// The variables that hold keys of providers.
+/// The environment variables with keys of providers.
 const KEYS: [&str; 15] = [
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
@@ -39,7 +39,7 @@ const KEYS: [&str; 15] = [
     "XAI_API_KEY",
 ];
 
-/// A chat in scope `harbour` with the stand-in as a service like OpenAI's.
+/// A chat in the scope `harbour`, with the local server as a service that is compatible with OpenAI.
 fn chat(store: &TestStore, server: &ModelServer, arguments: &[&str]) -> Command {
     let url = format!("{}/v1", server.url);
     let asks = ["--provider", "openai", "--base-url", &url];
@@ -56,7 +56,7 @@ fn chat_with(store: &TestStore, arguments: &[&str]) -> Command {
     command
 }
 
-/// The `--mcp` of the test server, which writes what it does into a file of the store's folder.
+/// The value of `--mcp` for the test server, which logs its calls to a file in the store's folder.
 fn harbour(store: &TestStore) -> String {
     format!("'{}' '{}'", built("mcp_harbour").display(), log_path(store).display())
 }
@@ -65,13 +65,13 @@ fn log_path(store: &TestStore) -> PathBuf {
     store.folder().join("harbour.log")
 }
 
-/// What the test server has done, in order.
+/// The lines of the test server's log, in order.
 fn log(store: &TestStore) -> Vec<String> {
     let text = std::fs::read_to_string(log_path(store)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Waits until the test server has written so many lines.
+/// Waits until the log of the test server has this many lines.
 #[track_caller]
 fn wait_for_log(store: &TestStore, lines: usize) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -81,14 +81,14 @@ fn wait_for_log(store: &TestStore, lines: usize) {
     }
 }
 
-/// Built beside these tests: cargo builds a package's examples before it runs the tests.
+/// The path of an example's program. Cargo builds a package's examples before it runs the tests.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().join("examples");
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// The messages of a conversation as readers see them, a line each: the role, the texts, calls as
+/// The visible messages of a conversation, one per line: the role, the texts, calls as
 /// `name(arguments)`, results as `=text`, requests for approval as `?name`, decisions as `!true`.
 fn stored(store: &TestStore, id: &str) -> Vec<String> {
     use tower_chat::Part;
@@ -116,7 +116,7 @@ fn title(store: &TestStore, id: &str) -> Option<String> {
     summary.unwrap().description.title().map(str::to_owned)
 }
 
-/// Nothing is wrong with the store, and no run is open.
+/// Asserts that `verify` finds no problem in the store, and that no run is open.
 #[track_caller]
 fn assert_intact(store: &TestStore) {
     let output = store.run(&["runs"]);
@@ -127,7 +127,8 @@ fn assert_intact(store: &TestStore) {
         assert_eq!(code, Some(0), "{:?}: {}{}", store.kind, stdout(&output), stderr(&output));
         return;
     }
-    // A server checks itself what it has stored; what we have stored in it is checked here.
+    // `verify` finds no problem in a store on a server, whose checks are different; the messages are
+    // checked here.
     store.with(|opened| async move {
         for key in opened.list("harbour", None, 1000).await.unwrap() {
             let messages = opened.load(&key).await.unwrap().messages;
@@ -140,7 +141,7 @@ fn assert_intact(store: &TestStore) {
     });
 }
 
-/// The text with durations and dates replaced, which differ from run to run.
+/// The text with durations and dates replaced, because they differ between runs.
 fn without_times(text: &str) -> String {
     let is_number = |word: &str| {
         let word = word.trim_start_matches('(');

@@ -1,4 +1,4 @@
-//! Each provider once, with a streamed answer as it was recorded.
+//! One chat with each provider, with a recorded streamed answer.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use tower_chat_testkit::recordings::{Exchange, Recordings};
 
 use super::*;
 
-/// A provider of the command, whose recordings are in a folder, at addresses that end so.
+/// A provider of the command, with the folder of its recordings and the end of their addresses.
 struct Case {
     provider: &'static str,
     folder: &'static str,
     path: &'static str,
-    /// The text in an event of a stream.
+    /// Returns the text in an event of a stream.
     text: fn(&Value) -> Option<&str>,
 }
 
@@ -72,7 +72,7 @@ const CASES: [Case; 11] = [
     Case { provider: "xai", folder: "xai", path: "/chat/completions", text: chat_text },
 ];
 
-/// A streamed answer of the provider that is a text and calls nothing, and its text.
+/// A recorded streamed answer of the provider with a text and without calls, and its text.
 fn recorded(case: &Case) -> (Exchange, String) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-testkit/data");
     let cassettes = Recordings::at(data).cassettes().unwrap();

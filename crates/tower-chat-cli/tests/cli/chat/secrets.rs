@@ -1,4 +1,4 @@
-//! What a chat passes on of its environment and of addresses.
+//! Secrets in the environment and in addresses, which a chat must not pass on.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What is nowhere to be found.
+/// Texts that must not occur in any output.
 const SECRETS: [&str; 3] = ["S3CRET-KEY", "S3CRET-USER", "S3CRET-PASSWORD"];
 
 #[track_caller]
@@ -36,7 +36,7 @@ fn environment_of_server(options: &[&str]) -> (Option<i32>, String, BTreeMap<Str
     let ended = run_with_input(command, "Hello.\n");
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
-    // What the shell itself sets.
+    // Variables that the shell itself sets.
     let pairs = pairs.filter(|(name, _)| !matches!(*name, "PWD" | "OLDPWD" | "SHLVL" | "_"));
     let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
     (ended.code, ended.stderr, pairs.collect())
@@ -74,7 +74,7 @@ fn a_variable_that_is_not_set_is_an_error_that_repeats_no_value() {
     }
 }
 
-/// An MCP server over HTTP with one tool, which hangs up and is gone as soon as the tool is called.
+/// An MCP server over HTTP with one tool, which closes its connections when the tool is called.
 fn leaving_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -88,7 +88,7 @@ fn leaving_server() -> String {
     format!("http://{}:{}@{address}/mcp?api_key={}", SECRETS[1], SECRETS[2], SECRETS[0])
 }
 
-/// Answers a request; not a call.
+/// Answers a request that is not a tool call. Returns whether it did.
 fn answer(mut connection: &TcpStream) -> bool {
     let mut reader = BufReader::new(connection);
     let (mut head, mut length) = (String::new(), 0);
@@ -201,7 +201,8 @@ fn a_store_that_cannot_be_understood_is_not_repeated() {
         ] {
             let output = run(arguments);
             assert_eq!(output.status.code(), Some(2), "{store}");
-            // What is given where no store belongs is no store, but an address is one wherever it is.
+            // An argument in a wrong position is not parsed as a store, but an address is recognised
+            // everywhere.
             if arguments.len() > 2 || store.contains("://") {
                 assert_no_secret(&format!("{}{}", stdout(&output), stderr(&output)));
             }

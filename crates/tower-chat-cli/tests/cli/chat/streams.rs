@@ -1,4 +1,4 @@
-//! Answers, and conversations that go on by name.
+//! Answers, and conversations that are continued by name.
 
 use super::*;
 

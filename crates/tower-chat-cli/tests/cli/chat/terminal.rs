@@ -1,4 +1,4 @@
-//! A person at a terminal.
+//! Chats on a terminal.
 
 use super::*;
 

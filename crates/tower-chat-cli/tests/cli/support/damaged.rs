@@ -1,4 +1,4 @@
-//! Stores with something wrong in them.
+//! Stores with problems.
 
 use tower_chat::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult,
@@ -15,13 +15,13 @@ pub(crate) fn call(id: &str) -> ToolCall {
     ToolCall::new(id, "look", "{}")
 }
 
-/// A conversation of the scope `play`, with the record of its tool calls as runs write it.
+/// Stores a conversation of the scope `play`, with the record of its tool calls as runs write it.
 pub(crate) fn fill_play(store: &Store, id: &str, messages: Vec<Message>) {
     let records = extract(&messages.iter().cloned().collect(), 1, 0);
     fill_recorded(store, "play", id, messages, records);
 }
 
-/// Conversations with nothing wrong: a whole turn, and one that waits for approval.
+/// Stores conversations without problems: a complete turn, and a conversation that waits for approval.
 pub(crate) fn fill_intact(store: &Store) {
     fill_play(
         store,
@@ -44,9 +44,9 @@ pub(crate) fn fill_intact(store: &Store) {
     );
 }
 
-/// Conversations with everything that can be repaired.
+/// Stores conversations with every problem that can be repaired.
 pub(crate) fn fill_repairable(store: &Store) {
-    // One call of a round without a result, and one of the last message.
+    // A call of a round without a result, and a call in the last message.
     fill_play(
         store,
         "dangling",
@@ -102,8 +102,8 @@ pub(crate) fn fill_repairable(store: &Store) {
     }
 }
 
-/// Conversations with what cannot be repaired: a message that cannot be read, in the middle of
-/// calls without results, and one that is missing.
+/// Stores conversations with problems that cannot be repaired: an unreadable message between calls
+/// without results, and a missing message.
 pub(crate) fn fill_unreadable(store: &Store) {
     let messages = || {
         vec![

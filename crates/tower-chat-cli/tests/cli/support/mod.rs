@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Functions that the tests of the command share.
 
 mod damaged;
 mod expected;
@@ -41,7 +41,7 @@ pub(crate) use self::{
 
 pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"];
 
-/// The command, with nothing from the environment that could change what it does or prints.
+/// The command, without environment variables that affect it.
 pub(crate) fn tower_chat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tower-chat"));
     command.args(arguments).stdin(Stdio::null());
@@ -63,7 +63,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("the errors are text")
 }
 
-/// Runs `play`, and gives the exit code, the lines before the last, and the last.
+/// Runs `play`. Returns the exit code, the lines before the last, and the last.
 pub(crate) fn play(arguments: &[&str]) -> (i32, Vec<String>, Value) {
     let output = run(&[&["play"], arguments].concat());
     let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
@@ -73,7 +73,7 @@ pub(crate) fn play(arguments: &[&str]) -> (i32, Vec<String>, Value) {
     (output.status.code().expect("no signal"), lines, summary)
 }
 
-/// Plays and insists that all went as recorded.
+/// Runs `play`, and asserts that the conversations were played as recorded.
 pub(crate) fn play_well(arguments: &[&str]) -> Value {
     let (code, lines, summary) = play(arguments);
     assert_eq!((code, lines), (0, Vec::new()), "{arguments:?}: {summary}");
@@ -87,7 +87,7 @@ pub(crate) fn export_text(store: &str, more: &[&str]) -> String {
     stdout(&output)
 }
 
-/// The exported conversations; their ids must be in order, and each come once.
+/// The exported conversations. Asserts that their ids are in order and different.
 pub(crate) fn export(store: &str, more: &[&str]) -> BTreeMap<String, Value> {
     conversations_in_order(&export_text(store, more))
 }
@@ -106,7 +106,7 @@ pub(crate) fn conversations_in_order(text: &str) -> BTreeMap<String, Value> {
     lines.into_iter().collect()
 }
 
-/// A SQLite store in a folder of its own.
+/// A SQLite store in its own folder.
 pub(crate) struct Store {
     folder: tempfile::TempDir,
 }
@@ -124,7 +124,7 @@ impl Store {
         format!("sqlite:{}", self.path().display())
     }
 
-    /// A file beside the store.
+    /// Writes a file beside the store, and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         fs::write(&path, text).expect("the file is written");
@@ -147,7 +147,7 @@ pub(crate) fn fill_recorded(
     fill_with(store, [(ConversationKey::new(scope, id), messages, tools)]);
 }
 
-/// Stores the same conversation under many ids of the scope `play`, without a record.
+/// Stores the same conversation with many ids in the scope `play`, without a record.
 pub(crate) fn fill_many(store: &Store, ids: &[String], messages: impl Fn() -> Vec<Message>) {
     let key = |id: &String| ConversationKey::new("play", id.as_str());
     fill_with(store, ids.iter().map(|id| (key(id), messages(), Vec::new())));
@@ -174,7 +174,7 @@ pub(crate) fn transcript(name: &str) -> String {
     format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Recorded lines, by id as the command takes it.
+/// The lines of a recording, with the ids that the command gives them.
 pub(crate) fn recorded(file: &str) -> Vec<(String, Value)> {
     let text = fs::read_to_string(file).expect("the file is there");
     let id = |line: &Value| line["id"].as_str().map_or_else(|| line["id"].to_string(), Into::into);
@@ -184,7 +184,7 @@ pub(crate) fn recorded(file: &str) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Our own conversations, several times over under ids of their own.
+/// The project's own conversations, several times with different ids.
 pub(crate) fn many_shapes(copies: usize) -> String {
     let lines = recorded(&transcript("shapes.jsonl"));
     let copies = (0..copies).flat_map(|copy| {
@@ -197,13 +197,13 @@ pub(crate) fn many_shapes(copies: usize) -> String {
     copies.collect()
 }
 
-/// Every file of recorded conversations.
+/// The paths of all recorded conversations.
 pub(crate) fn data_files() -> Vec<String> {
     let files = Recordings::all().conversation_files().expect("the folders of the data");
     files.iter().map(|path| path.display().to_string()).collect()
 }
 
-/// Compares an export with what recorded conversations must come out as.
+/// Compares an export with the expected export of recorded conversations.
 pub(crate) fn assert_exported(
     file: &str,
     exported: &BTreeMap<String, Value>,

@@ -1,4 +1,4 @@
-//! A local HTTP server that stands in for a provider: it answers each request with the next reply of a
+//! A local HTTP server in the place of a provider. It answers each request with the next reply of a
 //! script.
 
 use std::{
@@ -10,31 +10,31 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// What a request is answered with.
+/// The reply to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     status: u16,
     content_type: &'static str,
     body: Vec<u8>,
-    /// The connection stays open after the body, until the client hangs up.
+    /// Whether the connection stays open after the body until the client closes it.
     hangs: bool,
 }
 
 impl Reply {
-    /// An answer of Chat Completions in these pieces, as a stream.
+    /// A streamed answer of Chat Completions with these deltas.
     pub(crate) fn text(pieces: &[&str]) -> Self {
         let deltas = pieces.iter().map(|piece| json!({"content": piece}));
         Self::chat(deltas.collect(), "stop")
     }
 
-    /// The beginning of such an answer; the rest never comes.
+    /// The beginning of such an answer, without its end.
     pub(crate) fn beginning(pieces: &[&str]) -> Self {
         let deltas = pieces.iter().map(|piece| chunk(json!({"content": piece}), None));
         let body: String = deltas.map(|chunk| format!("data: {chunk}\n\n")).collect();
         Self { hangs: true, ..Self::stream(body) }
     }
 
-    /// An answer of Chat Completions that calls tools: `(id, name, arguments)` each.
+    /// An answer of Chat Completions with tool calls, each given as `(id, name, arguments)`.
     pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Self {
         let deltas = calls.iter().enumerate().map(|(index, (id, name, arguments))| {
             let function = json!({"name": name, "arguments": arguments});
@@ -44,7 +44,7 @@ impl Reply {
         Self::chat(deltas.collect(), "tool_calls")
     }
 
-    /// A refusal with an OpenAI error.
+    /// An error response in OpenAI's form.
     pub(crate) fn refusal(status: u16, message: &str) -> Self {
         let body = json!({"error": {"message": message, "type": "refused", "code": null}});
         let body = body.to_string().into_bytes();
@@ -83,7 +83,7 @@ impl Reply {
             connection.write_all(b"\r\n")?;
         }
         match hangs {
-            // Until the client hangs up.
+            // Waits until the client closes the connection.
             true => connection.read(&mut [0]).map(drop),
             false => connection.write_all(b"0\r\n\r\n"),
         }
@@ -98,7 +98,7 @@ fn chunk(delta: Value, reason: Option<&str>) -> Value {
     })
 }
 
-/// A request as it was received.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     /// The request line and the headers.
@@ -107,8 +107,8 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The messages of a request of Chat Completions, each in one line: `role: text`, and calls as
-    /// `role: name(arguments)`.
+    /// The messages of a Chat Completions request, one per line: `role: text`, and calls as `role:
+    /// name(arguments)`.
     pub(crate) fn messages(&self) -> Vec<String> {
         let messages = self.body["messages"].as_array().expect("messages");
         messages.iter().map(line_of).collect()
@@ -133,9 +133,9 @@ fn line_of(message: &Value) -> String {
     format!("{role}: {line}")
 }
 
-/// The server. It listens until the test ends.
+/// The server. It listens until the end of the test.
 pub(crate) struct ModelServer {
-    /// `http://` and where it listens, without a path.
+    /// The address of the server, `http://` and the host, without a path.
     pub(crate) url: String,
     received: Arc<Mutex<Vec<Received>>>,
 }
@@ -154,22 +154,22 @@ impl ModelServer {
             {
                 let connection = connection.unwrap();
                 let seen = seen.clone();
-                // A reply that hangs must not keep the next request waiting.
+                // A reply that hangs must not block the next request.
                 let request = read(&connection).unwrap();
                 seen.lock().unwrap().push(request);
-                // The client may hang up before the end.
+                // The client may close the connection early.
                 thread::spawn(move || drop(reply.write(&connection)));
             }
         });
         Self { url, received }
     }
 
-    /// The requests that have come, in order.
+    /// The requests that were received, in order.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
-    /// The messages of the requests that have come, each request's as lines.
+    /// The messages of each received request, as lines.
     pub(crate) fn messages(&self) -> Vec<Vec<String>> {
         self.received().iter().map(Received::messages).collect()
     }

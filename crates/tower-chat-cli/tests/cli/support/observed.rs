@@ -1,4 +1,4 @@
-//! Conversations with known times and ids, so that what is printed of them is known to the letter.
+//! Conversations with fixed times and ids, so that their output is known exactly.
 
 use std::{
     sync::Arc,
@@ -18,14 +18,14 @@ use tower_chat::{
 
 use super::TestStore;
 
-/// So many milliseconds after 2026-11-23 08:00 UTC.
+/// The time this many milliseconds after 2026-11-23 08:00 UTC.
 pub(crate) fn at(milliseconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH
         + Duration::from_secs(1_795_420_800)
         + Duration::from_millis(milliseconds)
 }
 
-/// A run id that was made at this time.
+/// A run id that was created at this time.
 pub(crate) fn run_id(milliseconds: u64) -> RunId {
     let since = at(milliseconds).duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let made = u64::try_from(since.as_millis()).unwrap().to_be_bytes();
@@ -41,7 +41,7 @@ pub(crate) fn added(milliseconds: u64, mut message: Message) -> Message {
     message
 }
 
-/// The writes of one conversation, each after the one before.
+/// The writes of one conversation, in order.
 pub(crate) struct Writes {
     key: ConversationKey,
     expected: Revision,
@@ -54,7 +54,7 @@ impl Writes {
         Self { key, expected: Revision::ABSENT, writes: Vec::new() }
     }
 
-    /// Adds messages of a run, the first of which has this index in it, written at this time.
+    /// Adds messages of a run at this time. The first one has this index in the run.
     pub(crate) fn add(
         &mut self,
         run: RunId,
@@ -63,7 +63,7 @@ impl Writes {
         tools: Vec<ToolRecord>,
         activity: RunActivity,
     ) -> &mut Write {
-        // Its request arrived when its id was made.
+        // The request arrived when the id of its run was created.
         let activity = match run.made_at() {
             Some(made) => activity.with_start(made),
             None => activity,
@@ -83,7 +83,7 @@ impl Writes {
     }
 }
 
-/// What a run has told of itself.
+/// The activity of a run.
 pub(crate) fn activity(
     milliseconds: u64,
     mode: PersistenceMode,
@@ -100,7 +100,7 @@ fn used(calls: u64, tools: u64, tokens: [u64; 4], cost: Option<u64>) -> UsageSum
     UsageSum::of_calls(calls, tools).with_tokens(usage).with_cost_nanos(cost)
 }
 
-/// Records of the calls in messages, each started and finished at these times.
+/// Records of the calls in messages. Each call started and finished at these times.
 pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> Vec<ToolRecord> {
     let mut records = extract(&messages.iter().cloned().collect(), first, 0);
     for (record, (started, finished)) in records.iter_mut().zip(times) {
@@ -109,7 +109,8 @@ pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> V
     records
 }
 
-/// Alice's wardrobe: a run with two tools at once of which one fails, and one that waits for approval.
+/// Alice's conversation `wardrobe`: a run with two parallel tools of which one fails, and a run that
+/// waits for approval.
 pub(crate) fn wardrobe() -> Writes {
     let mut writes = Writes::of("alice", "wardrobe");
     let (first, second) = (run_id(0), run_id(60_000));
@@ -158,7 +159,7 @@ pub(crate) fn wardrobe() -> Writes {
     writes
 }
 
-/// A conversation of one plain answer.
+/// A conversation of one answer.
 pub(crate) fn hats() -> Writes {
     let mut writes = Writes::of("alice", "hats");
     let messages = vec![
@@ -171,7 +172,7 @@ pub(crate) fn hats() -> Writes {
     writes
 }
 
-/// Calls that were approved, rejected, run by the provider, and answered in the record alone.
+/// Calls that were approved, rejected, run by the provider, and answered only in the record.
 pub(crate) fn decided() -> Writes {
     let mut writes = Writes::of("carol", "decisions");
     let run = run_id(7_200_000);
@@ -220,7 +221,7 @@ pub(crate) fn decided() -> Writes {
     writes
 }
 
-/// So many messages, in turns of two.
+/// A conversation of this many messages, in turns of two.
 pub(crate) fn long(messages: u64) -> Writes {
     let mut writes = Writes::of("dave", "long");
     let text = |number| match number % 2 {
@@ -233,7 +234,7 @@ pub(crate) fn long(messages: u64) -> Writes {
     writes
 }
 
-/// Parts of every form, an open run, and what replay does not send.
+/// Parts of every kind, an open run, and messages that replay leaves out.
 pub(crate) fn odd() -> Writes {
     let mut writes = Writes::of("bob", "漢字 \u{1b}[2J");
     let run = run_id(3_600_000);
@@ -290,7 +291,7 @@ pub(crate) fn odd() -> Writes {
     writes
 }
 
-/// Stores these conversations, of which two have titles and one has metadata.
+/// Stores these conversations, two of them with titles and one with metadata.
 pub(crate) fn fill_observed(store: &TestStore, conversations: Vec<Writes>) {
     store.with(async |history| {
         for of_one in conversations {

@@ -1,4 +1,4 @@
-//! A command while it runs: on pipes, or on a terminal of its own.
+//! Runs a command on pipes or on its own terminal.
 
 use std::{
     io::{Read, Write},
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take that a test waits for.
+/// The longest time that a test waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a process has printed until now.
+/// The output of a process until now.
 #[derive(Clone, Default)]
 struct Printed(Arc<(Mutex<Vec<u8>>, Condvar)>);
 
@@ -19,7 +19,7 @@ impl Printed {
     fn read(self, mut from: impl Read + Send + 'static) -> JoinHandle<()> {
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The reading end of a terminal fails once the process has gone.
+            // Reading a terminal fails after the process has exited.
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 self.0.0.lock().unwrap().extend(&buffer[..count]);
                 self.0.1.notify_all();
@@ -47,7 +47,7 @@ impl Printed {
     }
 }
 
-/// How a process ended: the exit code, what it printed, and its errors.
+/// The end of a process: the exit code, the output, and the errors.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -75,7 +75,7 @@ impl Piped {
         Self { child, stdout, stderr, readers }
     }
 
-    /// Gives these lines, and then the end of the input.
+    /// Writes these lines, and closes the standard input.
     pub(crate) fn give(&mut self, lines: &str) {
         let mut stdin = self.child.stdin.take().unwrap();
         stdin.write_all(lines.as_bytes()).unwrap();
@@ -100,7 +100,7 @@ impl Piped {
         self.child.kill().unwrap();
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the process.
     pub(crate) fn finish(mut self) -> Ended {
         drop(self.child.stdin.take());
         let code = wait(&mut self.child);
@@ -139,11 +139,11 @@ pub(crate) struct OnTerminal {
     terminal: Arc<pty_process::blocking::Pty>,
     printed: Printed,
     reader: JoinHandle<()>,
-    /// How much of what was printed was waited for.
+    /// The length of the output that was already waited for.
     seen: usize,
 }
 
-/// What reads a terminal, beside who writes to it.
+/// The reading side of a terminal, beside its writing side.
 struct Reader(Arc<pty_process::blocking::Pty>);
 
 impl Read for Reader {
@@ -163,18 +163,18 @@ impl OnTerminal {
         Self { child, terminal, printed, reader, seen: 0 }
     }
 
-    /// Types what a person types: `\n` is the return key, `\u{3}` is Ctrl-C, `\u{4}` is Ctrl-D.
+    /// Types these keys: `\n` is the return key, `\u{3}` is Ctrl-C, `\u{4}` is Ctrl-D.
     pub(crate) fn types(&self, keys: &str) {
         (&*self.terminal).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this is printed, after what was waited for before.
+    /// Waits until this text is printed, after the text that was waited for before.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
         self.seen = self.printed.wait_for(self.seen, text);
     }
 
-    /// Waits for the end: the exit code, and all that the terminal has shown.
+    /// Waits for the end of the process. Returns the exit code and the whole output.
     pub(crate) fn finish(mut self) -> (Option<i32>, String) {
         let code = wait(&mut self.child);
         self.reader.join().unwrap();

@@ -1,10 +1,10 @@
-//! The SQLite file of a store, looked at and changed from outside.
+//! Reads and changes the SQLite file of a store directly.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, types::Value};
 
-/// How many messages are stored; 0 while there is no store.
+/// The number of stored messages; 0 if there is no store.
 pub(crate) fn stored_messages(path: &Path) -> usize {
     let count = || {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -13,31 +13,31 @@ pub(crate) fn stored_messages(path: &Path) -> usize {
     usize::try_from(count().unwrap_or(0)).unwrap()
 }
 
-/// Replaces a text in the stored messages that hold it; says how many did.
+/// Replaces a text in stored messages. Returns the number of changed messages.
 pub(crate) fn replace_stored(path: &Path, text: &str, by: &str) -> usize {
     let connection = Connection::open(path).unwrap();
     let sql = "UPDATE messages SET body = replace(body, ?1, ?2) WHERE instr(body, ?1)";
     connection.execute(sql, [text, by]).unwrap()
 }
 
-/// Makes the file look as if a newer release had written it.
+/// Marks the file as one of a newer release.
 pub(crate) fn make_newer(path: &Path) {
     Connection::open(path).unwrap().pragma_update(None, "user_version", 99).unwrap();
 }
 
-/// Does one statement to the file; says how many rows it changed.
+/// Executes a statement on the file. Returns the number of changed rows.
 pub(crate) fn execute(path: &Path, sql: &str) -> usize {
     Connection::open(path).unwrap().execute(sql, []).unwrap()
 }
 
-/// Writes what the checks of the schema would refuse.
+/// Writes rows that the checks of the schema would refuse.
 pub(crate) fn execute_unchecked(path: &Path, sql: &str) {
     let connection = Connection::open(path).unwrap();
     connection.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
     assert!(connection.execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-/// Every row of every table, as a text each.
+/// Every row of every table, as text.
 pub(crate) fn dump(path: &Path) -> Vec<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let mut rows = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn dump(path: &Path) -> Vec<String> {
     rows
 }
 
-/// How many stored messages hold a text.
+/// The number of stored messages that contain a text.
 pub(crate) fn count_messages_with(path: &Path, text: &str) -> usize {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let sql = "SELECT count(*) FROM messages WHERE instr(body, ?1)";

@@ -1,4 +1,4 @@
-//! The same test on every store that the command opens.
+//! Runs a test on every kind of store that the command opens.
 
 use std::{
     future::Future,
@@ -24,24 +24,24 @@ use super::{execute, stderr, tower_chat};
 static POSTGRES: LazyLock<Result<PostgresServer, Missing>> = LazyLock::new(PostgresServer::start);
 static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer::start);
 
-/// The bytes of the key that seals what is in [`Kind::Encrypted`], and how the command reads it.
+/// The bytes of the key for [`Kind::Encrypted`], and the key's form in the environment.
 const KEY: [u8; 32] = [0x1f; 32];
 
-/// What a store is kept in.
+/// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
-    /// A SQLite file of sealed messages.
+    /// A SQLite file with sealed messages.
     Encrypted,
     Postgres,
     Redis,
 }
 
-/// An empty store that nobody else uses.
+/// An empty store that no other test uses.
 pub(crate) struct TestStore {
     pub(crate) kind: Kind,
     folder: tempfile::TempDir,
-    /// Of the schema, or of what keys begin with.
+    /// The name of the schema, or the prefix of the keys.
     name: String,
 }
 
@@ -51,14 +51,14 @@ pub(crate) fn each_store(test: impl Fn(&TestStore)) {
         if TestStore::is_missing(kind) {
             continue;
         }
-        // A test that fails prints it.
+        // The output of a failing test contains this line.
         eprintln!("on {kind:?}");
         test(&TestStore::new(kind));
     }
 }
 
 impl TestStore {
-    /// Whether this machine has no server for such stores, which is said.
+    /// Whether this machine has no server for this kind of store. Prints that the test is skipped.
     pub(crate) fn is_missing(kind: Kind) -> bool {
         let missing = match kind {
             Kind::Sqlite | Kind::Encrypted => None,
@@ -77,7 +77,7 @@ impl TestStore {
         Self { kind, folder: tempfile::tempdir().unwrap(), name }
     }
 
-    /// The store as the command line names it.
+    /// The address of the store for the command line.
     pub(crate) fn url(&self) -> String {
         match self.kind {
             Kind::Sqlite | Kind::Encrypted => format!("sqlite:{}", self.path().display()),
@@ -90,12 +90,12 @@ impl TestStore {
         self.folder.path().join("chat.db")
     }
 
-    /// The schema of the store's tables, or what its keys begin with.
+    /// The schema of the store's tables, or the prefix of its keys.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs SQL on the server of the store, past the store.
+    /// Executes SQL on the store's server, without the store.
     pub(crate) fn execute_sql(&self, sql: &str) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -107,8 +107,8 @@ impl TestStore {
         });
     }
 
-    /// A pooler that has one connection to the PostgreSQL server, for one transaction at a time, and this
-    /// store behind it. `None` if no pooler is installed; the test then prints that it was skipped.
+    /// A pooler with one connection to the PostgreSQL server, in transaction mode, and the address of
+    /// this store behind it. `None` if no pooler is installed; the test then prints that it is skipped.
     pub(crate) fn behind_a_pooler(&self) -> Option<(PgBouncer, String)> {
         match PgBouncer::start(POSTGRES.as_ref().unwrap(), PoolMode::Transaction, 1) {
             Ok(pooler) => {
@@ -122,12 +122,13 @@ impl TestStore {
         }
     }
 
-    /// A folder of this test's own.
+    /// The folder of this test.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// The command on this store, with its keys: the arguments begin with what is to be done.
+    /// The command on this store with the store's keys. The arguments begin with the name of the
+    /// subcommand.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = tower_chat(arguments);
         command.args(["--store", &self.url()]);
@@ -142,14 +143,14 @@ impl TestStore {
         self.command(arguments).output().unwrap()
     }
 
-    /// What the command prints on standard output when all is well.
+    /// The standard output of a command. Asserts that it succeeds.
     pub(crate) fn prints(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{:?}: {}", self.kind, stderr(&output));
         super::stdout(&output)
     }
 
-    /// Makes a message of scope `play` one that cannot be read.
+    /// Makes a message of the scope `play` unreadable.
     pub(crate) fn spoil(&self, id: &str, sequence: u64) {
         let of_file =
             format!("UPDATE messages SET body = '{{' WHERE place = {}", row_key(id, sequence));
@@ -159,7 +160,7 @@ impl TestStore {
             let number = sequence.to_string();
             let stored: Vec<u8> =
                 redis::cmd("HGET").arg(messages).arg(&number).query(connection).unwrap();
-            // Its id, and the beginning of its content.
+            // The id of the message, and the beginning of its content.
             redis::cmd("HSET")
                 .arg(messages)
                 .arg(&number)
@@ -169,7 +170,7 @@ impl TestStore {
         });
     }
 
-    /// Takes a message of scope `play` away.
+    /// Deletes a message of the scope `play`.
     pub(crate) fn lose(&self, id: &str, sequence: u64) {
         let of_file = format!("DELETE FROM messages WHERE place = {}", row_key(id, sequence));
         let of_server = "DELETE FROM {schema}.messages WHERE conversation = $1 AND sequence = $2";
@@ -178,7 +179,7 @@ impl TestStore {
         });
     }
 
-    /// Puts the contents of two messages in the place of each other, in a file.
+    /// Swaps the contents of two messages in a file.
     pub(crate) fn swap(&self, id: &str, one: u64, other: u64) {
         let [one, other] = [one, other].map(|sequence| row_key(id, sequence));
         let both = format!("SELECT place, body FROM messages WHERE place IN ({one}, {other})");
@@ -221,7 +222,7 @@ impl TestStore {
         }
     }
 
-    /// Opens the store in this process, does something with it, and closes it.
+    /// Opens the store in this process, calls a function with it, and closes it.
     pub(crate) fn with<R, F: Future<Output = R>>(
         &self,
         act: impl FnOnce(Arc<dyn HistoryStore>) -> F,
@@ -255,7 +256,7 @@ impl TestStore {
     }
 }
 
-/// The row key of a message of scope `play` in a file.
+/// The row key of a message of the scope `play` in a file.
 fn row_key(id: &str, sequence: u64) -> String {
     let number =
         format!("SELECT id FROM conversations WHERE scope = 'play' AND conversation = '{id}'");
