@@ -260,7 +260,7 @@ impl fmt::Display for CallPosition {
 /// let first = ChatRequest::user("Pay.").in_conversation(ConversationKey::new("alice", "bill"));
 /// let Some(Conversation { key, run }) = first.conversation() else { unreachable!() };
 ///
-/// Another process sends the same run again: the store does not store its messages twice.
+/// // Another process sends the same run again: the store does not store its messages twice.
 /// let run: RunId = run.to_string().parse()?;
 /// let again = ChatRequest::user("Pay.").in_run(Conversation { key: key.clone(), run });
 /// assert_eq!(again.conversation(), first.conversation());

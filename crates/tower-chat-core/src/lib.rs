@@ -10,7 +10,7 @@
 //!     store::{HistoryStore, Revision, author::Write},
 //! };
 //!
-//! The core of a model client: it converts a request into a response. A `tower::Service` wraps it.
+//! // The core of a model client: it converts a request into a response. A `tower::Service` wraps it.
 //! fn echo(request: &ChatRequest) -> ChatResponse {
 //!     let last = request.messages.last().map(|message| message.text()).unwrap_or_default();
 //!     ChatResponse::whole([Message::assistant(format!("You wrote: {last}"))], Finish::stop())
@@ -21,7 +21,7 @@
 //! let answer = echo(&request).collect().await?;
 //! assert_eq!(answer.text(), "You wrote: Hello.");
 //!
-//! The core of a store: it appends messages if the conversation is at the expected revision.
+//! // The core of a store: it appends messages if the conversation is at the expected revision.
 //! let store = MemoryStore::new();
 //! let run = request.conversation().ok_or("the request names no conversation")?.run;
 //! let messages = request.messages.iter().chain(&answer.messages).cloned();

@@ -130,7 +130,7 @@ impl Reasoning {
 /// ```
 /// use tower_chat_core::ToolCall;
 /// let call = ToolCall::new("call_1", "weather", r#"{"city": "Pa"#);
-/// | assert_eq!(call.arguments, r#"{"city": "Pa"#); // stored, although the JSON is cut off
+/// assert_eq!(call.arguments, r#"{"city": "Pa"#); // stored, although the JSON is cut off
 /// assert!(call.parse_arguments::<serde_json::Value>().is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -143,7 +143,7 @@ pub fn is_verdict(error: &(dyn Error + 'static)) -> bool {
 ///
 /// assert_eq!(is_retryable(&Retryability::of_status(503)), Some(true));
 /// assert_eq!(is_retryable(&StoreError::ReadOnly), Some(false));
-/// | assert_eq!(is_retryable(&std::fmt::Error), None); // no verdict in the chain
+/// assert_eq!(is_retryable(&std::fmt::Error), None); // no verdict in the chain
 /// ```
 pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);

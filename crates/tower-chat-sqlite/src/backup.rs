@@ -36,7 +36,7 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 ///
 /// let store = SqliteStore::open(&path).await?;
 /// store.backup(&copy).await?;
-/// | // The next day, replace the last backup.
+/// // The next day, replace the last backup.
 /// Backup::of(&store).replacing(true).write(&copy).await?;
 /// assert!(SqliteStore::open(&copy).await?.check_integrity().await?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

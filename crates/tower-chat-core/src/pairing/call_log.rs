@@ -13,7 +13,7 @@ use crate::{Message, Part, Role};
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult, pairing::CallLog};
 /// let mut log = CallLog::default();
-/// | // One answer of two messages, whose calls have the same id.
+/// // One answer of two messages, whose calls have the same id.
 /// log.push(1, &Message::tool_calls([ToolCall::new("c", "look", "{}")]));
 /// log.push(2, &Message::tool_calls([ToolCall::new("c", "listen", "{}")]));
 /// log.push(3, &Message::tool_results([ToolResult::new("c", "blue"), ToolResult::new("c", "a bird")]));

@@ -12,7 +12,7 @@ use crate::{
 /// ```
 /// use tower_chat_core::{Answer, Finish, Message, ToolCall, ToolResult, Usage};
 ///
-/// | // The answer of a tool loop: the call, its result, and the final text of the model.
+/// // The answer of a tool loop: the call, its result, and the final text of the model.
 /// let messages = [
 ///     Message::tool_calls([ToolCall::new("call_1", "weather", "{}")]),
 ///     Message::tool_results([ToolResult::new("call_1", "Rain.")]),

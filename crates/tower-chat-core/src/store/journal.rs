@@ -128,7 +128,7 @@ impl OpenRun {
 ///     .beginning_attempt();
 /// let expected = first.result();
 /// store.append(store.reserve().await?, vec![first]).await?;
-/// | assert!(store.load(&key).await?.messages.is_empty()); // durable, and not visible
+/// assert!(store.load(&key).await?.messages.is_empty()); // durable, and not visible
 ///
 /// let answer = [Message::assistant("Seat 7 is yours.").into()];
 /// let last = Write::new(key.clone(), MessageId { run, index: 1 }, expected, answer)

@@ -122,13 +122,13 @@ use crate::{ConversationKey, RunId};
 ///     Write::new(key.clone(), first, expected, [Message::user(text).into()])
 /// };
 ///
-/// | // A write contains the revision at which it expects the conversation.
+/// // A write contains the revision at which it expects the conversation.
 /// let head = store.head(&key).await?;
 /// assert_eq!(head.revision, Revision::ABSENT);
 /// let first = write("Hello.", head.revision);
 /// store.append(store.reserve().await?, vec![first.clone()]).await?;
 ///
-/// | // Repeated, the write is acknowledged and stores nothing. Another write that expects it is refused.
+/// // Repeated, the write is acknowledged and stores nothing. Another write that expects it is refused.
 /// store.append(store.reserve().await?, vec![first]).await?;
 /// let late = store.append(store.reserve().await?, vec![write("Hi.", head.revision)]).await;
 /// assert!(matches!(late.unwrap_err().source, StoreError::Conflict(_)));
@@ -270,7 +270,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// assert_eq!((pruned.runs, pruned.messages), (2, 2));
     /// let history = store.load(&alice).await?;
     /// let left: Vec<_> = history.numbered().map(|(number, message)| (number, message.text())).collect();
-    /// | assert_eq!(left, [(3, "three".to_owned())]); // the numbers do not change
+    /// assert_eq!(left, [(3, "three".to_owned())]); // the numbers do not change
     /// # Ok::<(), tower_chat_core::BoxError>(())
     /// # }).unwrap().unwrap();
     /// ```
@@ -298,7 +298,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// #     store.append(store.reserve().await?, vec![write]).await?;
     /// # }
     /// assert!(store.delete(&alice).await?);
-    /// | assert!(!store.delete(&alice).await?); // it no longer exists
+    /// assert!(!store.delete(&alice).await?); // it no longer exists
     /// assert!(store.load(&alice).await?.messages.is_empty());
     /// # Ok::<(), tower_chat_core::BoxError>(())
     /// # }).unwrap().unwrap();

@@ -86,7 +86,7 @@ pub struct Pruned {
 ///     pruning.see_message(sequence, run);
 /// }
 /// let cut = pruning.cut()?;
-/// | assert_eq!(cut.last_sequence, 2); // the second run is kept as a whole
+/// assert_eq!(cut.last_sequence, 2); // the second run is kept as a whole
 /// assert_eq!((cut.pruned.runs, cut.pruned.messages), (1, 2));
 /// # Ok::<(), tower_chat_core::store::StoreError>(())
 /// ```

@@ -14,7 +14,7 @@ use crate::RunId;
 /// let first = Revision::ABSENT.after(run, 2);
 /// assert_eq!((first.sequence, first.after(run, 2).sequence), (2, 4));
 /// assert_eq!(first.incarnation, first.after(run, 2).incarnation);
-/// | // Another conversation with the same key has another incarnation.
+/// // Another conversation with the same key has another incarnation.
 /// assert_ne!(first, Revision::ABSENT.after(RunId::new(), 2));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

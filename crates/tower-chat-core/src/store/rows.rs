@@ -54,7 +54,7 @@ impl ConversationRows {
 /// let rows = store.rows(&key).await?.ok_or("there is no such conversation")?;
 /// let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
 /// for (number, message) in &rows.messages {
-/// |     let Ok(message) = message else { continue }; // damaged: not changed
+///     let Ok(message) = message else { continue }; // damaged: not changed
 ///     if message.text().contains("secret") {
 ///         let mut other = Message::clone(message);
 ///         other.parts = vec![Part::text("[removed]")];

@@ -17,7 +17,7 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 ///     store::{SequencePosition, author::{RecordedResult, ToolRecord}},
 /// };
 ///
-/// | // Message 1 contains the call, message 2 its result.
+/// // Message 1 contains the call, message 2 its result.
 /// let mut messages = [
 ///     Message::tool_calls([ToolCall::new("call_1", "weather", "{}")]),
 ///     Message::tool_results([ToolResult::new("call_1", "Rain.")]),
