@@ -10,25 +10,26 @@ use crate::{
     telemetry,
 };
 
-/// The entry of one conversation. It stays in the cache, empty, while a write is in flight, since
-/// removing and inserting it again costs more than the rest of the cache's work for a write.
+/// The cache entry of one conversation. While a write is in flight the entry stays in the cache,
+/// empty, because removing and inserting an entry costs more than the rest of the cache's work for
+/// a write.
 #[derive(Debug)]
 pub(crate) struct CacheEntry {
     cached: Mutex<Option<Arc<Cached>>>,
-    /// The weight that the cache counts for the entry.
+    /// The weight of the entry in the cache.
     pub(crate) max_bytes: u64,
-    /// Counts the entry as cached. moka holds a lock of its own where this one is taken.
+    /// Counts the entry in the gauges. moka holds a lock of its own while this one is locked.
     counted: sync::Mutex<Vec<GaugeGuard>>,
 }
 
-/// An entry may grow by an eighth of its conversation's bytes before it is weighed again, at least by
-/// `1 / SMALL_PARTS` and at most by `1 / LARGE_PARTS` of the cache's bound.
+/// An entry may grow by an eighth of its conversation's bytes before it is weighed again. The
+/// growth is at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the cache's bound.
 const SMALL_PARTS: u64 = 1 << 15;
 const LARGE_PARTS: u64 = 1 << 10;
 
 impl CacheEntry {
-    /// An entry with space for a conversation and some growth, so that the cache need not weigh it
-    /// again after every write.
+    /// Creates an entry with space for a conversation and some growth, so that the cache need not
+    /// weigh it again after every write.
     pub(crate) fn new(cached: Arc<Cached>, max_bytes: u64) -> Self {
         let bytes = cached.bytes();
         let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);
@@ -37,7 +38,7 @@ impl CacheEntry {
         Self { cached: Mutex::new(Some(cached)), max_bytes, counted }
     }
 
-    /// The entry is not in the cache any more. moka frees it later.
+    /// Called when the entry was removed from the cache. moka frees it later.
     pub(crate) fn removed(&self) {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -46,12 +47,12 @@ impl CacheEntry {
         self.content().clone()
     }
 
-    /// Takes the content; the entry stays, empty.
+    /// Removes and returns the content. The empty entry stays in the cache.
     pub(crate) fn take(&self) -> Option<Arc<Cached>> {
         self.content().take()
     }
 
-    /// Fills the entry, or returns the content if its size does not fit the entry's weight.
+    /// Sets the content, or returns it if its size does not fit the entry's weight.
     pub(crate) fn put(&self, cached: Arc<Cached>) -> Result<(), Arc<Cached>> {
         let bytes = cached.bytes();
         if bytes > self.max_bytes || bytes < self.max_bytes / 4 {

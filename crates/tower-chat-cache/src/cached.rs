@@ -12,25 +12,25 @@ use tower_chat_core::{
 
 use crate::weight;
 
-/// A conversation as it was read, with the acknowledged writes since then applied.
+/// A conversation that was read, with the writes that were acknowledged since.
 #[derive(Debug, Clone)]
 pub(crate) struct Cached {
     head: Head,
-    /// Whether the head's pending approvals are known.
+    /// Whether the head contains the pending approvals.
     knows_approvals: bool,
-    /// What readers see, if it was loaded. Its own head is not kept up to date.
+    /// The visible history, if it was loaded. Its own head is not updated.
     history: Option<History>,
-    /// What the open run has staged, if all of that is known.
+    /// The staged messages of the open run, if all of them are known.
     staged: Option<StagedMessages>,
     bytes: u64,
     /// When the inner store was last read.
     pub(crate) read: ReadAt,
 }
 
-/// When something was read from the inner store: just before the read began.
+/// The moment of a read of the inner store, taken before the read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadAt {
-    /// Counts reads and lookups.
+    /// The number of reads and lookups before it.
     pub(crate) tick: u64,
     pub(crate) time: Instant,
 }
@@ -38,12 +38,12 @@ pub(crate) struct ReadAt {
 #[derive(Debug, Clone, Default)]
 struct StagedMessages {
     messages: Vec<Arc<Message>>,
-    /// One of their calls waits for approval, or did.
+    /// Whether one of their calls waits, or waited, for approval.
     has_approvals: bool,
 }
 
 impl Cached {
-    /// What is known from the head alone: if readers see no message, that is all of the history.
+    /// Creates the cached state from a head. If no message is visible, the history is known too.
     pub(crate) fn of_head(head: &Head, read: ReadAt) -> Self {
         let history = (visible(head) == 0).then(|| History::new(head.clone(), Messages::new()));
         Self {
@@ -56,7 +56,7 @@ impl Cached {
         }
     }
 
-    /// What is known from a load, which need not know the approvals.
+    /// Creates the cached state from a load, which may not contain the pending approvals.
     pub(crate) fn of_history(history: &History, read: ReadAt) -> Self {
         Self {
             head: history.head.clone(),
@@ -72,17 +72,18 @@ impl Cached {
         self.bytes
     }
 
-    /// The whole head, if it is known.
+    /// Returns the head, if its pending approvals are known.
     pub(crate) fn head(&self) -> Option<Head> {
         self.knows_approvals.then(|| self.head.clone())
     }
 
-    /// The history, if it is known.
+    /// Returns the history, if it is known.
     pub(crate) fn history(&self) -> Option<History> {
         self.history.as_ref().map(|history| with_head(history, &self.head))
     }
 
-    /// The history under a head that was just read, if it is still what readers see.
+    /// Returns the history with a head that was just read, if the visible messages have not
+    /// changed.
     pub(crate) fn history_at(&self, head: &Head) -> Option<History> {
         if !is_same_history(&self.head, head) {
             return None;
@@ -90,7 +91,7 @@ impl Cached {
         self.history.as_ref().map(|history| with_head(history, head))
     }
 
-    /// What is known once a head was read.
+    /// Returns the cached state after a head was read.
     pub(crate) fn with_head(&self, head: &Head, read: ReadAt) -> Self {
         let is_same = is_same_history(&self.head, head);
         if !is_same || self.history.is_none() {
@@ -107,7 +108,8 @@ impl Cached {
         }
     }
 
-    /// What is known once a history was loaded: also what is known of its head already.
+    /// Returns the cached state after a history was loaded. Pending approvals that are known are
+    /// kept.
     pub(crate) fn with_history(&self, history: &History, read: ReadAt) -> Self {
         let mut loaded = Self::of_history(history, read);
         let own = self.head.clone().with_pending_approvals(Vec::new());
@@ -118,7 +120,7 @@ impl Cached {
         loaded
     }
 
-    /// Applies writes. Returns `false` if the result is not known; the value must then be dropped.
+    /// Applies writes. Returns false if the result is unknown; the value must then be dropped.
     pub(crate) fn apply<'a>(&mut self, writes: impl IntoIterator<Item = &'a Write>) -> bool {
         writes.into_iter().all(|write| self.apply_one(write).is_some())
     }
@@ -143,7 +145,8 @@ impl Cached {
         }
     }
 
-    /// Rows may change which calls wait for approval, except where none waited and none begins to.
+    /// Updates the pending approvals. Rows may change them, unless no call waited and none begins
+    /// to wait.
     fn notice_rows(&mut self, write: &Write) {
         if write.tools().is_empty() {
             return;
@@ -219,13 +222,13 @@ impl Cached {
     }
 }
 
-/// How many messages readers see.
+/// Returns the number of visible messages.
 fn visible(head: &Head) -> u64 {
     head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
 }
 
-/// Whether readers see the same messages under both heads. Within one incarnation, what they see
-/// only grows.
+/// Returns whether the same messages are visible with both heads. Within one incarnation, the
+/// visible part only grows.
 pub(crate) fn is_same_history(one: &Head, other: &Head) -> bool {
     one.revision.incarnation == other.revision.incarnation && visible(one) == visible(other)
 }

@@ -19,20 +19,20 @@ use crate::{
     telemetry,
 };
 
-/// The most bytes of a cached conversation: moka's weights are `u32`.
+/// The maximum number of bytes of a cached conversation: the weights of moka are `u32`.
 const LARGEST: u64 = u32::MAX as u64;
 
 /// The cached conversations.
 ///
-/// An entry was loaded, or made by applying acknowledged writes, while no operation was in flight.
-/// While a write of a conversation is in flight its entry is empty. A load is cached only if no write
-/// was submitted since the load began.
+/// The content of an entry was loaded, or computed by applying acknowledged writes, while no
+/// operation was in flight. While a write of a conversation is in flight, its entry is empty. A
+/// load is cached only if no write was submitted since the load began.
 pub(crate) struct Conversations {
     entries: Cache<ConversationKey, Arc<CacheEntry>>,
     in_flight: Mutex<InFlightTable>,
     ticks: AtomicU64,
     max_bytes: u64,
-    /// How many bytes were inserted since the bound was last enforced.
+    /// The number of bytes that were inserted since the bound was last enforced.
     inserted_bytes: AtomicU64,
 }
 
@@ -69,7 +69,7 @@ impl Conversations {
         self.entries.get(key)?.get()
     }
 
-    /// How many conversations are cached, and their bytes.
+    /// Returns the number of cached conversations and their bytes.
     pub(crate) fn size(&self) -> (u64, u64) {
         self.entries.run_pending_tasks();
         (self.entries.entry_count(), self.entries.weighted_size())
@@ -81,8 +81,8 @@ impl Conversations {
         self.read_in(in_flight.of(key), key, read)
     }
 
-    /// The load in flight, or a new one; or the cached history, if a load has finished since the
-    /// caller last looked.
+    /// Returns the load in flight, or a new one, or the cached history if a load has finished since
+    /// the caller's last lookup.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: &ConversationKey,
@@ -105,7 +105,7 @@ impl Conversations {
         }
         let load_guard = self.read_in(in_flight, key, read);
         let shared_load = SharedLoad { load: load(load_guard).shared(), read };
-        // A load that begins during a submission may not see its writes, so it is not shared.
+        // A load that begins during a submission may not include its writes, so it is not shared.
         if in_flight.submitting == 0 {
             let weak = shared_load.load.downgrade();
             in_flight.shared_load = weak.map(|load| SharedLoad { load, read });
@@ -141,7 +141,7 @@ impl Conversations {
             let is_overtaken = in_flight.is_unordered && leaves_revision;
             in_flight.begin();
             in_flight.is_unordered |= leaves_revision;
-            // Usually the only reference, so `make_mut` changes it in place.
+            // Usually this is the only reference, so `make_mut` changes it in place.
             in_flight.ahead = known.filter(|_| !is_overtaken).and_then(|mut known| {
                 let is_known = Arc::make_mut(&mut known).apply(own());
                 is_known.then_some(known)
@@ -150,7 +150,7 @@ impl Conversations {
         Submission::new(self.clone(), keys)
     }
 
-    /// Begins a change other than an append: a fork, a deletion or a pruning.
+    /// Begins a change other than an append: a fork, a deletion or a prune.
     pub(crate) fn change(self: &Arc<Self>, key: &ConversationKey) -> Submission {
         let mut all = self.in_flight();
         let in_flight = all.of(key);
@@ -160,7 +160,7 @@ impl Conversations {
         Submission::new(self.clone(), Keys::from_iter([key.clone()]))
     }
 
-    /// Takes the cached state, with the writes in flight applied.
+    /// Removes and returns the cached state, with the writes in flight applied.
     fn known(&self, in_flight: &mut InFlight, key: &ConversationKey) -> Option<Arc<Cached>> {
         if in_flight.unsettled > 0 {
             return in_flight.ahead.take();
@@ -168,7 +168,7 @@ impl Conversations {
         self.find(key, &mut in_flight.entry)?.take()
     }
 
-    /// Caches what a read returned, unless the cache has newer state or a write was submitted since
+    /// Caches the result of a read, unless the cache has newer state or a write was submitted since
     /// the read began.
     pub(crate) fn learn(
         &self,
@@ -197,7 +197,7 @@ impl Conversations {
         }
     }
 
-    /// The entry of a conversation: through the weak reference, or else from the cache.
+    /// Returns the entry of a conversation, by the weak reference or else from the cache.
     fn find(&self, key: &ConversationKey, entry: &mut Weak<CacheEntry>) -> Option<Arc<CacheEntry>> {
         if let Some(found) = entry.upgrade() {
             return Some(found);
@@ -243,7 +243,7 @@ impl Conversations {
         self.entries.invalidate(key);
     }
 
-    /// Evicts an entry as moka does, except that the entry is not freed yet.
+    /// Evicts an entry like moka, except that the entry is not freed yet.
     #[cfg(test)]
     pub(crate) fn evict(&self, key: &ConversationKey) -> Option<Arc<CacheEntry>> {
         self.entries.remove(key)

@@ -20,22 +20,22 @@ use crate::{
 pub(crate) type Loaded = Result<History, StoreError>;
 pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 
-/// The operations in flight on all conversations. Idle conversations stay for a while, since they
-/// hold a reference to their cache entry.
+/// The operations in flight on all conversations. Idle conversations stay for a while, because they
+/// have a reference to their cache entry.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightTable {
-    /// At most [`IDLE`] plus twice the busy conversations, so a randomly seeded hash is enough against
-    /// colliding keys.
+    /// At most [`IDLE`] plus twice the busy conversations, so that a randomly seeded hash is enough
+    /// against colliding keys.
     of: HashMap<ConversationKey, InFlight, RandomState>,
-    /// Above this size the idle conversations are removed.
+    /// The size above which the idle conversations are removed.
     most: usize,
 }
 
-/// How many idle conversations may stay.
+/// The number of idle conversations that may stay.
 pub(crate) const IDLE: usize = 64;
 
 impl InFlightTable {
-    /// The operations of a conversation, to begin one.
+    /// Returns the operations of a conversation, to begin one.
     pub(crate) fn of(&mut self, key: &ConversationKey) -> &mut InFlight {
         if self.of.len() >= self.most {
             self.of.retain(|_, in_flight| !in_flight.is_over());
@@ -44,7 +44,7 @@ impl InFlightTable {
         self.of.entry(key.clone()).or_default()
     }
 
-    /// The operations of a conversation on which one has begun.
+    /// Returns the operations of a conversation on which an operation has begun.
     pub(crate) fn get_mut(&mut self, key: &ConversationKey) -> Option<&mut InFlight> {
         self.of.get_mut(key)
     }
@@ -64,23 +64,24 @@ impl InFlightTable {
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     pub(crate) readers: usize,
-    /// The load that later callers may wait for too.
+    /// The load that later callers may share.
     pub(crate) shared_load: Option<SharedLoad<WeakShared<LoadFuture>>>,
-    /// Counts submissions.
+    /// The number of submissions.
     pub(crate) generation: u64,
-    /// Submissions that the inner store may not have received yet.
+    /// The number of submissions that the inner store may not have received yet.
     pub(crate) submitting: usize,
-    /// Submissions without an outcome.
+    /// The number of submissions without an outcome.
     pub(crate) unsettled: usize,
-    /// One of them leaves the revision unchanged, so the inner store may have reordered them.
+    /// Whether one of them leaves the revision unchanged, so that the inner store may have
+    /// reordered them.
     pub(crate) is_unordered: bool,
-    /// The cached state if all of them are stored.
+    /// The cached state that is correct if all of them are stored.
     pub(crate) ahead: Option<Arc<Cached>>,
     /// The cache entry, if it was looked up before and is still in the cache.
     pub(crate) entry: Weak<CacheEntry>,
 }
 
-/// A load in flight, which several callers may wait for.
+/// A load in flight, which several callers may await.
 #[derive(Debug)]
 pub(crate) struct SharedLoad<F = Shared<LoadFuture>> {
     pub(crate) load: F,

@@ -1,7 +1,7 @@
-//! For programs whose `tower-chat` store is slow to reach: [`CachingStore`] keeps the store's
-//! conversations in memory, [`WriteBehindStore`] gathers its writes.
+//! Two stores that wrap a slow `tower-chat` store: [`CachingStore`] caches its conversations in
+//! memory, and [`WriteBehindStore`] gathers its writes.
 //!
-//! Each is put around any [`HistoryStore`](tower_chat_core::store::HistoryStore), and is one itself:
+//! Each wraps any [`HistoryStore`](tower_chat_core::store::HistoryStore), and is one itself:
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -12,48 +12,50 @@
 //! let options = CacheOptions::new().with_max_bytes(64 << 20).with_revalidation(Revalidation::Never);
 //! let store = CachingStore::with_options(MemoryStore::new(), options);
 //! let key = ConversationKey::new("alice", "support");
-//! assert_eq!(store.head(&key).await?.revision, Revision::ABSENT); // read from the store inside
+//! assert_eq!(store.head(&key).await?.revision, Revision::ABSENT); // read from the inner store
 //!
 //! let id = MessageId { run: RunId::new(), index: 0 };
 //! let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
 //! store.append(store.reserve().await?, vec![write]).await?;
-//! assert_eq!(store.load(&key).await?.messages.len(), 1); // known from the write
+//! assert_eq!(store.load(&key).await?.messages.len(), 1); // computed from the write
 //! assert_eq!(store.statistics().hits, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```
 //!
-//! # What is kept, and when it is right
+//! # What is cached
 //!
-//! Heads and histories of the conversations that were used last, up to a number of bytes. A write
-//! goes through to the store inside. Once it is acknowledged it is applied to what is kept, with
-//! [`History::apply`](tower_chat_core::store::History::apply): what is known of a history, such as
-//! its replay, is known of the longer one too. While a write is under way, and after one that failed
-//! or whose ticket was dropped before its outcome was seen, what was kept of its conversation is
-//! forgotten and the store inside is asked, which keeps the promise that a load sees what was
-//! submitted before it. What an open run stages is kept apart until its commit.
+//! The cache contains the heads and histories of the most recently used conversations, up to a
+//! number of bytes. A write is passed on to the inner store. Once it is acknowledged, it is applied
+//! to the cached state with [`History::apply`](tower_chat_core::store::History::apply). Data
+//! derived from a history, such as its replay, therefore stay valid for the longer history.
 //!
-//! Other processes that write to the same store are noticed as [`Revalidation`] says. Whatever it
-//! says, a write expects a revision, so nothing is ever stored after something that its writer has
-//! not seen: a cache that is behind costs a conflict, and is up to date afterwards.
+//! The entry of a conversation is removed while a write is in flight, after a failed write, and if
+//! the ticket was dropped before its outcome. Reads then go to the inner store, so that a load
+//! includes the writes submitted before it. Staged messages of an open run are cached separately
+//! until its commit.
 //!
-//! # What is not
+//! [`Revalidation`] decides when writes of other processes are noticed. Whatever its setting, a
+//! write contains the expected revision, so that no write follows messages that its writer has not
+//! seen. A stale cache causes a conflict, and is up to date afterwards.
 //!
-//! Open runs with their content, lists, and questions to the record of tool calls always go to the
-//! store inside. The pending approvals of a head are known as long as there are none; where there
-//! are some, the next change of the record has the head read again.
+//! # What is not cached
+//!
+//! Open runs with their content, lists, and queries of the record of tool calls always go to the
+//! inner store. The pending approvals of a head are cached while there are none. Once there are
+//! some, the next change of the record makes the cache read the head again.
 //!
 //! # In a stack of stores
 //!
-//! The cache belongs outside of stores that decrypt, compress or cross a network, so that the work
-//! is done once. Layers and clones share one cache: make one, and clone it. Two caches around clones
-//! of one store do not see each other's writes, unless they revalidate.
+//! Put the cache outside of stores that decrypt, compress or access a network, so that their work
+//! is done once. Layers and clones share one cache: create one, and clone it. Two caches around
+//! clones of one store do not notice each other's writes, unless they revalidate.
 //!
-//! Where writes are slow too, and the last fraction of a second may be lost, put a
-//! [`WriteBehindStore`] inside, of a store that encrypts too.
+//! If writes are slow too, and losing the last fraction of a second is acceptable, put a
+//! [`WriteBehindStore`] inside the cache, and inside an encrypting store.
 //!
-//! What is kept is in clear: after the key of a conversation was erased, have it forgotten with
-//! [`CachingStore::forget`].
+//! The cache contains plaintext. After the key of a conversation was erased, remove the
+//! conversation with [`CachingStore::forget`].
 
 mod cache_entry;
 mod cached;

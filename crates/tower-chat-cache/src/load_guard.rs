@@ -1,4 +1,4 @@
-//! A read of the inner store, and what the cache keeps of it.
+//! A read of the inner store, whose result may be cached.
 
 use std::sync::Arc;
 

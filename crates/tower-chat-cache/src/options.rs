@@ -1,4 +1,4 @@
-//! How much is kept, and for how long it is believed.
+//! The options of a cache: its size, and when entries are revalidated.
 
 use std::{
     fmt,
@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When what is kept is compared with the store inside before it is used. The comparison reads a
-/// head and no messages.
+/// When a cached conversation is compared with the inner store before it is used. The comparison
+/// reads a head and no messages.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,18 +21,18 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Revalidation {
-    /// Not at all: for a store that this process alone writes to, through this one cache. A warm
-    /// run then reads nothing. What another process writes is noticed at the next conflict.
+    /// Never. Use it if only this process writes to the store, through this one cache. A warm run
+    /// then reads nothing. A write of another process is noticed at the next conflict.
     Never,
-    /// Each time, so that a load sees what any process had written before it began.
+    /// Always, so that a load includes everything that any process had written before it began.
     #[default]
     Always,
-    /// When it was last read or compared at least this long ago: for so long, what other processes
-    /// write may not be seen.
+    /// If the conversation was last read or compared at least this long ago. Writes of other
+    /// processes may be missed for this time.
     After(Duration),
 }
 
-/// Settings of a [`CachingStore`](crate::CachingStore).
+/// The options of a [`CachingStore`](crate::CachingStore).
 #[derive(Clone)]
 pub struct CacheOptions {
     pub(crate) max_bytes: u64,
@@ -41,7 +41,7 @@ pub struct CacheOptions {
 }
 
 impl CacheOptions {
-    /// The defaults: 256 MiB, compared with the store inside each time.
+    /// Creates the default options: 256 MiB, and [`Revalidation::Always`].
     pub fn new() -> Self {
         Self {
             max_bytes: 256 << 20,
@@ -50,23 +50,23 @@ impl CacheOptions {
         }
     }
 
-    /// How many bytes of memory the kept conversations may take up, as estimated from what is in
-    /// them. Those that were not used for longest go first. One that is larger by itself is not
-    /// kept, nor is any beyond 4 GiB.
+    /// Sets the maximum number of bytes of memory of the cached conversations, estimated from their
+    /// content. The least recently used ones are evicted first. A conversation that exceeds this
+    /// bound or 4 GiB is not cached.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// When what is kept is compared with the store inside.
+    /// Sets when a cached conversation is compared with the inner store.
     #[must_use]
     pub fn with_revalidation(mut self, revalidation: Revalidation) -> Self {
         self.revalidation = revalidation;
         self
     }
 
-    /// The clock that [`Revalidation::After`] goes by.
+    /// Sets the clock that [`Revalidation::After`] uses.
     #[must_use]
     pub fn with_clock(mut self, now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(now);

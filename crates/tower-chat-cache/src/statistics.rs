@@ -1,24 +1,25 @@
-//! What the cache was good for.
+//! The statistics of a cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::telemetry;
 
-/// How often the cache could answer, and how full it is; see
+/// The hits, the misses and the size of a cache; see
 /// [`CachingStore::statistics`](crate::CachingStore::statistics).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CacheStatistics {
-    /// Loads and heads that were answered without reading anything.
+    /// The number of loads and heads that were returned without a read.
     pub hits: u64,
-    /// Loads that were answered after a comparison with the head in the store inside, and heads that
-    /// were read there and showed that the cached history is still right.
+    /// The number of loads that were returned after a comparison with the head in the inner store,
+    /// and of heads that were read there and confirmed the cached history.
     pub revalidated: u64,
-    /// Loads and heads that the store inside answered; loads that waited for another's too.
+    /// The number of loads and heads that were read from the inner store, including loads that
+    /// shared the read of another caller.
     pub misses: u64,
-    /// How many conversations are kept.
+    /// The number of cached conversations.
     pub conversations: u64,
-    /// How many bytes they take up, by estimate.
+    /// Their estimated number of bytes.
     pub bytes: u64,
 }
 

@@ -19,11 +19,12 @@ use crate::{
     statistics::Counters,
 };
 
-/// Keeps conversations of another store in memory; see [the crate](crate).
+/// Caches conversations of another store in memory; see [the crate](crate).
 ///
-/// It has the [`handle`](HistoryStore::handle) of the store it wraps. Clones share the cache.
+/// It has the [`handle`](HistoryStore::handle) of the inner store. Clones share the cache.
 ///
 /// Concurrent loads of one conversation read it once. If the caller that began the load drops its
+/// future, another waiting caller drives the load.
 /// future, another waiting caller drives the load.
 pub struct CachingStore<S>(Arc<Shared<S>>);
 
@@ -34,7 +35,7 @@ struct Shared<S> {
     counters: Counters,
 }
 
-/// Clones share the store inside, which need not be [`Clone`] itself.
+/// Clones share the inner store, which need not be [`Clone`] itself.
 impl<S> Clone for CachingStore<S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -42,19 +43,19 @@ impl<S> Clone for CachingStore<S> {
 }
 
 impl<S: HistoryStore> CachingStore<S> {
-    /// A cache around a store, with the [defaults](CacheOptions::new).
+    /// Creates a cache around a store, with the [defaults](CacheOptions::new).
     pub fn new(inner: S) -> Self {
         Self::with_options(inner, CacheOptions::new())
     }
 
-    /// A cache around a store.
+    /// Creates a cache around a store.
     pub fn with_options(inner: S, options: CacheOptions) -> Self {
         let conversations = Arc::new(Conversations::new(options.max_bytes));
         let (inner, counters) = (Arc::new(inner), Counters::default());
         Self(Arc::new(Shared { inner, options, conversations, counters }))
     }
 
-    /// The inner store. Direct writes to it are noticed like those of another process.
+    /// Returns the inner store. Direct writes to it are noticed like those of another process.
     pub fn inner(&self) -> &S {
         &self.0.inner
     }
@@ -65,7 +66,7 @@ impl<S: HistoryStore> CachingStore<S> {
         drop(self.0.conversations.change(key));
     }
 
-    /// How often the cache could answer, and how full it is.
+    /// Returns the hits, the misses and the size of the cache.
     pub fn statistics(&self) -> CacheStatistics {
         let (conversations, bytes) = self.0.conversations.size();
         CacheStatistics { conversations, bytes, ..self.0.counters.statistics() }
@@ -80,7 +81,7 @@ impl<S: HistoryStore> CachingStore<S> {
         ReadAt { tick: self.0.conversations.tick(), time: self.0.options.now() }
     }
 
-    /// Whether state read at `read` may be used now without revalidation.
+    /// Returns whether state that was read at `read` may be used without revalidation.
     fn is_fresh(&self, read: ReadAt, now: ReadAt) -> bool {
         match self.0.options.revalidation {
             Revalidation::Never => true,
@@ -97,7 +98,7 @@ impl<S: HistoryStore> CachingStore<S> {
         Ok(head)
     }
 
-    /// The cached history, if it is fresh or the head shows that it has not changed.
+    /// Returns the cached history, if it is fresh or the head shows that it has not changed.
     async fn cached_history(
         &self,
         key: &ConversationKey,
@@ -179,7 +180,8 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
             Ok(revision) => expected == Some(*revision),
             Err(_) => false,
         };
-        // A store that writes synchronously has the outcome now, so no watching future is needed.
+        // A store that writes synchronously has the outcome now, so that no watching future is
+        // needed.
         if let Some(outcome) = (&mut ticket).now_or_never() {
             submission.settled(is_stored(&outcome));
             return Ticket::done(outcome);

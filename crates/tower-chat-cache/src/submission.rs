@@ -1,4 +1,4 @@
-//! Writes that are being submitted to the inner store.
+//! Submissions of writes to the inner store.
 
 use std::{mem, sync::Arc};
 
@@ -6,7 +6,7 @@ use tower_chat_core::ConversationKey;
 
 use crate::conversations::Conversations;
 
-/// The conversations of a submission: one, except when an outbox is flushed.
+/// The conversations of a submission: one, or several from an outbox.
 pub(crate) type Keys = Vec<ConversationKey>;
 
 /// A submission without an outcome. Dropping it removes the cache entries of its conversations.
@@ -22,7 +22,7 @@ impl Submission {
         Self { conversations, keys, is_submitted: false }
     }
 
-    /// The inner store has the writes: reads that begin from now on see them.
+    /// Called when the inner store has received the writes: reads that begin later include them.
     pub(crate) fn submitted(&mut self) {
         self.is_submitted = true;
         let mut all = self.conversations.in_flight();
@@ -33,7 +33,7 @@ impl Submission {
         }
     }
 
-    /// The submission has an outcome.
+    /// Called when the submission has an outcome.
     pub(crate) fn settled(mut self, is_stored: bool) {
         self.settle(is_stored);
     }

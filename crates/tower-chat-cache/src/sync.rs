@@ -1,8 +1,9 @@
 //! The synchronisation types of the cache and of write-behind.
 //!
-//! They are those of the standard library. For the tests under many schedules, `.ci/schedules` builds with
-//! `--cfg shuttle`; they are then those of shuttle, which chooses at each use the thread or task to run
-//! next. The locks inside tokio, moka and shared futures are not controlled by shuttle.
+//! They are the types of the standard library. For the tests under many schedules, `.ci/schedules`
+//! builds with `--cfg shuttle`. The types are then those of shuttle, which chooses at each use the
+//! thread or task to run next. shuttle does not control the locks inside tokio, moka and shared
+//! futures.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use self::standard::{
@@ -47,7 +48,7 @@ mod schedules {
         static LOSES_NOTIFICATIONS: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Plants a fault: from now on `notify_one` wakes no thread in the tests of this thread.
+    /// Injects a fault: from now on `notify_one` wakes no thread in the tests of this thread.
     pub(crate) fn lose_notifications() {
         LOSES_NOTIFICATIONS.set(true);
     }
@@ -100,8 +101,8 @@ mod schedules {
         }
     }
 
-    /// Runs a test under schedules that are random at every point, and under schedules with preemptions at
-    /// up to three points (PCT).
+    /// Runs a test under random schedules, and under schedules with preemptions at up to three
+    /// points (PCT).
     pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
         let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
         let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Interleavings of reads and writes that an inner store causes only rarely.
+//! Tests of interleavings of reads and writes that occur rarely with a real inner store.
 
 use std::{sync::Arc, time::Instant};
 
@@ -42,7 +42,7 @@ fn cached_revision(conversations: &Conversations) -> Option<Revision> {
     Some(conversations.get(&key())?.history()?.head.revision)
 }
 
-/// A conversation that is known to be empty.
+/// Returns a cache with an empty conversation.
 fn with_empty() -> Arc<Conversations> {
     let conversations = conversations();
     conversations.read(&key(), now(&conversations)).record_head(&Head::new(Revision::ABSENT));
@@ -94,7 +94,7 @@ fn a_read_that_began_after_a_submission_sees_its_writes() {
     );
 }
 
-/// The order in which the inner store applied them is not known.
+/// The order in which the inner store applied the writes is unknown.
 #[test]
 fn overlapping_writes_that_leave_the_revision_unchanged_empty_the_entry() {
     let conversations = with_empty();
@@ -126,7 +126,7 @@ fn a_read_that_began_earlier_does_not_replace_a_later_one() {
     assert_eq!(cached_revision(&conversations), Some(at));
 }
 
-/// A submission that is dropped half-way, as by a panic, does not block later ones.
+/// A submission that is dropped early, as by a panic, does not block later ones.
 #[test]
 fn a_dropped_submission_empties_the_entry() {
     let conversations = with_empty();
@@ -155,7 +155,7 @@ fn a_submission_to_several_conversations_updates_each_entry() {
     }
 }
 
-/// Idle conversations are removed once there are too many.
+/// Idle conversations are removed when there are too many.
 #[test]
 fn the_number_of_idle_conversations_is_bounded() {
     let conversations = conversations();
@@ -195,11 +195,11 @@ fn an_evicted_entry_is_not_used() {
     assert_eq!(cached_revision(&conversations), None, "what is known is not what was written last");
 }
 
-/// moka's weights are `u32`, so a larger weight would wrap.
+/// The weights of moka are `u32`, so that a larger weight would wrap.
 #[test]
 fn a_conversation_above_4_gib_is_not_cached() {
     let conversations = Arc::new(Conversations::new(8 << 30));
-    // One text, which is counted again for each message.
+    // The messages share one text, which is counted for each of them.
     let message = Arc::new(Message::user("x".repeat(64 << 20)));
     let mut history = History::empty();
     history.extend(std::iter::repeat_n(message.clone(), 60));

@@ -1,17 +1,17 @@
-//! How much memory messages take up, by estimate.
+//! Estimates of the memory of messages.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tower_chat_core::{MediaSource, Message, Native, Part, ToolCall};
 
-/// What an entry of the cache takes up without its messages.
+/// The estimated bytes of a cache entry without its messages.
 pub(crate) const CONVERSATION: u64 = 512;
 
-/// What a message takes up without its content, in the history and in what is derived from it.
+/// The estimated bytes of a message without its content, in the history and in derived data.
 const MESSAGE: u64 = 256;
 
-/// The same for a part, and for a value of JSON.
+/// The estimated bytes of a part, or of a JSON value, without its content.
 const PART: u64 = 96;
 
 pub(crate) fn of_messages<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> u64 {

@@ -1,5 +1,5 @@
-//! The metrics of a cache and of a write-behind store: in a process of its own, since the thread of the
-//! latter records for the process.
+//! Tests of the metrics of a cache and of a write-behind store. They need their own process,
+//! because the thread of the write-behind store records for the process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,14 +14,14 @@ use tower_chat_core::{
 };
 use tower_chat_testkit::RecordedMetrics;
 
-/// One test at a time.
+/// A lock: the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 fn key(number: usize) -> ConversationKey {
     ConversationKey::new("alice", number.to_string())
 }
 
-/// A write to a conversation; its revision afterwards.
+/// Appends a write to a conversation, and returns the revision afterwards.
 async fn append(
     store: &impl HistoryStore,
     number: usize,
@@ -59,7 +59,7 @@ async fn a_cache_counts_its_answers_its_evictions_and_what_it_holds() {
     }
     let statistics = store.statistics();
     assert_eq!(statistics.conversations, 3, "{statistics:?}");
-    // The names `alice` and the number count for the bound.
+    // The scope `alice` and the number count towards the bound.
     let bytes = statistics.bytes - 3 * 6;
     assert_eq!(
         metrics.lines(),
@@ -97,7 +97,7 @@ async fn an_answer_after_a_comparison_with_the_store_is_counted_as_such() {
 async fn a_write_behind_store_tells_what_it_has_not_stored_and_what_it_stores_together() {
     let (_alone, metrics) = (ALONE.lock().await, recorded());
     let store = WriteBehindStore::new(MemoryStore::new(), Duration::from_secs(100_000));
-    // The first write is not gathered: it is not known what it goes on from.
+    // The first write is not gathered, because the revision before it is unknown.
     let mut revision = append(&store, 8, Revision::ABSENT, "at once").await;
     for text in ["later", "with it"] {
         revision = append(&store, 8, revision, text).await;

@@ -1,4 +1,4 @@
-//! The cache and write-behind under many schedules, which shuttle chooses.
+//! Tests of the cache and of write-behind under many schedules, which shuttle chooses.
 
 mod single_flight;
 mod write_behind;
@@ -20,17 +20,17 @@ use tower_chat_core::{
     },
 };
 
-/// The number of slots: submissions without an outcome.
+/// The number of slots, and so of submissions without an outcome.
 const SLOTS: usize = 2;
 
-/// A store in memory whose operations let other tasks run.
+/// A store in memory whose operations yield to other tasks.
 struct SlowStore {
     inner: MemoryStore,
     slots: Arc<Semaphore>,
     loads: Arc<AtomicUsize>,
-    /// The first loads, this many, fail.
+    /// How many of the first loads fail.
     failing_loads: usize,
-    /// A planted fault: a load that begins after a submission may miss it.
+    /// An injected fault: a load that begins after a submission may miss it.
     is_late: bool,
 }
 

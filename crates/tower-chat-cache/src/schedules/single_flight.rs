@@ -1,4 +1,4 @@
-//! Concurrent loads of one conversation, during writes to it.
+//! Tests of concurrent loads of one conversation, during writes to it.
 
 use std::sync::{
     Arc,
@@ -13,14 +13,14 @@ use crate::{CacheOptions, CachingStore, Revalidation, sync::try_schedules};
 
 const WRITES: usize = 3;
 
-/// A cache that does not revalidate, since no other process writes to its store.
+/// Returns a cache that does not revalidate, because no other process writes to its store.
 fn without_revalidation(inner: SlowStore) -> CachingStore<SlowStore> {
     let options = CacheOptions::new().with_revalidation(Revalidation::Never);
     CachingStore::with_options(inner, options)
 }
 
-/// Four readers load the same conversation at the same time, and the first may be cancelled. Returns how
-/// many loads reached the store.
+/// Loads the same conversation from four readers concurrently. The first may be cancelled. Returns
+/// the number of loads that reached the store.
 fn loads(is_cancelled: bool) -> usize {
     let inner = SlowStore::new();
     let (loads, store) = (inner.loads.clone(), without_revalidation(inner));

@@ -1,4 +1,4 @@
-//! Gathered writes, and the thread that stores them.
+//! Tests of gathered writes, and of the thread that stores them.
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ use crate::{
 
 const WRITES: usize = 3;
 
-/// A delay that never ends, since waits never time out under shuttle.
+/// A delay that never ends, because waits never time out under shuttle.
 const NEVER: Duration = Duration::from_secs(100_000);
 
-/// Two threads each write and read a conversation of their own; a third flushes the store.
+/// Writes and reads two conversations from one thread each; a third thread flushes the store.
 fn write_and_read(max_delay: Duration) {
     let inner = SlowStore::new();
     let stored = inner.inner.clone();
@@ -48,7 +48,7 @@ fn write_and_read(max_delay: Duration) {
     }
     block_on(store.close()).expect("the writes are stored");
     assert_eq!((store.unstored_writes(), count(&stored)), (0, 2 * WRITES));
-    // The thread of the store must end now; otherwise shuttle reports a deadlock.
+    // The store's thread must end now; otherwise shuttle reports a deadlock.
     drop(store);
 }
 

@@ -1,4 +1,5 @@
-//! What was acknowledged and is not stored yet, and what waits behind it.
+//! The gathered writes, which are acknowledged and not stored, and the submissions queued behind
+//! them.
 
 mod work;
 
@@ -20,26 +21,26 @@ use tower_chat_core::{
 
 use crate::telemetry;
 
-/// A time that no process lives to see the end of, and every clock can still add.
+/// A duration that no process outlives and that can be added to every clock.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Of how many conversations that nothing waits for the revision is remembered.
+/// The maximum number of conversations without gathered writes whose revision is remembered.
 const KNOWN_CONVERSATIONS: usize = 10_000;
 
 pub(super) type Outcome = Result<Revision, AppendError>;
 
-/// Resolves once a conversation has nothing that waits, or something of it failed.
+/// Resolves when a conversation has no gathered writes, or one of them has failed.
 pub(super) type Unsettled = oneshot::Receiver<Result<(), StoreError>>;
 
-/// Everything that waits.
+/// The gathered writes and the queued submissions.
 ///
-/// Submissions that cannot be gathered, and must not overtake something that was, wait in one row
-/// until all that was gathered is stored; as long as there is such a row, nothing is gathered.
+/// A submission that cannot be gathered, and must not overtake a gathered write, waits in a queue
+/// until all gathered writes are stored. While the queue is not empty, no write is gathered.
 #[derive(Default)]
 pub(super) struct Gathered {
     conversations: HashMap<ConversationKey, Waiting>,
     row: VecDeque<InRow>,
-    /// The row was taken to be submitted, and its outcomes are not known.
+    /// Whether the queue was submitted and its outcomes are unknown.
     is_row_submitted: bool,
     row_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
     known: HashMap<ConversationKey, Known>,
@@ -52,20 +53,20 @@ pub(super) struct Gathered {
 enum Phase {
     #[default]
     Gathering,
-    /// The store is closed: writes are passed on, and not gathered.
+    /// The store is closed: writes are passed on instead of gathered.
     Closed,
-    /// Nobody is left who could write.
+    /// The last handle of the store was dropped.
     Ending,
 }
 
 /// The gathered writes of a conversation.
 struct Waiting {
-    /// Those that are not being stored now.
+    /// The writes that are not being stored now.
     writes: Vec<Write>,
     slots: Vec<Slot>,
-    /// How many writes there are with those that are being stored.
+    /// The number of writes, including those that are being stored.
     unstored: usize,
-    /// Counts them.
+    /// Counts them in a gauge.
     counted: Option<GaugeGuard>,
     /// The revision after all of them.
     result: Revision,
@@ -74,52 +75,52 @@ struct Waiting {
     waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
 }
 
-/// A submission that waits for its turn.
+/// A submission in the queue.
 pub(super) struct InRow {
     pub(super) slot: Slot,
     pub(super) writes: Vec<Write>,
     pub(super) outcome: TicketSender,
 }
 
-/// The revision that the last submission has left, if it is known.
+/// The revision after the last submission, if it is known.
 struct Known {
     revision: Option<Revision>,
     submission: u64,
 }
 
-/// A submission to the store inside that nothing waits before.
+/// A submission that is passed to the inner store directly.
 pub(super) struct Submission {
     keys: Vec<ConversationKey>,
     number: u64,
-    /// It is of an open run, which alone may go on from it.
+    /// Whether it belongs to an open run, so that only that run can continue from it.
     is_staged: bool,
 }
 
-/// What becomes of a submission.
+/// The decision on a submission.
 pub(super) enum Admission {
-    /// It was gathered.
+    /// The writes were gathered.
     Acknowledged { revision: Revision, is_new: bool },
-    /// It waits in the row.
+    /// The submission waits in the queue.
     InRow(Ticket),
-    /// What it goes on from was lost.
+    /// The writes before it were lost.
     Refused(StoreError),
-    /// It goes to the store inside at once.
+    /// The submission is passed to the inner store now.
     Direct { slot: Slot, writes: Vec<Write>, submission: Submission },
 }
 
-/// What the writer is to do now.
+/// The next work of the writer thread.
 pub(super) enum Work {
     /// Store the gathered writes of these conversations.
     Store(Vec<Due>),
-    /// Submit what waited in the row, in this order.
+    /// Submit the queued submissions, in this order.
     Submit(Vec<InRow>),
-    /// Wait, until something is due.
+    /// Wait for this time, or until woken.
     Wait(Option<Duration>),
-    /// There is nothing more, and there will be nothing.
+    /// End the thread.
     End,
 }
 
-/// Gathered writes of a conversation that are stored now.
+/// The gathered writes of a conversation that are being stored.
 pub(super) struct Due {
     pub(super) key: ConversationKey,
     pub(super) slots: Vec<Slot>,
@@ -127,7 +128,7 @@ pub(super) struct Due {
 }
 
 impl Gathered {
-    /// Takes a submission.
+    /// Decides on a submission.
     pub(super) fn take(
         &mut self,
         slot: Slot,
@@ -164,7 +165,8 @@ impl Gathered {
         Admission::Direct { slot, writes, submission: Submission { keys, number, is_staged } }
     }
 
-    /// The conversation and its revision afterwards, if the writes go on from what is known of it.
+    /// Returns the conversation and its revision after the writes, if they continue from its known
+    /// revision.
     fn goes_on(&self, writes: &[Write]) -> Option<(ConversationKey, Revision)> {
         let key = writes.first()?.key();
         let mut revision = match self.conversations.get(key) {
@@ -181,7 +183,7 @@ impl Gathered {
         Some((key.clone(), revision))
     }
 
-    /// Says whether nothing of the conversation had waited.
+    /// Gathers writes. Returns whether the conversation had no gathered writes before.
     fn gather(
         &mut self,
         key: &ConversationKey,
@@ -225,9 +227,9 @@ impl Gathered {
         self.is_row_submitted || !self.row.is_empty()
     }
 
-    /// A submission to the store inside was stored.
+    /// Called when a submission to the inner store was stored.
     pub(super) fn stored(&mut self, submission: &Submission, revision: Revision) {
-        // With several conversations it is not known whose revision this is.
+        // If there are several conversations, it is unknown whose revision this is.
         let [key] = submission.keys.as_slice() else { return };
         if submission.is_staged {
             return;
@@ -238,14 +240,15 @@ impl Gathered {
         }
     }
 
-    /// A revision was read: if it is another, somebody else has written.
+    /// Called when a revision was read. If it differs from the known one, another process has
+    /// written.
     pub(super) fn saw(&mut self, key: &ConversationKey, revision: Revision) {
         if self.known.get(key).is_some_and(|known| known.revision != Some(revision)) {
             self.known.remove(key);
         }
     }
 
-    /// Nothing is known of a conversation any more.
+    /// Forgets the known revision of a conversation.
     pub(super) fn forget(&mut self, key: &ConversationKey) {
         self.known.remove(key);
     }
@@ -256,7 +259,7 @@ impl Gathered {
         }
     }
 
-    /// Has a conversation's writes stored now; `None` if none wait.
+    /// Makes a conversation's writes due now. Returns `None` if there are none.
     pub(super) fn settle(&mut self, key: &ConversationKey) -> Option<Unsettled> {
         if self.has_row() {
             return Some(self.settle_row());
@@ -268,7 +271,7 @@ impl Gathered {
         Some(unsettled)
     }
 
-    /// Has everything stored now.
+    /// Makes all writes due now.
     pub(super) fn settle_all(&mut self) -> Vec<Unsettled> {
         if self.has_row() {
             return vec![self.settle_row()];
@@ -277,14 +280,14 @@ impl Gathered {
         keys.iter().filter_map(|key| self.settle(key)).collect()
     }
 
-    /// Waits for the row, which comes after everything that was gathered.
+    /// Returns a receiver that resolves after the queue, which is after all gathered writes.
     fn settle_row(&mut self) -> Unsettled {
         let (waiter, unsettled) = oneshot::channel();
         self.row_waiters.push(waiter);
         unsettled
     }
 
-    /// Has everything stored now, though nobody waits for it.
+    /// Makes all writes due now, without waiting for them.
     pub(super) fn all_is_due(&mut self) {
         let now = Instant::now();
         for waiting in self.conversations.values_mut() {
@@ -301,25 +304,25 @@ impl Gathered {
         self.all_is_due();
     }
 
-    /// Nobody stores anything any more.
+    /// Called when the writer thread has ended.
     pub(super) fn has_no_writer(&mut self) {
         let known = mem::take(&mut self.known);
         *self =
             Self { known, submissions: self.submissions, phase: Phase::Closed, ..Self::default() };
     }
 
-    /// The conversations of which something could not be stored yet.
+    /// Returns the conversations with writes that have failed and are retried.
     pub(super) fn failing(&self) -> Vec<ConversationKey> {
         let failing = self.conversations.iter().filter(|(_, waiting)| waiting.failures > 0);
         failing.map(|(key, _)| key.clone()).collect()
     }
 
-    /// How many writes are gathered, or being stored.
+    /// Returns the number of writes that are gathered or being stored.
     pub(super) fn unstored(&self) -> usize {
         self.conversations.values().map(|waiting| waiting.unstored).sum()
     }
 
-    /// One of the losses that nobody was told of.
+    /// Removes and returns a loss that was not reported to a caller.
     pub(super) fn take_any_loss(&mut self) -> Option<StoreError> {
         let key = self.lost.keys().next()?.clone();
         self.lost.remove(&key)
@@ -333,7 +336,7 @@ impl Waiting {
     }
 }
 
-/// The moment so much later.
+/// Returns the time after a delay.
 fn after(delay: Duration) -> Instant {
     Instant::now() + delay.min(FOREVER)
 }

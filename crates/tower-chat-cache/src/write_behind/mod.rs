@@ -1,7 +1,8 @@
-//! A store that gathers writes for a slower one.
+//! A store that gathers writes for a slower store.
 //!
-//! Data flows one way: [`WriteBehindStore`] puts a write into what is [`gathered`], which says whether
-//! it is stored as far as its caller is concerned; the [`writer`]'s thread takes what is due from
+//! [`WriteBehindStore`] adds a write to the [`gathered`] writes, and acknowledges it if it was
+//! gathered. The thread of the [`writer`] takes the writes that are due from there, submits them to
+//! the inner store, and reports the outcome.
 //! there, submits it to the store inside, and puts the outcome back.
 
 mod gathered;

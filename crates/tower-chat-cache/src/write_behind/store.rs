@@ -1,4 +1,4 @@
-//! The store.
+//! The write-behind store.
 
 use std::{
     fmt,
@@ -25,8 +25,8 @@ use super::{
 };
 use crate::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
-/// Gathers writes in memory and stores them a little later, many at a time: for per-service-call
-/// mode over a store that is slow to reach.
+/// Gathers writes in memory and stores them a little later, many at a time. Use it for
+/// per-service-call mode with a slow store.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -34,7 +34,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 /// use tower_chat_cache::{CachingStore, WriteBehindStore};
 /// use tower_chat_core::{MemoryStore, store::HistoryStore};
 ///
-/// let slow = MemoryStore::new(); // such as a server far away
+/// let slow = MemoryStore::new(); // such as a remote server
 /// let store = CachingStore::new(WriteBehindStore::new(slow, Duration::from_millis(200)));
 /// // ... runs ...
 /// store.close().await?;
@@ -42,54 +42,56 @@ use crate::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 /// # }).unwrap();
 /// ```
 ///
-/// # What may be lost
+/// # Lost writes
 ///
-/// A gathered write is acknowledged before it is durable. A process that dies loses those of the
-/// last `max_delay`, or of longer while the store inside cannot be reached; what is left of a
-/// conversation is a beginning of it, and valid. Dropping the last clone has the rest written by a
-/// thread that nobody waits for: call [`close`](HistoryStore::close) before the process ends.
+/// A gathered write is acknowledged before it is durable. If the process dies, the writes of the
+/// last `max_delay` are lost, or more if the inner store was unreachable. The remaining messages of
+/// a conversation are a valid beginning of it. When the last clone is dropped, a thread stores the
+/// rest, and no caller waits for the thread: call [`close`](HistoryStore::close) before the process
+/// ends.
 ///
-/// A write is gathered only if it goes on from one that this store has stored or gathered itself.
-/// If another process has written to the conversation meanwhile, the gathered writes conflict
-/// when they are stored, and are lost: that is logged as an error, and told to whoever writes to
-/// the conversation next, or flushes. One process at a time should write to a conversation.
+/// A write is gathered only if it continues from a write that this store has stored or gathered. If
+/// another process has written to the conversation meanwhile, the gathered writes conflict when
+/// they are stored, and are lost. The loss is logged as an error, and returned to the next caller
+/// that writes to the conversation or flushes the store. Therefore, only one process at a time
+/// should write to a conversation.
 ///
-/// # What is never gathered
+/// # Writes that are never gathered
 ///
-/// Staged writes, which are the journal of a run, and writes that claim tool calls: they are durable
-/// when they are acknowledged, and everything gathered of their conversation before them. Reading a
-/// conversation, or questions to the record or the directory, have what was gathered stored first: with a cache around
-/// few such questions come.
+/// Staged writes, which are the journal of a run, and writes that claim tool calls are durable when
+/// they are acknowledged, and so are the gathered writes of their conversation before them. Reads
+/// of a conversation, and queries of the record or the directory, first store the gathered writes.
+/// A cache around this store avoids most reads.
 ///
-/// # Around and inside
+/// # In a stack of stores
 ///
-/// A [`CachingStore`](crate::CachingStore) belongs around it. A store that encrypts does too, inside
-/// of the cache: what is gathered is sealed then, and what was sealed under a key that is erased
-/// meanwhile cannot be read.
+/// Put a [`CachingStore`](crate::CachingStore) around this store. Put an encrypting store around it
+/// too, inside of the cache: the gathered writes are then sealed. If a key is erased before they
+/// are stored, they cannot be read.
 ///
 /// # Failures
 ///
-/// What the store inside fails to store, and may succeed with, is tried again until it does, after
-/// `max_delay`, then twice that, up to half a minute. Each gathered submission keeps its slot in
-/// the queue of the store inside, so that [`reserve`](HistoryStore::reserve) holds writers back when
-/// there are too many.
+/// A write that fails with a retryable error is repeated, after `max_delay`, then twice that, up to
+/// half a minute, until it succeeds. Each gathered submission owns its slot in the queue of the
+/// inner store, so that [`reserve`](HistoryStore::reserve) delays writers if there are too many.
 pub struct WriteBehindStore<S: HistoryStore>(Arc<Owner<S>>);
 
-/// What all clones share. When the last is dropped, the writer ends its work.
+/// The state that all clones share. Dropping the last clone ends the writer.
 struct Owner<S: HistoryStore>(Arc<Shared<S>>);
 
 pub(super) struct Shared<S> {
     pub(super) inner: S,
     pub(super) max_delay: Duration,
     gathered: Mutex<Gathered>,
-    /// Something may be due.
+    /// Wakes the writer thread, because a write may be due.
     pub(super) due: Condvar,
-    /// Whether there is a thread that stores what is gathered, once that was tried.
+    /// Whether the writer thread could be started; empty before the first attempt.
     writer: OnceLock<bool>,
 }
 
 impl<S: HistoryStore> WriteBehindStore<S> {
-    /// A store that is at most `max_delay` behind, as long as the store inside takes writes.
+    /// Creates a store that is at most `max_delay` behind, as long as the inner store accepts
+    /// writes.
     pub fn new(inner: S, max_delay: Duration) -> Self {
         let gathered = Mutex::new(Gathered::default());
         let writer = OnceLock::new();
@@ -97,13 +99,13 @@ impl<S: HistoryStore> WriteBehindStore<S> {
         Self(Arc::new(Owner(Arc::new(shared))))
     }
 
-    /// The store inside. What is read from it directly may be behind, and what is written to it
-    /// directly is what another process writes.
+    /// Returns the inner store. Direct reads may miss gathered writes, and direct writes count as
+    /// those of another process.
     pub fn inner(&self) -> &S {
         &self.shared().inner
     }
 
-    /// How many writes were acknowledged and are not stored yet.
+    /// Returns the number of writes that are acknowledged and not stored.
     pub fn unstored_writes(&self) -> usize {
         self.shared().gathered().unstored()
     }
@@ -112,12 +114,12 @@ impl<S: HistoryStore> WriteBehindStore<S> {
         &self.0.0
     }
 
-    /// Waits until what was gathered of a conversation is stored.
+    /// Waits until the gathered writes of a conversation are stored.
     async fn settle(&self, key: &ConversationKey) -> Result<(), StoreError> {
         self.settle_some(|gathered| gathered.settle(key).into_iter().collect()).await
     }
 
-    /// Waits until everything that was gathered is stored; tells the first failure.
+    /// Waits until all gathered writes are stored. Returns the first failure.
     async fn settle_all(&self) -> Result<(), StoreError> {
         self.settle_some(Gathered::settle_all).await
     }
@@ -136,7 +138,8 @@ impl<S: HistoryStore> WriteBehindStore<S> {
             outcome = outcome.and(settled(conversation).await);
         }
         if outcome.is_err() {
-            // A store inside that encrypts cannot wait for a key when it writes, but when it reads.
+            // An encrypting inner store cannot await a key during a write, but it can during a
+            // read.
             let failing = self.shared().gathered().failing();
             for key in failing {
                 if self.inner().head(&key).await.is_err() {
@@ -199,7 +202,7 @@ impl<S: HistoryStore> StoreWrapper for WriteBehindStore<S> {
         if let Some(slot) = self.inner().reserve().now_or_never() {
             return slot;
         }
-        // Gathered submissions may hold all slots.
+        // Gathered submissions may own all slots.
         self.shared().gathered().all_is_due();
         self.shared().due.notify_one();
         self.inner().reserve().await
@@ -374,8 +377,8 @@ impl<S: HistoryStore> StoreWrapper for WriteBehindStore<S> {
     }
 }
 
-/// A conversation is being changed otherwise than by a write. What is known of it before is not so
-/// afterwards, whether or not somebody waits for the end.
+/// The guard of a change of a conversation other than a write. When it is dropped, the known
+/// revision is forgotten, whether or not the change was awaited to its end.
 struct Changing<'a, S> {
     shared: &'a Shared<S>,
     key: &'a ConversationKey,

@@ -1,4 +1,4 @@
-//! The thread that stores what was gathered.
+//! The thread that stores the gathered writes.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -17,7 +17,7 @@ use crate::{
     telemetry,
 };
 
-/// Starts the thread; says whether there is one.
+/// Starts the thread, and returns whether it was started.
 pub(super) fn start<S: HistoryStore>(shared: Arc<Shared<S>>) -> bool {
     let thread = thread::Builder::new().name("tower-chat-write-behind".to_owned());
     thread.spawn(move || run(&shared)).is_ok()
@@ -51,11 +51,12 @@ fn run<S: HistoryStore>(shared: &Shared<S>) {
     }
 }
 
-/// Stores what was gathered of several conversations, all at the same time.
+/// Stores the gathered writes of several conversations concurrently.
 fn store<S: HistoryStore>(shared: &Shared<S>, due: Vec<Due>) {
     let began = Instant::now();
     let tickets = due.into_iter().map(|due| {
-        // They keep their slots, also if they fail, so no more is gathered than the queue has slots.
+        // Even after a failure the writes own their slots, so that at most as many submissions as
+        // the queue has slots are gathered.
         let slot = Slot::unbounded().without_blocking();
         let ticket = shared.inner.append(slot, due.writes.clone());
         async move {
@@ -72,7 +73,7 @@ fn store<S: HistoryStore>(shared: &Shared<S>, due: Vec<Due>) {
     }
 }
 
-/// Submits what waited in the row. The store inside keeps the order.
+/// Submits the queued submissions. The inner store keeps their order.
 fn submit<S: HistoryStore>(shared: &Shared<S>, row: Vec<InRow>) {
     let submitted = row.into_iter().map(|InRow { slot, writes, outcome }| {
         let ticket = shared.inner.append(slot.without_blocking(), writes);
@@ -82,7 +83,7 @@ fn submit<S: HistoryStore>(shared: &Shared<S>, row: Vec<InRow>) {
     block_on(join_all(submitted));
 }
 
-/// Tells everyone who waits when the thread has ended, be it by a panic of the store inside.
+/// Fails all waiting callers when the thread has ended, for example by a panic of the inner store.
 struct Gone<'a, S>(&'a Shared<S>);
 
 impl<S> Drop for Gone<'_, S> {

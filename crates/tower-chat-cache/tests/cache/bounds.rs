@@ -1,4 +1,4 @@
-//! Memory is bounded in bytes.
+//! Tests that the memory of the cache is bounded in bytes.
 
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{

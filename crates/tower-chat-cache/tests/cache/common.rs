@@ -1,4 +1,4 @@
-//! Stores, writes and what is in them.
+//! Stores and writes of the tests.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tower_chat_testkit::FaultyStore;
 pub(crate) type Inner = FaultyStore<MemoryStore>;
 pub(crate) type Cache = CachingStore<Inner>;
 
-/// A cache that never asks again.
+/// Returns a cache that does not revalidate.
 pub(crate) fn cache() -> Cache {
     cache_with(Revalidation::Never)
 }
@@ -54,7 +54,7 @@ pub(crate) async fn texts(store: &dyn HistoryStore) -> Vec<String> {
     store.load(&key()).await.unwrap().messages.iter().map(|message| message.text()).collect()
 }
 
-/// How often messages and heads were read from a store.
+/// Returns the numbers of loads and heads that were read from a store.
 pub(crate) fn reads(inner: &Inner) -> (usize, usize) {
     (inner.loads(), inner.heads())
 }

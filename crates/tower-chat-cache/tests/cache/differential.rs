@@ -1,4 +1,4 @@
-//! Whatever is done, a cache that never asks again shows what the store inside has.
+//! Compares a cache that does not revalidate with its inner store, over random operations.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tower_chat_core::{
 
 use crate::common::{Cache, broken, cache, staged};
 
-/// Numbers that follow from a seed.
+/// A seeded generator of random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ fn keys() -> [ConversationKey; 2] {
     ["a", "b"].map(|id| ConversationKey::new("alice", id))
 }
 
-/// A message with one call that waits for approval, or with none.
+/// Returns a message with a call that waits for approval, or without one.
 fn message(dice: &mut Dice) -> Arc<Message> {
     let number = dice.roll(1_000_000).to_string();
     Arc::new(match dice.roll(3) {
@@ -57,7 +57,7 @@ fn service_id(dice: &mut Dice) -> Option<ServiceIdChange> {
     }
 }
 
-/// The next write that fits a head, or now and then one that does not.
+/// Returns a write that fits a head, or sometimes one that does not.
 fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
     let mut expected = head.revision;
     if dice.roll(12) == 0 {
@@ -92,7 +92,7 @@ fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
     write.staged(staged)
 }
 
-/// Cache and store show the same of a conversation.
+/// Compares the cache with the inner store for one conversation.
 async fn compare(store: &Cache, key: &ConversationKey, seed: u64) {
     let stored = store.inner().inner();
     let expected = stored.head(key).await.unwrap();

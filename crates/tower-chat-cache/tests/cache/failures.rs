@@ -1,4 +1,4 @@
-//! What is not known for certain is not kept.
+//! Tests that uncertain state is not cached.
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{HistoryStore, Revision, StoreError};
@@ -30,7 +30,7 @@ async fn a_write_that_failed_leaves_nothing_known() {
     assert_eq!(store.inner().loads(), 2);
 }
 
-/// The store has the write, and the answer was lost.
+/// The store has stored the write, and the acknowledgement was lost.
 #[tokio::test]
 async fn a_write_whose_answer_was_lost_is_read_back() {
     let store = cache();
@@ -46,7 +46,7 @@ async fn a_write_whose_answer_was_lost_is_read_back() {
     assert_eq!(texts(&store).await, ["1", "2", "3"]);
 }
 
-/// What somebody else wrote costs one conflict.
+/// A write of another process causes one conflict.
 #[tokio::test]
 async fn a_conflict_brings_the_cache_up_to_date() {
     let store = cache();
@@ -58,7 +58,7 @@ async fn a_conflict_brings_the_cache_up_to_date() {
     assert_eq!(texts(&store).await, ["theirs"]);
 }
 
-/// While a write is under way the store inside answers, which has it.
+/// While a write is in flight, reads go to the inner store, which includes the write.
 #[tokio::test]
 async fn a_load_waits_for_a_write_that_was_submitted_before_it() {
     let store = cache();
@@ -97,7 +97,7 @@ async fn a_ticket_that_nobody_waited_for_leaves_nothing_known() {
     }
 }
 
-/// Of writes that are under way together, a failure of one is a failure of all.
+/// If one of several concurrent writes fails, the entry is removed.
 #[tokio::test]
 async fn writes_that_follow_each_other_unseen_are_known_when_all_are_stored() {
     for fails in [false, true] {

@@ -1,4 +1,4 @@
-//! What caches promise: everything that a store does, and to read less, or to write together.
+//! Tests of the caches: the rules of stores, fewer reads, and gathered writes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! Several processes stay right.
+//! Tests of several processes with one store.
 
 use std::{
     sync::{Arc, Mutex},
@@ -27,7 +27,7 @@ async fn always_compares_a_head_and_loads_nothing_while_nothing_changes() {
         assert_eq!(reads(store.inner()), (1, heads));
     }
     assert_eq!(store.statistics().revalidated, 2);
-    // A run reads the head before the history; neither is a miss while nothing changes.
+    // A run reads the head before the history. Neither is a miss while nothing has changed.
     store.head(&key()).await.unwrap();
     let statistics = store.statistics();
     assert_eq!((statistics.hits, statistics.misses, statistics.revalidated), (0, 1, 3));
@@ -50,7 +50,7 @@ async fn a_head_that_cannot_be_read_fails_the_load_and_loses_nothing() {
     assert_eq!(store.inner().loads(), 1);
 }
 
-/// A commit without messages leaves the revision as it is, and shows what was staged.
+/// A commit without messages does not change the revision, and makes staged messages visible.
 #[tokio::test]
 async fn a_commit_elsewhere_is_noticed_although_the_revision_stays() {
     let store = cache_with(Revalidation::Always);
@@ -107,7 +107,7 @@ async fn another_conversation_of_the_same_length_is_noticed() {
     assert_eq!(texts(&store).await, ["new"]);
 }
 
-/// A second store on the same file is what another process is.
+/// A second store on the same file acts like another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_on_one_file_see_each_other() {
     let folder = tempfile::tempdir().unwrap();

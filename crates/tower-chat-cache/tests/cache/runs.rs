@@ -1,4 +1,5 @@
-//! Runs over a cache: a warm one reads nothing, in every mode, and each waits for the store's room.
+//! Tests of runs with a cache: a warm run reads nothing, in every mode, and each run reserves a
+//! slot.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Those who ask at the same time share one reading.
+//! Tests that concurrent callers share one load.
 
 use futures_util::{FutureExt, future::join_all};
 use tower_chat_core::store::{HistoryStore, Revision, StoreError};
@@ -90,7 +90,7 @@ async fn loads_that_are_all_given_up_leave_nothing_behind() {
     assert_eq!(texts(&store).await, ["1"]);
 }
 
-/// A load does not wait for one that began before a write that it must see.
+/// A load does not share one that began before a write that it must include.
 #[tokio::test]
 async fn a_load_after_a_write_is_another() {
     let store = cache();
@@ -107,7 +107,7 @@ async fn a_load_after_a_write_is_another() {
     assert_eq!(store.inner().loads(), 2);
 }
 
-/// Where other processes write, a load that was joined may have begun too early.
+/// If other processes write, a shared load may have begun too early.
 #[tokio::test]
 async fn a_joined_load_is_compared_too() {
     let store = cache_with(tower_chat_cache::Revalidation::Always);

@@ -1,8 +1,10 @@
-//! A store with a cache around it keeps every promise of a store.
+//! The contract of stores, with a cache around a store.
 //!
-//! The whole contract runs over the memory store for the two settings that have code of their own: a cache that
-//! reads the head before it answers, and one that does not. A cache over SQLite, a small one, one that reads the
-//! head only after some time, and write-behind inside a cache share all code with these. They run the promises that
+//! The whole contract runs over the memory store for the two settings with code of their own: a
+//! cache that reads the head before it returns an entry, and one that does not. A cache over
+//! SQLite, a small cache, one that reads the head only after some time, and write-behind inside a
+//! cache share all code with these two. They run the tests that a stale or missing cache entry
+//! would fail.
 //! a stale or missing cache entry would break.
 
 use std::time::Duration;
@@ -15,7 +17,7 @@ fn never() -> CacheOptions {
     CacheOptions::new().with_revalidation(Revalidation::Never)
 }
 
-/// The promises that a cache entry breaks if it is stale, incomplete, or evicted between two operations.
+/// The tests that fail if a cache entry is stale, incomplete, or evicted between two operations.
 macro_rules! promises_of_an_entry {
     ($($open:tt)*) => {
         tower_chat_testkit::store_promises!(
@@ -78,7 +80,7 @@ mod revalidated_after_a_moment {
     ));
 }
 
-/// So small that an entry is evicted soon after it was made.
+/// The cache is so small that an entry is evicted soon after it was inserted.
 mod small {
     use super::*;
 
@@ -97,7 +99,7 @@ mod over_sqlite {
     );
 }
 
-/// The writes stay in memory until an operation needs them in the store.
+/// The writes stay in memory until an operation needs them in the inner store.
 mod write_behind {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! What the writer does with what was gathered, and what became of it.
+//! The work of the writer thread, and its outcomes.
 
 use std::{
     mem,
@@ -10,12 +10,12 @@ use tower_chat_core::store::{Revision, StoreError, author::AppendError};
 
 use super::{Due, Gathered, InRow, Known, Outcome, Phase, Waiting, Work, after};
 
-/// The longest time between two attempts.
+/// The longest and the shortest pause between two attempts.
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
 
 impl Gathered {
-    /// What the writer does next.
+    /// Returns the next work of the writer thread.
     pub(in crate::write_behind) fn next_work(&mut self, now: Instant) -> Work {
         let stores_all = self.has_row();
         let is_due = |waiting: &Waiting| stores_all || waiting.due <= now;
@@ -47,7 +47,7 @@ impl Gathered {
         }
     }
 
-    /// What became of gathered writes.
+    /// Called with the outcome of gathered writes.
     pub(in crate::write_behind) fn tried(
         &mut self,
         tried: Due,
@@ -69,7 +69,7 @@ impl Gathered {
         waiting.failures = 0;
         waiting.set_unstored(waiting.unstored - tried.writes.len());
         if !waiting.writes.is_empty() {
-            // They came meanwhile, and their time has begun then.
+            // These writes were gathered meanwhile, and have a deadline of their own.
             return;
         }
         let waiters = mem::take(&mut waiting.waiters);
@@ -98,7 +98,7 @@ impl Gathered {
             );
             tell(mem::take(&mut waiting.waiters), &Err(error.clone()));
         }
-        // Submissions queued behind these fail now: the store that they wait for has failed.
+        // Submissions queued behind these fail too, because they wait for a store that has failed.
         for in_row in self.row.drain(..) {
             let error = AppendError { completed: 0, source: error.clone() };
             in_row.outcome.send(Err(error));
@@ -116,14 +116,14 @@ impl Gathered {
             "gathered writes cannot be stored and are lost",
         );
         let waiters = waiting.map_or_else(Vec::new, |waiting| waiting.waiters);
-        // The callers that wait get the error; if there are none, the next caller does.
+        // The callers that wait get the error. If there are none, the next caller gets it.
         if waiters.is_empty() {
             self.lost.insert(tried.key.clone(), error.clone());
         }
         tell(waiters, &Err(error));
     }
 
-    /// The queued submissions were made, and their callers have the outcomes.
+    /// Called when the queued submissions have their outcomes.
     pub(in crate::write_behind) fn row_is_over(&mut self) {
         self.is_row_submitted = false;
         if self.row.is_empty() {

@@ -1,4 +1,4 @@
-//! What cannot be stored now, and what never can.
+//! Tests of gathered writes that fail for a while or permanently.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn a_conflict_with_another_process_is_told_to_the_next_writer() {
         let lost = append_all(&store, first, &["lost", "lost too"]).await;
         if flushes {
             assert!(matches!(store.flush().await, Err(StoreError::Conflict(_))));
-            // It was told; what follows fails for itself.
+            // The loss was reported; later operations succeed or fail on their own.
             store.flush().await.unwrap();
         } else {
             while store.unstored_writes() > 0 {
@@ -98,7 +98,7 @@ async fn a_write_of_another_process_is_seen_and_continued() {
     let first = append_all(&store, Revision::ABSENT, &["1"]).await;
     append(&inner, write(first, "theirs")).await.unwrap();
     let revision = store.head(&key()).await.unwrap().revision;
-    // It is not the one this store has left, so the next write is not gathered.
+    // The revision is not the one after this store's last write, so the next write is not gathered.
     let end = append(&store, write(revision, "2")).await.unwrap();
     assert_eq!((store.unstored_writes(), stored(&store).await.len()), (0, 3));
     append_all(&store, end, &["3"]).await;
@@ -114,7 +114,7 @@ async fn a_slow_store_holds_writers_back() {
     let first = append_all(&store, Revision::ABSENT, &["1"]).await;
     append_all(&store, first, &["2", "3", "4"]).await;
     assert_eq!(store.unstored_writes(), 3);
-    // No place is left: what was gathered is stored to make some, long before its time.
+    // No slot is free, so the gathered writes are stored before their delay has passed.
     drop(store.reserve().await.unwrap());
     assert_eq!(store.unstored_writes(), 0);
 }

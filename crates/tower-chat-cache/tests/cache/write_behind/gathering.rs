@@ -1,4 +1,4 @@
-//! What is gathered, and when it is stored.
+//! Tests of which writes are gathered, and when they are stored.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A store that gathers writes: what is stored when, and what becomes of failures.
+//! Tests of a store that gathers writes: when they are stored, and their failures.
 
 mod failures;
 mod gathering;
@@ -20,7 +20,7 @@ use tower_chat_testkit::FaultyStore;
 type Inner = FaultyStore<MemoryStore>;
 type Behind = WriteBehindStore<Inner>;
 
-/// Nothing is stored because of the time alone.
+/// A delay that does not pass during the test.
 const NEVER: Duration = Duration::from_secs(100_000);
 
 fn behind() -> Behind {
@@ -52,7 +52,7 @@ async fn append(store: &dyn HistoryStore, write: Write) -> Result<Revision, Appe
     store.append(store.reserve().await.unwrap(), vec![write]).await
 }
 
-/// Appends one message after another to a conversation that may be new.
+/// Appends messages one by one to a conversation that may be new.
 async fn append_all(store: &dyn HistoryStore, from: Revision, texts: &[&str]) -> Revision {
     let mut revision = from;
     for text in texts {
@@ -65,7 +65,7 @@ async fn texts(store: &dyn HistoryStore) -> Vec<String> {
     store.load(&key()).await.unwrap().messages.iter().map(|message| message.text()).collect()
 }
 
-/// What the store inside has, without asking the one around it.
+/// Returns the messages in the inner store, without the outer one.
 async fn stored(store: &Behind) -> Vec<String> {
     texts(store.inner().inner()).await
 }

@@ -1,4 +1,4 @@
-//! Nothing overtakes what was acknowledged.
+//! Tests that no write overtakes an acknowledged one.
 
 use futures_util::FutureExt;
 use tower_chat_core::{
@@ -41,7 +41,7 @@ async fn a_submission_to_several_conversations_waits_for_all_of_them() {
     let both = vec![write(end, "3"), write_to(&other, second, "c")];
     let third = both[0].result();
     let ticket = store.append(store.reserve().await.unwrap(), both);
-    // Not known to be stored yet, so it is not gathered, and follows.
+    // The writes before it have no outcome yet, so it is not gathered, and is queued behind them.
     let fourth = store.append(store.reserve().await.unwrap(), vec![write(third, "4")]);
     assert_eq!(store.load(&other).await.unwrap().messages.len(), 3);
     ticket.await.unwrap();
@@ -71,7 +71,7 @@ async fn writes_that_come_while_others_are_stored_are_stored_after_them() {
     assert_eq!(store.unstored_writes(), 0);
 }
 
-/// A write that is not gathered goes on from gathered ones; whoever has not seen it must not.
+/// A write that is not gathered may follow gathered ones, but only if its writer has seen them.
 #[tokio::test]
 async fn a_write_that_has_not_seen_one_that_waited_is_a_conflict_at_once() {
     let store = behind();
@@ -80,14 +80,14 @@ async fn a_write_that_has_not_seen_one_that_waited_is_a_conflict_at_once() {
     let other = write_to(&ConversationKey::new("alice", "other"), Revision::ABSENT, "a");
     let both = vec![write(second, "3"), other];
     store.append(store.reserve().await.unwrap(), both).await.unwrap();
-    // From now on others are gathered again.
+    // From now on writes are gathered again.
     store.flush().await.unwrap();
     let error = append(&store, write(second, "late")).await.unwrap_err();
     assert!(matches!(error.source, StoreError::Conflict(_)));
     assert_eq!(stored(&store).await, ["1", "2", "3"]);
 }
 
-/// What is learnt while a conversation is being deleted is of what was before.
+/// A revision that is read during a deletion belongs to the deleted conversation.
 #[tokio::test]
 async fn a_write_after_a_deletion_does_not_go_on_from_what_was_before() {
     let (store, key) = (behind(), key());

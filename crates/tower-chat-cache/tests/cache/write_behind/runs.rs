@@ -1,4 +1,4 @@
-//! Runs of the layers over a store that gathers.
+//! Tests of runs of the layers over a store that gathers writes.
 
 use serde_json::json;
 use tower::ServiceExt;
@@ -36,7 +36,7 @@ async fn a_run_of_many_service_calls_is_stored_in_few_appends() {
         assert_eq!(answer.collect().await.unwrap().text(), "there");
         assert_eq!(model.requests().last().unwrap().messages.len(), 12 * turn - 1);
     }
-    // The first call was stored at once; the 17 others wait.
+    // The first call was stored at once; the 17 others are gathered.
     assert_eq!((behind.inner().appends(), behind.unstored_writes()), (1, 17));
     behind.close().await.unwrap();
     assert_eq!((behind.inner().appends(), stored(&behind).await.len()), (2, 36));
