@@ -1,22 +1,24 @@
-//! How the messages of a conversation follow one another.
+//! The chain of a conversation's messages: a digest that binds each message to the messages before
+//! it.
 //!
-//! Each sealed message contains the digest of the message before it, which covers the one before that, and
-//! so on. A message therefore opens only behind the messages behind which it was written: two states of a
-//! conversation, or two of its lives, cannot be mixed message by message.
+//! Each sealed message contains the digest of the message before it, which covers the one before
+//! that, and so on. A message therefore opens only behind the messages behind which it was written.
+//! Messages of two states of a conversation, or of two of its lives, cannot be mixed.
 
 use sha2::{Digest as _, Sha256};
 use tower_chat_core::{MessageId, RunId};
 
-/// The digest of a message and of all messages before it. It is stored inside of encrypted values alone.
+/// The digest of a message and of all messages before it. It is stored only inside encrypted
+/// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest([u8; 16]);
 
 impl Digest {
-    /// What stands before the first message of a chain.
+    /// The digest before the first message of a chain.
     pub(crate) const START: Self = Self([0; 16]);
 
-    /// The digest of the message that follows, with these texts before they were sealed. Sealing the same
-    /// message again gives the same digest.
+    /// Returns the digest of the next message, which consists of these texts before they are
+    /// sealed. Sealing the same message again yields the same digest.
     pub(crate) fn after(self, message: Option<MessageId>, texts: &[String]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"tower-chat message after");
@@ -34,15 +36,15 @@ impl Digest {
         Self(digest)
     }
 
-    /// The length of its text.
+    /// The length of its text form.
     const LENGTH: usize = 32;
 
-    /// As a text of hexadecimal digits.
+    /// Returns it as hexadecimal digits.
     pub(crate) fn to_text(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads the text at the beginning of another, and returns the rest.
+    /// Parses it at the beginning of a text, and returns the rest of the text.
     pub(crate) fn read(text: &str) -> Option<(Self, &str)> {
         let (digits, rest) = text.split_at_checked(Self::LENGTH)?;
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -57,14 +59,15 @@ impl Digest {
     }
 }
 
-/// How a message was written.
+/// The kind of the write of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Readers saw it at once.
+    /// The message was visible at once.
     Visible,
-    /// It was staged, and readers see it once its run is committed.
+    /// The message was staged, and becomes visible when its run is committed.
     Staged,
-    /// It was written with the commit of its run: what its run has staged before it is committed.
+    /// The message was written with the commit of its run, and shows that the staged messages are
+    /// committed.
     Committed,
 }
 
@@ -73,7 +76,7 @@ impl Kind {
         [(Self::Visible, 'v'), (Self::Staged, 's'), (Self::Committed, 'c')];
 }
 
-/// What is sealed of a message besides its content.
+/// The sealed data of a message besides its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) before: Digest,
@@ -81,14 +84,14 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The text that is sealed before the body of the message.
+    /// Returns the text that is sealed before the body of the message.
     pub(crate) fn to_text(self) -> String {
         let letter = Kind::ALL.iter().find(|(kind, _)| *kind == self.kind);
         let letter: String = letter.map(|(_, letter)| *letter).into_iter().collect();
         [letter, self.before.to_text()].concat()
     }
 
-    /// Reads the text, and returns the rest.
+    /// Parses the text, and returns the rest.
     pub(crate) fn read(text: &str) -> Option<(Self, &str)> {
         let letter = text.chars().next()?;
         let (kind, _) = Kind::ALL.iter().find(|(_, found)| *found == letter)?;
@@ -97,22 +100,22 @@ impl Link {
     }
 }
 
-/// A message that was opened, as far as the chain must know it.
+/// The data of an opened message that the chain needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Linked {
     pub(crate) link: Link,
-    /// Of the message itself.
+    /// The digest of the message itself.
     pub(crate) digest: Digest,
 }
 
-/// Follows the messages of a conversation, in their order.
+/// Checks the messages of a conversation, in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chain {
-    /// Of the last message that was seen; `None` where it is not known.
+    /// The digest of the last message; `None` if it is unknown.
     at: Option<Digest>,
-    /// Up to this number messages are of a format without digests.
+    /// Messages up to this sequence number have a format without digests.
     unchained: u64,
-    /// The run whose messages were staged, if no commit of it was seen.
+    /// The run whose staged messages were followed, if its commit was not followed yet.
     staged: Option<RunId>,
 }
 
@@ -120,18 +123,19 @@ pub(crate) const BROKEN: &str = "it does not follow the message before it";
 pub(crate) const NOT_COMMITTED: &str = "it was staged, and its run was never committed";
 
 impl Chain {
-    /// Of messages from this number on, behind `unchained` ones of a former format.
+    /// Creates the chain of messages from this sequence number on, where `unchained` is the last
+    /// number of a former format.
     pub(crate) fn from(first: u64, unchained: u64) -> Self {
         let at = (first <= unchained.saturating_add(1)).then_some(Digest::START);
         Self { at, unchained, staged: None }
     }
 
-    /// Of messages behind one with this digest.
+    /// Creates the chain of messages behind one with this digest.
     pub(crate) fn behind(digest: Option<Digest>) -> Self {
         Self { at: digest, unchained: 0, staged: None }
     }
 
-    /// Takes the next message.
+    /// Checks the next message.
     pub(crate) fn follow(
         &mut self,
         sequence: u64,
@@ -153,18 +157,18 @@ impl Chain {
         }
     }
 
-    /// Takes a message that cannot be opened.
+    /// Records a message that cannot be opened.
     pub(crate) fn lose(&mut self) {
         self.at = None;
         self.staged = None;
     }
 
-    /// The digest of the last message, if it is known.
+    /// Returns the digest of the last message, if it is known.
     pub(crate) fn tip(&self) -> Option<Digest> {
         self.at
     }
 
-    /// Whether readers may see a conversation that ends here.
+    /// Checks whether a visible conversation may end here.
     pub(crate) fn check_end(&self) -> Result<(), &'static str> {
         if self.staged.is_some() { Err(NOT_COMMITTED) } else { Ok(()) }
     }
@@ -232,15 +236,16 @@ mod tests {
         assert_eq!((chain.check_end(), chain.tip()), (Ok(()), Some(three.digest)));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Err(BROKEN));
 
-        // The first message that is seen must be the first one, unless others were pruned.
+        // The first message of a conversation must be the first of its chain, unless others were
+        // pruned.
         assert_eq!(Chain::from(1, 0).follow(1, id(1, 0), Some(two)), Err(BROKEN));
         assert_eq!(Chain::from(2, 0).follow(2, id(1, 0), Some(two)), Ok(()));
-        // Behind messages of a former format a chain begins.
+        // A chain begins behind messages of a former format.
         let mut chain = Chain::from(3, 4);
         assert_eq!(chain.follow(3, id(1, 0), None), Ok(()));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Ok(()), "it was rewritten");
         assert_eq!(chain.follow(5, id(1, 0), Some(one)), Ok(()));
-        // What follows a message that is lost cannot be checked.
+        // A message behind a lost one cannot be checked.
         chain.lose();
         assert_eq!(chain.follow(7, id(1, 0), Some(three)), Ok(()));
     }

@@ -1,7 +1,7 @@
-//! A message that shows no more than its store has to know.
+//! The sealed form of a message, which shows only what its store has to know.
 //!
-//! Its calls and results stay in their positions, since the record of tool calls refers to them,
-//! with what they hold sealed; everything else is one sealed value in front of them.
+//! Calls and results keep their positions, because the record of tool calls refers to them, and
+//! their content is sealed. All other content is one sealed value in front of them.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
@@ -17,12 +17,13 @@ use crate::{
 
 pub(crate) const BODY: &str = "body";
 const CALL: &str = "call";
-/// The position of the first call that the provider ran itself, which the record does not count.
+/// The position of the first call that the provider executed itself. The record does not count
+/// these calls.
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
-/// Whether a message is one that an [`EncryptedStore`](crate::EncryptedStore) has sealed: it was read from the
-/// store inside, or without the keys.
+/// Returns whether an [`EncryptedStore`](crate::EncryptedStore) has sealed a message. A sealed
+/// message was read from the inner store, or without the keys.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -47,15 +48,15 @@ pub fn is_sealed_message(message: &Message) -> bool {
     author::is_sealed_message(message)
 }
 
-/// What was sealed of a call: the call, or the whole request for approval to it. Neither has the
-/// fields of the other.
+/// The sealed content of a call: the call, or the whole request for its approval. They have no
+/// field in common.
 enum Asked {
     Call(ToolCall),
     Request(ApprovalRequest),
 }
 
 impl Sealer {
-    /// The message as the store inside gets it, and its digest.
+    /// Returns the sealed message for the inner store, and its digest.
     pub(crate) fn message(
         &self,
         sequence: u64,
@@ -65,7 +66,7 @@ impl Sealer {
         let mut texts = Vec::new();
         let mut placeholders = Vec::new();
         let mut rest = Vec::new();
-        // Calls and results are counted by themselves, as the record of tool calls counts them.
+        // Calls and results are counted separately, as in the record of tool calls.
         let (mut calls, mut results, mut provider_calls) = (0.., 0.., PROVIDER_CALLS..);
         let mut next = |part: &Part| {
             let index = match part {
@@ -88,7 +89,7 @@ impl Sealer {
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
-                    // All of it is sealed: approval is given by its id.
+                    // The whole request is sealed, because an approval refers to its id.
                     let text = json(request);
                     let call = self.call(at, message.id, &request.call, &text)?;
                     texts.push(text);
@@ -108,7 +109,7 @@ impl Sealer {
         }
         let body = format::encode(&message.with_parts(rest));
         let position = Position { sequence, index: 0 };
-        // The body says which calls and results belong to it.
+        // The body contains a digest of the message's calls and results.
         let content = Digest::START.after(message.id, &texts);
         let linked = [link.to_text(), content.to_text()].concat() + &body;
         let mut parts = vec![self.native(position, message.id, BODY, &linked)?];
@@ -119,7 +120,7 @@ impl Sealer {
         Ok((envelope, link.before.after(message.id, &texts)))
     }
 
-    /// What is shown of a call, with something sealed instead of its arguments.
+    /// Returns a call with a sealed value in place of its arguments.
     fn call(
         &self,
         at: Position,
@@ -165,8 +166,8 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// The message as it was before it was sealed, and how it follows the message before it, unless it is
-    /// of a former format.
+    /// Opens a message. Also returns its link to the message before it, unless it has a former
+    /// format.
     pub(crate) async fn message(
         &mut self,
         sequence: u64,
@@ -285,7 +286,7 @@ impl Opener<'_> {
         }
     }
 
-    /// The call that was sealed instead of its arguments.
+    /// Opens the call that is sealed in place of its arguments.
     pub(crate) async fn call(
         &mut self,
         found: Found,

@@ -1,4 +1,4 @@
-//! Keys that can be erased one by one.
+//! Keys that can be erased individually.
 
 use std::{
     collections::HashMap,
@@ -10,12 +10,14 @@ use tower_chat_core::{ConversationKey, RunId};
 
 use crate::{KeyError, KeyProvider, SecretKey};
 
-/// A random key for each conversation, drawn when it is first written, and kept in memory.
+/// Creates a random key for each conversation when it is first written, and stores the keys in
+/// memory.
 ///
-/// Erasing it makes the conversation unreadable at once, in the store and in every copy of what that
-/// has; stores around it, such as a cache, have the clear text, see [the crate](crate#keys). The keys
-/// live as long as this does, unless they are [taken out](Self::keys) and
-/// [brought back](Self::insert); a provider over a database of keys can be made in the same way.
+/// Erasing a key makes the conversation unreadable at once, in the store and in all copies of its
+/// data. Outer stores, such as a cache, have the plaintext; see [the crate](crate#keys). The keys
+/// exist as long as this value, unless they are [exported](Self::keys) and
+/// [imported](Self::insert). A provider that stores keys in a database can be written in the same
+/// way.
 ///
 /// Clones share their keys.
 ///
@@ -35,7 +37,7 @@ use crate::{KeyError, KeyProvider, SecretKey};
 /// assert_eq!(keys.keys().len(), 1);
 ///
 /// assert!(keys.erase(&key));
-/// assert!(store.load(&key).await.is_err()); // nobody can read it any more, in no copy
+/// assert!(store.load(&key).await.is_err()); // unreadable, in every copy
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
@@ -45,25 +47,26 @@ pub struct ErasableKeys(Arc<Mutex<Keys>>);
 type Keys = HashMap<ConversationKey, (Arc<str>, SecretKey)>;
 
 impl ErasableKeys {
-    /// No keys yet.
+    /// Creates a provider without keys.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Erases a conversation's key; says whether there was one. A new one is drawn if the
-    /// conversation is written again, be it by a run under way or a store that has gathered writes.
+    /// Erases a conversation's key, and returns whether there was one. If the conversation is
+    /// written again, by a run in progress or by a store with gathered writes, a new key is
+    /// created.
     pub fn erase(&self, conversation: &ConversationKey) -> bool {
         self.lock().remove(conversation).is_some()
     }
 
-    /// All keys with their names, to keep them somewhere safe.
+    /// Returns all keys with their ids, to store them in a safe place.
     pub fn keys(&self) -> Vec<(ConversationKey, Arc<str>, SecretKey)> {
         let keys = self.lock();
         let all = keys.iter().map(|(key, (id, secret))| (key.clone(), id.clone(), secret.clone()));
         all.collect()
     }
 
-    /// Brings a key back.
+    /// Inserts a key.
     pub fn insert(&self, conversation: ConversationKey, id: impl Into<Arc<str>>, key: SecretKey) {
         self.lock().insert(conversation, (id.into(), key));
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a sealed value.
+//! The errors of encryption.
 
 use std::error::Error;
 
@@ -6,15 +6,15 @@ use tower_chat_core::{ConversationKey, SharedError, store::StoreError};
 
 use crate::KeyError;
 
-/// A value cannot be sealed or opened. It is the source of a [`StoreError::Unreadable`] or a
-/// [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) finds it.
+/// A value cannot be sealed or opened. This error is the source of a [`StoreError::Unreadable`] or
+/// a [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) returns it from there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptionError {
-    /// There is no key.
+    /// The key is not available.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The value is not what was sealed for this position.
+    /// The value cannot be authenticated for this position.
     #[error(
         "{column} of message {sequence} in conversation {key} does not open: it was changed, or \
          moved there from elsewhere"
@@ -22,9 +22,9 @@ pub enum EncryptionError {
     NotOpened {
         /// The conversation.
         key: ConversationKey,
-        /// The number of the message, from 1; 0 for what belongs to none.
+        /// The sequence number of the message, from 1; 0 for a value that belongs to no message.
         sequence: u64,
-        /// What it should be.
+        /// The kind of the value.
         column: String,
     },
     /// The value was sealed for another message, or for another position in this one.
@@ -34,29 +34,29 @@ pub enum EncryptionError {
     Moved {
         /// The conversation.
         key: ConversationKey,
-        /// The number of the message in which it was found, from 1.
+        /// The sequence number of the message in which it was found, from 1.
         sequence: u64,
-        /// The number of the message for which it was sealed.
+        /// The sequence number of the message for which it was sealed.
         found: u64,
-        /// What it should be.
+        /// The kind of the value.
         column: String,
     },
-    /// What should be sealed is not, or not as this release does it.
+    /// A value that should be sealed is in plaintext, or is sealed in an unknown way.
     #[error("{column} of message {sequence} in conversation {key} was not sealed: {reason}")]
     NotSealed {
         /// The conversation.
         key: ConversationKey,
-        /// The number of the message, from 1; 0 for what belongs to none.
+        /// The sequence number of the message, from 1; 0 for a value that belongs to no message.
         sequence: u64,
-        /// What it should be.
+        /// The kind of the value.
         column: String,
-        /// What was found.
+        /// A description of the value.
         reason: &'static str,
     },
-    /// The operating system gave no random numbers.
+    /// The operating system returned no random numbers.
     #[error("the operating system has no random numbers for a nonce or key: try again")]
     NoRandomNumbers,
-    /// A write was submitted before its key was at hand.
+    /// A write was submitted before its key was fetched.
     #[error(
         "the key for conversation {key} is not at hand: read the conversation's head before \
          writing, and have the key provider keep the keys it has fetched"
@@ -74,25 +74,25 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The first messages are missing, and no prune through this store has removed them.
+    /// The first messages are missing, and no prune through this store has deleted them.
     #[error(
         "the first {missing} messages of conversation {key} are missing, and {pruned} were pruned"
     )]
     CutOff {
         /// The conversation.
         key: ConversationKey,
-        /// How many are missing.
+        /// The number of missing messages.
         missing: u64,
-        /// How many were pruned.
+        /// The number of pruned messages.
         pruned: u64,
     },
-    /// The open run is not the one that has staged its messages.
+    /// The open run is not the run that has staged its messages.
     #[error("the open run of conversation {key} was changed: its messages are another run's")]
     RunChanged {
         /// The conversation.
         key: ConversationKey,
     },
-    /// There is something of a former format, which this store does not take.
+    /// There is a value of a former format, which this store refuses.
     #[error(
         "conversation {key} has values of the former format, or its sealed head was taken away"
     )]
@@ -100,22 +100,22 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// Two keys would have one name.
+    /// A different key has the same id.
     #[error("another key is named {id:?} already: what it sealed would not open any more")]
     KeyExists {
-        /// The name.
+        /// The id.
         id: String,
     },
-    /// The name of a key cannot be written down with values.
+    /// The id of a key is not valid.
     #[error("a key cannot be named {id:?}: the name must be 1 to 64 bytes long")]
     KeyName {
-        /// The name.
+        /// The id.
         id: String,
     },
 }
 
 impl EncryptionError {
-    /// Whether the same operation may succeed when it is tried again unchanged.
+    /// Returns whether the same operation may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Key(error) => error.is_retryable(),
@@ -131,14 +131,14 @@ impl EncryptionError {
         }
     }
 
-    /// The error of this kind that a store reported, if it is one.
+    /// Returns the encryption error that is the source of a store's error, if there is one.
     pub fn in_store_error(error: &StoreError) -> Option<&Self> {
         error.source()?.downcast_ref()
     }
 }
 
-/// The error of a conversation that cannot be opened, as the store reports it. Where the same may succeed
-/// later, such as when the keys are at hand again, the conversation is not unreadable.
+/// Converts an error of opening a conversation into an error of the store. If a retry may succeed,
+/// for example when the keys are available again, the conversation is not reported as unreadable.
 pub(crate) fn unopened(
     key: &ConversationKey,
     action: &'static str,
@@ -149,7 +149,7 @@ pub(crate) fn unopened(
     }
 }
 
-/// The error as the store reports it.
+/// Converts an error into an error of the store.
 pub(crate) fn reported(action: &'static str) -> impl Fn(EncryptionError) -> StoreError {
     move |error| StoreError::backend(action, error.is_retryable(), error)
 }

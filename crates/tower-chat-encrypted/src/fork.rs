@@ -1,4 +1,4 @@
-//! A copy of a conversation, sealed for its new position.
+//! Copies of conversations, which are sealed for their new position.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -10,9 +10,9 @@ use tower_chat_core::{
     },
 };
 
-/// The writes that make a copy. Message ids are kept, so each stretch of messages that one run added
-/// is a write of its own; the first makes the conversation, in an incarnation of its own. Its
-/// messages are numbered from 1.
+/// Returns the writes that make a copy. Message ids are preserved, so that each sequence of
+/// messages of one run is a write of its own. The first write creates the conversation, in its own
+/// incarnation. The sequence numbers begin with 1.
 pub(crate) fn writes(
     to: &ConversationKey,
     history: &History,
@@ -43,7 +43,7 @@ pub(crate) fn writes(
     writes
 }
 
-/// Messages that one run added one after the other.
+/// Groups the messages into sequences of one run with consecutive indices.
 fn stretches<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> Vec<Vec<Arc<Message>>> {
     let mut stretches: Vec<Vec<Arc<Message>>> = Vec::new();
     let mut next = None;

@@ -1,4 +1,4 @@
-//! A key.
+//! Secret keys.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::EncryptionError;
 
-/// 32 secret bytes. They are overwritten when it is dropped, and never shown.
+/// A secret key of 32 bytes. The bytes are overwritten when it is dropped, and never displayed.
 ///
-/// The bytes stay at one address for as long as the key lives, so that no copy of them is left
-/// behind where a map or a vector moves its entries. Each clone has bytes of its own, which are
-/// overwritten when that clone is dropped. Not covered are the bytes that a caller passes in or
-/// takes out, and registers and pages that the operating system has saved.
+/// The bytes stay at one address, so that no copy remains when a map or a vector moves its entries.
+/// Each clone has its own bytes, which are overwritten when the clone is dropped. This does not
+/// cover the bytes that a caller passes in or copies, nor registers and pages that the operating
+/// system has saved.
 #[derive(Clone)]
 pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 
 impl SecretKey {
-    /// A key of these bytes, which must not be guessable: no passwords.
+    /// Creates a key from these bytes, which must be unpredictable. A password is not.
     pub fn from_bytes(mut bytes: [u8; 32]) -> Self {
         let key = Self::filled_by(|secret| secret.copy_from_slice(&bytes));
         bytes.zeroize();
         key
     }
 
-    /// A new random key.
+    /// Creates a random key.
     ///
     /// # Errors
     ///
@@ -34,14 +34,14 @@ impl SecretKey {
         Ok(key)
     }
 
-    /// A key whose bytes are written where they stay.
+    /// Creates a key whose bytes are written at their final address.
     pub(crate) fn filled_by(fill: impl FnOnce(&mut [u8; 32])) -> Self {
         let mut bytes = Box::new(Zeroizing::new([0; 32]));
         fill(&mut bytes);
         Self(bytes)
     }
 
-    /// The bytes, to keep them somewhere safe.
+    /// Returns the bytes, to store them in a safe place.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

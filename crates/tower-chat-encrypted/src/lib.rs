@@ -1,8 +1,8 @@
-//! For programs whose database is read by people who must not read conversations: a `tower-chat`
-//! history store that encrypts what another one keeps.
+//! A `tower-chat` history store that encrypts the data of another store, for databases whose
+//! readers must not read conversations.
 //!
-//! [`EncryptedStore`] is put around any [`HistoryStore`](tower_chat_core::store::HistoryStore), which
-//! need not know of it:
+//! [`EncryptedStore`] wraps any [`HistoryStore`](tower_chat_core::store::HistoryStore), which need
+//! not support encryption:
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -26,92 +26,98 @@
 //!
 //! # What is encrypted
 //!
-//! The content of every message (texts, reasoning, media, provider items, authors, metadata), the
-//! arguments of tool calls, their results, in messages and in the record, their errors, the ids under
-//! which services keep conversations, the text of an answer that was cut off, and the titles and
-//! metadata of conversations. Each value is sealed
-//! by itself with XChaCha20-Poly1305 under a random nonce, and names the key it was sealed with.
+//! The content of every message (texts, reasoning, media, provider items, authors, metadata); the
+//! arguments of tool calls, their results, in messages and in the record, and their errors; the ids
+//! under which services store conversations; the text of unfinished answers; and the titles and
+//! metadata of conversations. Each value is sealed separately with XChaCha20-Poly1305 under a
+//! random nonce, and contains the id of its key.
 //!
-//! Authenticated with each value are scope, conversation, number of the message, id of the message
-//! (its run and index there), position of the call or result, column, and the *life* of the
-//! conversation: a random value, so that one that is deleted and begun again is in another life. A row of the
-//! record is authenticated as a whole: call, tool, status, times, error, and where its result is. A sealed
-//! head, which the store inside has instead of the service id, contains the life, how many messages were
-//! pruned, and the service id. A description is authenticated with its conversation and its version,
-//! and with no life. A value that was moved, or is of another life, does not open.
+//! The following data are authenticated with each value: scope, conversation, sequence number of
+//! the message, id of the message (its run and index), position of the call or result, column, and
+//! the *life* of the conversation. The life is a random value that distinguishes a conversation
+//! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
+//! tool, status, times, error, and the location of its result. The inner store contains a sealed
+//! head in place of the service id. It contains the life, the number of pruned messages, and the
+//! service id. A description is authenticated with its conversation and its version, but not with
+//! the life. A value that was moved, or belongs to another life, does not open.
 //!
-//! Each message also contains a digest of the messages before it, and whether it was staged. So the
-//! messages of a conversation open together or not at all: in the order in which they were written, each
-//! behind those that were there then, and with a commit behind what was staged.
+//! Each message also contains a digest of the messages before it, and whether it was staged. The
+//! messages of a conversation therefore open only in the order in which they were written, each
+//! behind the messages that were there then, and staged messages only with their commit.
 //!
-//! # What stays in clear
+//! # What stays in plaintext
 //!
-//! Scopes and ids of conversations; ids, roles, order and number of messages; names and ids of tool
-//! calls, how many there are, their statuses and times; ids of approval requests, and whether their tools
-//! need approval; what the directory says of times, models, tokens and cost, and whether there is a
-//! description; and the size of everything, a third larger than it was.
+//! Scopes and ids of conversations; ids, roles, order and number of messages; names, ids, number,
+//! statuses and times of tool calls; ids of approval requests, and whether their tools need
+//! approval; the times, models, tokens and cost in the directory, and whether there is a
+//! description; and the size of every value, which grows by a third.
 //!
 //! # What a writer without the key can still do
 //!
-//! An attacker who can write to the inner store, and has no key, can read what stays in clear, and:
+//! An attacker who can write to the inner store, and has no key, can read the plaintext listed
+//! above, and can
 //!
-//! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary of a write,
-//!   or of a run that was staged; remove rows of the record;
-//! - bring back a whole older state of a conversation, or a life that was deleted;
-//! - bring back an older head, with an older service id, or a row of the record as it was before, such as
-//!   one of a call that waits for approval;
-//! - show, in answers to questions to the record, a call of another state with its row, if the messages are
-//!   replaced too: the conversation does not load then;
-//! - while a prune is under way, or if a crash has cut it short, remove as many messages from the
-//!   beginning as there were when it began; the same with the head of that moment later;
-//! - discard an open run, change its lease, when it was opened, and after which message it begins to be
-//!   staged; name another run as the open one while no message of it is staged. A run that is committed
-//!   without the key leaves a conversation that does not load;
-//! - count wrongly: totals of tools and usage are counted inside; take a description away;
-//! - take the mark away by which the store refuses changes without the keys;
-//! - with values of the former formats, what the next section says.
+//! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary
+//!   of a write or of a staged run; delete rows of the record;
+//! - restore a whole older state of a conversation, or a life that was deleted;
+//! - restore an older head, with an older service id, or an older row of the record, such as one of
+//!   a call that waits for approval;
+//! - return, in queries of the record, a call of another state with its row, if the messages are
+//!   replaced too: the conversation then does not load;
+//! - while a prune is in progress, or after a crash has interrupted it, remove as many messages
+//!   from the beginning as there were when it began; the same later, with the head of that moment;
+//! - discard an open run, change its lease, its start time, and the message after which it begins;
+//!   replace its id while none of its messages is staged. A run that is committed without the key
+//!   leaves a conversation that does not load;
+//! - change counts, because totals of tools and usage are computed inside; remove a description;
+//! - remove the mark by which the store refuses changes without the keys;
+//! - exploit values of the former formats, as described in the next section.
 //!
 //! # The former formats
 //!
-//! Values that begin with `tower-chat-1:` or `tower-chat-2:` still open. Messages of both contain no digest
-//! of the messages before them: two states of a conversation can be mixed message by message. In the second,
-//! a life is the run that began it. Values of the first are bound to no life and to no message id,
-//! rows of that format are authenticated in their results and errors alone, and a conversation all of
-//! which is of that format has no sealed head: its beginning can be cut off, its service id, run ids,
-//! statuses and results in the record changed, and two lives be mixed. With the next write a conversation
-//! gets a sealed head of the present format; messages that are sealed after it are accepted in that format
-//! alone. A writer of the inner store can take the head away together with all messages and rows of
-//! the present format, or, while nothing is loaded, put a service id in clear in its place.
-//! [`EncryptedStore::without_former_values`] refuses all of this. Releases before the present format
-//! cannot read what this one writes.
+//! Values that begin with `tower-chat-1:` or `tower-chat-2:` still open. Messages of both formats
+//! contain no digest of the messages before them, so that two states of a conversation can be mixed
+//! message by message. In the second format, a life is the run that began it. In the first format,
+//! values are bound to neither a life nor a message id, and only results and errors of rows are
+//! authenticated. A conversation that is entirely in the first format has no sealed head: its
+//! beginning can be removed, its service id, run ids, statuses and results in the record can be
+//! changed, and two lives can be mixed. With the next write a conversation gets a sealed head of
+//! the current format. Messages after it are accepted only in that format. A writer of the inner
+//! store can remove the head together with all messages and rows of the current format, or replace
+//! it with a plaintext service id while nothing is loaded.
+//! [`EncryptedStore::without_former_values`] refuses all of this. Releases before the current
+//! format cannot read values of the current format.
 //!
 //! # Keys
 //!
-//! A [`KeyProvider`] has a key for each conversation: [`MasterKeys`] derives them from one secret,
-//! [`ErasableKeys`] draws each at random, so that erasing it erases the conversation, wherever
-//! copies of it are. Rotation needs no pause: new values are sealed under the new key while the
-//! old one still opens what was sealed before. Where several processes share a store, all must know a
-//! new key before the first writes with it.
+//! A [`KeyProvider`] returns a key for each conversation. [`MasterKeys`] derives them from one
+//! secret. [`ErasableKeys`] creates each at random, so that erasing a key erases the conversation
+//! in all copies of the data. A rotation needs no downtime: new values are sealed with the new key,
+//! and the old key still opens older values. If several processes share a store, all of them must
+//! have a new key before the first one seals with it.
 //!
-//! A key that is erased makes what was sealed with it unreadable. Stores around this one have the clear
-//! text, and do not learn of it: first let the conversation's runs end and
-//! [`flush`](tower_chat_core::store::HistoryStore::flush) a store that gathers writes, since what it
-//! stores later is sealed under a new key; then erase; then have every cache forget the conversation.
+//! Erasing a key makes all values sealed with it unreadable. Outer stores have the plaintext and
+//! are not notified. Therefore proceed in this order: end the conversation's runs and
+//! [`flush`](tower_chat_core::store::HistoryStore::flush) a store that gathers writes, because
+//! writes that it stores later are sealed with a new key; erase the key; remove the conversation
+//! from every cache.
 //!
-//! # What is different from the store inside
+//! # Differences to the inner store
 //!
-//! A conversation's head has to be read before it is written, as every run does: a write of a process
-//! that does not know the life is refused, and can be tried again.
-//! A [`prune`](tower_chat_core::store::HistoryStore::prune) is three writes.
-//! A [`fork`](tower_chat_core::store::HistoryStore::fork) is sealed for its new position, so it is read,
-//! opened and written again: as one submission of several writes, which a crash can cut short.
-//! Results that its record finds in messages are copied into the record.
-//! A [rewrite](tower_chat_core::store::HistoryStore::rewrite) of a message also seals those after it anew.
-//! A store that outlives its process remembers that it holds sealed data, and refuses changes from outside of
-//! this wrapper ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for deletions.
-//! A conversation may be [repaired](tower_chat_core::store::HistoryStore::rewrite), and its open runs
-//! examined, only through this store. What is rewritten is sealed for the ids that the messages have in the
-//! store inside, so a message that cannot be read there is not rewritten.
+//! - A conversation's head has to be read before it is written, as every run does. A write of a
+//!   process that does not know the life is refused, and can be repeated.
+//! - A [`prune`](tower_chat_core::store::HistoryStore::prune) is three writes.
+//! - A [`fork`](tower_chat_core::store::HistoryStore::fork) reads and opens the original and seals
+//!   it for its new position. It is one submission of several writes, which a crash can interrupt.
+//! - Results in messages are copied into the record when the record is queried.
+//! - A [rewrite](tower_chat_core::store::HistoryStore::rewrite) of a message also seals the
+//!   messages after it again.
+//! - A store that outlives its process remembers that it contains sealed data, and refuses changes
+//!   that do not come from this wrapper
+//!   ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for deletions.
+//! - A conversation may be [repaired](tower_chat_core::store::HistoryStore::rewrite), and its open
+//!   runs examined, only through this store. Rewritten messages are sealed for their ids in the
+//!   inner store, so that a message that is unreadable there cannot be rewritten.
 
 mod chain;
 mod envelope;

@@ -1,4 +1,4 @@
-//! What is sealed of a conversation's head, and what this process knows of it.
+//! Sealed heads, and this process's knowledge of them.
 
 use std::{
     collections::HashMap,
@@ -24,8 +24,8 @@ use crate::{
     seal::{Expected, ExpectedLife, Life, new_life},
 };
 
-/// Kept sealed instead of the service id, which the store inside changes in one transaction
-/// with messages, and leaves alone otherwise.
+/// The sealed head of a conversation. It is stored in place of the service id, which the inner
+/// store changes in the transaction of a write and otherwise never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,
@@ -34,20 +34,22 @@ pub(crate) struct SealedHead {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeadContent {
-    /// The number of the last message that may be of the first format.
+    /// The sequence number of the last message that may have the first format.
     pub(crate) former: u64,
-    /// The number of the last message that may be of a format without digests; all are, if it is missing.
+    /// The sequence number of the last message that may have a format without digests; if it is
+    /// missing, all messages may.
     #[serde(default)]
     pub(crate) unchained: Option<u64>,
-    /// How many messages were pruned, at least and at most. They differ while a prune is under way.
+    /// The minimum and the maximum number of pruned messages. They differ while a prune is in
+    /// progress.
     pub(crate) pruned: (u64, u64),
     pub(crate) service_id: Option<Arc<str>>,
-    /// In an open run: the service id changes with its commit.
+    /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
 }
 
 impl SealedHead {
-    /// What messages and rows of the conversation must be.
+    /// Returns the requirements on messages and rows of the conversation.
     pub(crate) fn expected(head: Option<&Self>) -> Expected {
         match head {
             Some(head) => Expected::Life(ExpectedLife {
@@ -67,7 +69,7 @@ impl SealedHead {
         self.content.is_change.then_some(change)
     }
 
-    /// Of a conversation that has none and is read, in a life of its own.
+    /// Creates the head, with this life, of a conversation that was read and has no sealed head.
     pub(crate) fn begun(life: Life, head: &Head) -> Self {
         let content = HeadContent {
             former: head.revision.sequence,
@@ -96,20 +98,21 @@ impl SealedHead {
     }
 }
 
-/// What is known of a conversation in one incarnation.
+/// The knowledge of a conversation in one incarnation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     head: Option<SealedHead>,
-    /// It was read. Until then each write stores it again, since the first may have failed.
+    /// Whether the head was read back. Until then each write stores the head again, because the
+    /// first write may have failed.
     is_confirmed: bool,
-    /// The head of an open run, which its commit puts in place.
+    /// The head that the commit of the open run stores.
     open: Option<SealedHead>,
     pruned: u64,
     /// The digests of the last messages.
     tips: Vec<Tip>,
     /// The messages that the open run has staged.
     staged: Vec<StagedMessage>,
-    /// After how many messages the open run begins, if there is one.
+    /// The number of messages before the open run, if there is one.
     visible: Option<u64>,
 }
 
@@ -118,7 +121,8 @@ pub(crate) struct Known {
 struct Tip {
     sequence: u64,
     digest: Digest,
-    /// Whether the message is known to be stored. One of a write without an outcome may be another one.
+    /// Whether the message is known to be stored. If the write has no outcome, another message may
+    /// be at its position.
     is_stored: Arc<AtomicBool>,
 }
 
@@ -130,15 +134,15 @@ pub(crate) struct StagedMessage {
     pub(crate) link: Link,
 }
 
-/// So many digests are kept of a conversation: writes are repeated behind the one before them.
+/// The number of digests per conversation, because writes are repeated behind the one before them.
 const TIPS: usize = 16;
 
-/// How a write is sealed.
+/// The parameters for sealing a write.
 pub(crate) struct Step {
     pub(crate) life: Life,
-    /// What the write puts instead of the service id.
+    /// The head that the write stores in place of the service id.
     pub(crate) head: Option<SealedHead>,
-    /// What is known once it is stored.
+    /// The knowledge after the write is stored.
     pub(crate) after: Known,
 }
 
@@ -205,14 +209,14 @@ impl Known {
         Ok(Step { life, head: stored, after: self })
     }
 
-    /// The digest of a message, if it is known.
+    /// Returns the digest of a message, if it is known.
     pub(crate) fn tip(&self, sequence: u64) -> Option<Digest> {
         self.tips.iter().find(|tip| tip.sequence == sequence).map(|tip| tip.digest)
     }
 
     fn put_tip(&mut self, sequence: u64, digest: Digest, is_stored: Arc<AtomicBool>) {
         self.tips.retain(|tip| tip.sequence != sequence);
-        // Those behind which the open run begins stay.
+        // The digest of the message before the open run is not removed.
         if self.tips.len() >= TIPS {
             let visible = self.visible;
             if let Some(first) = self.tips.iter().position(|tip| Some(tip.sequence) != visible) {
@@ -222,7 +226,7 @@ impl Known {
         self.tips.push(Tip { sequence, digest, is_stored });
     }
 
-    /// Notes that a write has this message.
+    /// Records a message of a write.
     pub(crate) fn written(
         &mut self,
         sequence: u64,
@@ -237,22 +241,22 @@ impl Known {
         }
     }
 
-    /// Notes that a commit replaces this message.
+    /// Records a message that a commit replaces.
     pub(crate) fn replaced(&mut self, sequence: u64, digest: Digest) {
         self.put_tip(sequence, digest, Arc::default());
     }
 
-    /// Whether an open run has staged the message of this number.
+    /// Returns whether an open run has staged the message with this sequence number.
     pub(crate) fn has_staged(&self, sequence: u64) -> bool {
         self.visible.is_some_and(|visible| sequence > visible)
     }
 
-    /// A message that the open run has staged.
+    /// Returns a message that the open run has staged.
     pub(crate) fn staged(&self, sequence: u64) -> Option<&StagedMessage> {
         self.staged.iter().find(|staged| staged.sequence == sequence)
     }
 
-    /// Forgets the run that a write has ended.
+    /// Removes the run that a write has ended.
     fn close(&mut self, write: &Write) {
         match write.close() {
             Some(Close::Discard { visible }) => {
@@ -266,7 +270,7 @@ impl Known {
     }
 }
 
-/// What is known of the conversations that were read or written last.
+/// The knowledge of the most recently read or written conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Lives(Mutex<Generations>);
 
@@ -274,60 +278,61 @@ pub(crate) struct Lives(Mutex<Generations>);
 struct Generations {
     recent: HashMap<ConversationKey, Conversation>,
     earlier: HashMap<ConversationKey, Conversation>,
-    /// The number of writes that were submitted.
+    /// The number of submissions.
     submitted: u64,
 }
 
-/// What is known of one conversation.
+/// The knowledge of one conversation.
 #[derive(Debug, Default)]
 struct Conversation {
     /// By incarnation, the latest last.
     known: Vec<(u64, Known)>,
-    /// How many writes of the conversation are sealed, and not yet submitted to the store inside. A read
-    /// does not show them.
+    /// The number of writes of the conversation that are sealed and not yet submitted to the inner
+    /// store. A read does not include them.
     sealed: usize,
-    /// The number of the submission that had the last write of the conversation.
+    /// The number of the submission with the last write of the conversation.
     submitted: u64,
 }
 
-/// When a read began, as the number of submissions before it.
+/// The number of submissions before a read began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
 impl Conversation {
-    /// Whether a read that began then has seen every write of this process.
+    /// Returns whether a read that began at this moment includes every write of this process.
     fn is_unchanged(&self, since: Moment) -> bool {
         self.sealed == 0 && self.submitted <= since.0
     }
 }
 
-/// So many conversations are known for certain; the memory they take is bounded by twice as many.
+/// The number of conversations that are guaranteed to be known. Memory is bounded by twice as many.
 const GENERATION: usize = 65_536;
 
-/// So many incarnations of a conversation are known.
+/// The number of incarnations that are known of a conversation.
 const INCARNATIONS: usize = 8;
 
-/// What is noted of the writes of a submission.
+/// The recorded writes of a submission.
 #[derive(Debug, Default)]
 pub(crate) struct Submission {
-    /// Their conversations.
+    /// The conversations of the writes.
     keys: Vec<ConversationKey>,
-    /// Whether their messages are stored.
+    /// Whether the messages of the writes are stored.
     tips: Vec<Arc<AtomicBool>>,
 }
 
 impl Submission {
-    /// The submission is stored.
+    /// Called when the submission is stored.
     pub(crate) fn is_stored(&self) {
         self.tips.iter().for_each(|tip| tip.store(true, Ordering::Release));
     }
 }
 
 impl Lives {
-    /// What a write continues; `None` if the conversation's head was not read.
+    /// Returns the knowledge that a write continues; `None` if the conversation's head was not
+    /// read.
     ///
-    /// One that makes its conversation begins a life, or, if it is repeated, goes on with the one that it
-    /// began before.
+    /// A write that creates its conversation begins a new life. If the write is repeated, it
+    /// continues the life that its first execution began.
     pub(crate) fn before(&self, write: &Write) -> Option<Known> {
         let mut lives = self.lock();
         if write.expected() != Revision::ABSENT {
@@ -344,7 +349,7 @@ impl Lives {
         Some(Known { head, ..Known::default() })
     }
 
-    /// Notes that a write was sealed. [`submitted`](Self::submitted) must follow.
+    /// Records that a write was sealed. [`submitted`](Self::submitted) must be called afterwards.
     pub(crate) fn after(&self, write: &Write, mut known: Known, submission: &mut Submission) {
         known.close(write);
         let sealed = known.tips.iter().filter(|tip| tip.sequence > write.expected().sequence);
@@ -357,7 +362,8 @@ impl Lives {
         }
     }
 
-    /// Notes that the writes are submitted to the store inside: a read that begins now shows them.
+    /// Records that the writes are submitted to the inner store: a read that begins later includes
+    /// them.
     pub(crate) fn submitted(&self, submission: &Submission) {
         let lives = &mut *self.lock();
         lives.submitted += 1;
@@ -369,7 +375,7 @@ impl Lives {
         }
     }
 
-    /// The moment at which a read begins.
+    /// Returns the moment at which a read begins.
     pub(crate) fn now(&self) -> Moment {
         Moment(self.lock().submitted)
     }
@@ -384,7 +390,7 @@ impl Lives {
         }
     }
 
-    /// Notes what was read.
+    /// Records a head that was read.
     pub(crate) fn learn(
         &self,
         key: &ConversationKey,
@@ -397,7 +403,7 @@ impl Lives {
             return;
         }
         self.change(key, head.revision, since, |known| {
-            // Another process has deleted the conversation, and made it again by the same run.
+            // Another process has deleted the conversation, and created it again with the same run.
             if known
                 .head
                 .as_ref()
@@ -416,7 +422,7 @@ impl Lives {
         });
     }
 
-    /// Whether the digest of this message is known, and the message is stored.
+    /// Returns whether the digest of this message is known, and the message is stored.
     pub(crate) fn knows_tip(
         &self,
         key: &ConversationKey,
@@ -430,7 +436,7 @@ impl Lives {
         })
     }
 
-    /// Notes the digest of a message that was read.
+    /// Records the digest of a message that was read.
     pub(crate) fn learn_tip(
         &self,
         key: &ConversationKey,
@@ -443,7 +449,7 @@ impl Lives {
         self.change(key, revision, since, |known| known.put_tip(sequence, digest, is_stored));
     }
 
-    /// Notes the messages of an open run that were read.
+    /// Records the messages of an open run that were read.
     pub(crate) fn learn_staged(
         &self,
         key: &ConversationKey,
@@ -465,8 +471,8 @@ impl Lives {
         });
     }
 
-    /// Changes what is known, unless this process has written the conversation since: a read that began
-    /// before does not show that.
+    /// Changes the knowledge, unless this process has written the conversation since: the read,
+    /// which began before, does not include that write.
     fn change(
         &self,
         key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! Keys that follow from one secret.
+//! Keys that are derived from one secret.
 
 use std::{
     fmt,
@@ -14,12 +14,12 @@ use crate::{EncryptionError, KeyError, KeyProvider, SecretKey, seal::check_name}
 
 /// Derives the key of each conversation from a master key, with HKDF-SHA256 (RFC 5869).
 ///
-/// It knows any number of master keys by their names. The newest seals, and all of them open.
+/// It has any number of master keys, each with an id. The newest one seals, and all of them open.
 ///
 /// ```
 /// use tower_chat_encrypted::{MasterKeys, SecretKey};
 /// let keys = MasterKeys::new("2026", SecretKey::random()?)?;
-/// keys.add("2025", SecretKey::random()?)?; // still opens what it sealed
+/// keys.add("2025", SecretKey::random()?)?; // opens older values
 /// keys.rotate("2027", SecretKey::random()?)?; // seals from now on
 /// # Ok::<(), tower_chat_encrypted::EncryptionError>(())
 /// ```
@@ -34,11 +34,11 @@ struct Keys {
 }
 
 impl MasterKeys {
-    /// One master key with its name.
+    /// Creates a provider with one master key.
     ///
     /// # Errors
     ///
-    /// [`EncryptionError::KeyName`], as for each method here.
+    /// [`EncryptionError::KeyName`], as for all methods of this type.
     pub fn new(id: impl Into<Arc<str>>, key: SecretKey) -> Result<Self, EncryptionError> {
         let id = id.into();
         check_name(&id)?;
@@ -46,18 +46,18 @@ impl MasterKeys {
         Ok(Self(Arc::new(RwLock::new(keys))))
     }
 
-    /// Adds a key that opens values and seals none. Every process has to know a key before the first
-    /// seals with it. To add a key again changes nothing.
+    /// Adds a key that opens values and seals none. Every process must have a key before the first
+    /// one seals with it. Adding a key again has no effect.
     ///
     /// # Errors
     ///
-    /// [`EncryptionError::KeyName`]; [`EncryptionError::KeyExists`], with nothing changed, if another
-    /// key has this name: what that one sealed would not open any more.
+    /// [`EncryptionError::KeyName`]; [`EncryptionError::KeyExists`], with nothing changed, if a
+    /// different key has this id: values sealed with that key would no longer open.
     pub fn add(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
         self.put(id.into(), key, false)
     }
 
-    /// Seals with this key from now on.
+    /// Adds a key, and seals with it from now on.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl MasterKeys {
 
 type Named = (Arc<str>, SecretKey);
 
-/// The key of a conversation under a master key.
+/// Derives the key of a conversation from a master key.
 fn derive(master: &SecretKey, conversation: &ConversationKey) -> Option<SecretKey> {
     let scope = conversation.scope().as_bytes();
     let length = (scope.len() as u64).to_le_bytes();

@@ -1,4 +1,4 @@
-//! Where keys come from.
+//! The trait of key providers.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use tower_chat_core::{BoxError, ConversationKey};
 
 use crate::SecretKey;
 
-/// Has the keys of conversations.
+/// Returns the keys of conversations.
 ///
-/// Submitting a write cannot wait, so [`writing_key`](Self::writing_key) must be ready at once where
-/// it was ready for the same conversation before: a provider that fetches keys over a network keeps
-/// those it has fetched for a while. The store asks for it whenever the head of a conversation is
-/// read, which every run begins with.
+/// Submitting a write cannot await a key. Therefore [`writing_key`](Self::writing_key) must be
+/// ready at once if it was ready for the same conversation before: a provider that fetches keys
+/// over a network has to cache them for a while. The store calls it whenever the head of a
+/// conversation is read, with which every run begins.
 ///
-/// One key for every conversation of a scope, from a table that was read at the start:
+/// The example has one key for all conversations of a scope, from a table:
 ///
 /// ```
 /// use std::{collections::HashMap, sync::Arc};
@@ -50,21 +50,22 @@ use crate::SecretKey;
 /// ```
 #[async_trait]
 pub trait KeyProvider: Send + Sync + 'static {
-    /// The key for new values of a conversation, with its name: 1 to 64 bytes, kept in clear.
+    /// Returns the key for new values of a conversation, with its id of 1 to 64 bytes, which is
+    /// stored in plaintext.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is no key.
     async fn writing_key(
         &self,
         conversation: &ConversationKey,
     ) -> Result<(Arc<str>, SecretKey), KeyError>;
 
-    /// The key by which values of a conversation were sealed.
+    /// Returns the key with which values of a conversation were sealed.
     ///
     /// # Errors
     ///
-    /// If there is none, or not any more.
+    /// If there is no key, or it was erased.
     async fn key(&self, conversation: &ConversationKey, id: &str) -> Result<SecretKey, KeyError>;
 }
 
@@ -82,32 +83,32 @@ impl<P: KeyProvider + ?Sized> KeyProvider for Arc<P> {
     }
 }
 
-/// A key cannot be had.
+/// A key is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Nobody has it: it was erased, or never was.
+    /// The key does not exist, or was erased.
     #[error("there is no key {id:?} for conversation {key}: what it sealed cannot be read")]
     Unknown {
         /// The conversation.
         key: ConversationKey,
-        /// The key's name.
+        /// The key's id.
         id: String,
     },
-    /// Whoever has it did not give it.
+    /// The key could not be fetched.
     #[error("the key for conversation {key} could not be fetched")]
     NotFetched {
         /// The conversation.
         key: ConversationKey,
-        /// The same may succeed when it is tried again.
+        /// Whether a retry may succeed.
         retryable: bool,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
 }
 
 impl KeyError {
-    /// Whether the same may succeed when it is tried again.
+    /// Returns whether a retry may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unknown { .. } => false,

@@ -1,4 +1,4 @@
-//! What is sealed in the record of tool calls, in open runs, and in whole writes.
+//! Sealing of the record of tool calls, of open runs, and of whole writes.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::{
 };
 
 const RECORDED_RESULT: &str = "recorded result";
-/// What the former format sealed of a row, besides its result.
+/// The sealed part of a row in the former format, besides its result.
 const RECORDED_ERROR: &str = "recorded error";
-/// All that a row says. It is kept instead of the row's error.
+/// The sealed content of a row, which is stored in place of the row's error.
 const ROW: &str = "row of the record";
 const HEAD: &str = "head";
 
-/// What is authenticated of a row: everything, so that a row says what it said when it was written.
+/// The authenticated data of a row: all of its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SealedRow {
     round: u32,
@@ -43,7 +43,7 @@ struct SealedRow {
 enum SealedResult {
     None,
     Apart,
-    /// The number of the message, and the position among its results.
+    /// The sequence number of the message, and the index among its results.
     InMessage(u64, u32),
 }
 
@@ -65,7 +65,7 @@ impl SealedRow {
         }
     }
 
-    /// Whether a call of the record is what the row says of it, apart from its result.
+    /// Returns whether a call in the record matches the row, apart from its result.
     fn describes(&self, call: &ToolInvocation) -> bool {
         let Self { round, call_id, name, status, started, finished, .. } = self;
         (*round, call_id, name) == (call.round_index, &call.call_id, &call.name)
@@ -76,8 +76,8 @@ impl SealedRow {
 }
 
 impl Sealer {
-    /// The write as the store inside gets it. A head goes instead of the service id. `known` learns what the
-    /// write adds.
+    /// Seals a write for the inner store. The head is stored in place of the service id. `known` is
+    /// updated with the write's messages.
     pub(crate) fn write(
         &self,
         write: &Write,
@@ -127,8 +127,9 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// What a commit puts in the place of staged messages: those that it replaces with all that follow them,
-    /// and, where it has no message of its own that says that the run is committed, the last one.
+    /// Returns the replacements of staged messages by a commit: the replaced messages with all
+    /// later ones, and the last staged one if the commit has no message of its own to show that the
+    /// run is committed.
     fn replaced(
         &self,
         write: &Write,
@@ -170,7 +171,7 @@ impl Sealer {
         Ok(replaced)
     }
 
-    /// The head as a change of the service id.
+    /// Returns the head as a change of the service id.
     pub(crate) fn head(&self, head: &SealedHead) -> Result<ServiceIdChange, EncryptionError> {
         let sealed = self.seal(NOWHERE, None, HEAD, &json(&head.content))?;
         Ok(ServiceIdChange::Set(sealed.into()))
@@ -178,7 +179,7 @@ impl Sealer {
 
     fn staged(&self, run: RunId, staged: &Staged) -> Result<Staged, EncryptionError> {
         let mut sealed = staged.clone();
-        // An empty text forgets what was kept, which the store inside has to see.
+        // An empty text deletes the stored one, which the inner store has to see.
         if let Some(text) = staged.partial_text.as_ref().filter(|text| !text.is_empty()) {
             let column = partial_text(run);
             sealed.partial_text = Some(self.seal(NOWHERE, None, &column, text)?.into());
@@ -199,7 +200,7 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// A message, which must follow the one before it.
+    /// Opens a message, which must follow the one before it.
     pub(crate) async fn next_message(
         &mut self,
         chain: &mut Chain,
@@ -216,7 +217,7 @@ impl Opener<'_> {
         Ok((message, linked))
     }
 
-    /// Messages that follow the first `before` of their conversation, up to its end.
+    /// Opens messages that follow the first `before` ones of their conversation, up to its end.
     pub(crate) async fn messages<'m>(
         &mut self,
         before: u64,
@@ -232,7 +233,7 @@ impl Opener<'_> {
         Ok(messages)
     }
 
-    /// Whether readers may see a conversation that ends with this message.
+    /// Checks whether a visible conversation may end with this message.
     pub(crate) fn check_end(&self, chain: &Chain, last: u64) -> Result<(), EncryptionError> {
         let ended = chain.check_end();
         ended.map_err(|reason| self.not_sealed(Found::in_message(last), BODY, reason))
@@ -256,7 +257,7 @@ impl Opener<'_> {
         Ok(row)
     }
 
-    /// What is sealed of a row; `None` in the former format, where that may be.
+    /// Opens a row; `None` for a row of the former format, if that is accepted.
     async fn sealed_row(
         &mut self,
         found: Found,
@@ -283,7 +284,7 @@ impl Opener<'_> {
         }
     }
 
-    /// The head that is kept instead of a service id; `None` for what is kept in clear.
+    /// Opens the head that is stored in place of a service id; `None` for a plaintext service id.
     pub(crate) async fn head(
         &mut self,
         service_id: Option<&str>,
@@ -294,7 +295,7 @@ impl Opener<'_> {
         Ok(opened.life.map(|life| SealedHead { life, content }))
     }
 
-    /// The open run, with the service id that its sealed head has.
+    /// Opens the open run, with the service id in its sealed head.
     pub(crate) async fn open_run(
         &mut self,
         mut open: OpenRun,
@@ -311,7 +312,7 @@ impl Opener<'_> {
         Ok(open)
     }
 
-    /// A call of the record with what its messages hold.
+    /// Opens a call of the record with the content of its messages.
     pub(crate) async fn invocation(
         &mut self,
         mut invocation: ToolInvocation,
@@ -355,8 +356,8 @@ impl Opener<'_> {
         Ok(invocation)
     }
 
-    /// Where a result stands is not told by the record's answer, so in the former format only the
-    /// conversation of a result in a message is checked.
+    /// Opens a call in the former format. The position of a result is unknown there, so that only
+    /// the conversation of a result in a message is checked.
     async fn former_invocation(
         &mut self,
         found: Found,
@@ -383,7 +384,7 @@ fn not_read(write: &Write) -> EncryptionError {
 
 const CHANGED: &str = "the row was changed";
 
-/// The position of what belongs to no message.
+/// The position of a value that belongs to no message.
 const NOWHERE: Position = Position { sequence: 0, index: 0 };
 
 fn partial_text(run: RunId) -> String {

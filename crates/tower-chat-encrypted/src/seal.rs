@@ -1,4 +1,4 @@
-//! One value, sealed for its position.
+//! Sealing and opening of single values.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,25 +11,27 @@ use tower_chat_core::{ConversationKey, MessageId, RunId};
 
 use crate::{EncryptionError, KeyProvider, SecretKey};
 
-/// How a sealed value begins. The name of its key, the life of its conversation, the id of its
-/// message, the number of that, its position there, and nonce and ciphertext in base64 follow, with
-/// colons between, and `-` for a message id where it belongs to none.
+/// The prefix of a sealed value. The id of its key, the life of its conversation, the id of its
+/// message, the sequence number of the message, the position there, and nonce and ciphertext in
+/// base64 follow, separated by colons. The message id is `-` for a value that belongs to no
+/// message.
 const PREFIX: &str = "tower-chat-3:";
-/// How values of the second format begin. Its messages contain no digest of the message before, and its
-/// lives are the runs that began them.
+/// The prefix of values of the second format. Its messages contain no digest of the message before,
+/// and its lives are the runs that began them.
 const SECOND_PREFIX: &str = "tower-chat-2:";
-/// How values of the first format begin, which have neither life nor message id.
+/// The prefix of values of the first format, which contain neither a life nor a message id.
 const FIRST_PREFIX: &str = "tower-chat-1:";
 const NONCE: usize = 24;
 
-/// Where a value belongs: the number of its message, from 1, and its position among those of its column.
+/// The position of a value: the sequence number of its message, from 1, and its index among the
+/// values of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) sequence: u64,
     pub(crate) index: u64,
 }
 
-/// What is known of where a value was found.
+/// The known part of the position at which a value was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) sequence: Option<u64>,
@@ -37,12 +39,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Its message alone is known.
+    /// Creates a position of which only the message is known.
     pub(crate) fn in_message(sequence: u64) -> Self {
         Self { sequence: Some(sequence), index: None }
     }
 
-    /// Nothing but its conversation is known.
+    /// Creates an unknown position within the conversation.
     pub(crate) fn somewhere() -> Self {
         Self { sequence: None, index: None }
     }
@@ -54,23 +56,23 @@ impl From<Position> for Found {
     }
 }
 
-/// What tells a conversation from another of the same key that was deleted before it: random, or in the
-/// second format the run whose write began it.
+/// Distinguishes a conversation from a deleted one with the same key. It is random, or in the
+/// second format the run whose write began the conversation.
 pub(crate) type Life = RunId;
 
-/// A life of its own.
+/// Creates a new life.
 pub(crate) fn new_life() -> Result<Life, EncryptionError> {
     let mut life = [0; 16];
     getrandom::fill(&mut life).map_err(|_| EncryptionError::NoRandomNumbers)?;
     Ok(Life::from_bytes(life))
 }
 
-/// In which format a value was sealed.
+/// The format of a sealed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Bound to no life and no message.
+    /// The value is bound to neither a life nor a message.
     First,
-    /// Bound to a life and a message, but not to the message before it.
+    /// The value is bound to a life and a message, but not to the message before it.
     Second,
     Third,
 }
@@ -83,7 +85,7 @@ pub(crate) struct Sealer {
     pub(crate) life: Life,
 }
 
-/// What a value was before it was sealed, and what it was sealed for.
+/// An opened value, with the position for which it was sealed.
 pub(crate) struct Opened {
     pub(crate) text: String,
     pub(crate) position: Position,
@@ -91,23 +93,24 @@ pub(crate) struct Opened {
     pub(crate) format: Format,
 }
 
-/// Which life the values that are opened must be of.
+/// The required life of the values that are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Nothing is known of it: that of the first value.
+    /// The life of the first value that is opened, because nothing is known.
     Any,
     Life(ExpectedLife),
-    /// None has begun: every value is of the first format.
+    /// There is no life yet: every value must have the first format.
     First,
 }
 
-/// The life of which values must be.
+/// The life that values must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExpectedLife {
     pub(crate) life: Life,
-    /// Messages up to this number may be of the first format.
+    /// Messages up to this sequence number may have the first format.
     pub(crate) first_format: u64,
-    /// Messages up to this number may be of the second format; `None` if all are, and none of the third.
+    /// Messages up to this sequence number may have the second format. If it is `None`, all may,
+    /// and none has the third.
     pub(crate) second_format: Option<u64>,
 }
 
@@ -136,7 +139,7 @@ impl Sealer {
         Ok(text)
     }
 
-    /// Only more than 256 GiB cannot be sealed.
+    /// Returns the error for a value above 256 GiB, the only case that cannot be sealed.
     fn not_sealed(&self, at: Position, column: &str) -> EncryptionError {
         EncryptionError::NotSealed {
             key: self.conversation.clone(),
@@ -147,7 +150,7 @@ impl Sealer {
     }
 }
 
-/// Opens values of one conversation, whatever keys they were sealed with.
+/// Opens values of one conversation, with any of its keys.
 pub(crate) struct Opener<'a> {
     conversation: &'a ConversationKey,
     provider: &'a dyn KeyProvider,
@@ -165,18 +168,18 @@ impl<'a> Opener<'a> {
         Self { conversation, provider, keys: HashMap::new(), expected, takes_former: true }
     }
 
-    /// Whether anything of a former format opens at all.
+    /// Sets whether values of a former format are accepted.
     pub(crate) fn taking_former(mut self, takes_former: bool) -> Self {
         self.takes_former = takes_former;
         self
     }
 
-    /// Expects this of what is opened from now on.
+    /// Sets the required life of the values that are opened from now on.
     pub(crate) fn expect(&mut self, expected: Expected) {
         self.expected = expected;
     }
 
-    /// Whether something in a message of this number may be of the first format.
+    /// Returns whether a value in a message with this sequence number may have the first format.
     pub(crate) fn takes_first_format(&self, sequence: u64) -> bool {
         self.takes_former
             && match self.expected {
@@ -185,7 +188,7 @@ impl<'a> Opener<'a> {
             }
     }
 
-    /// Takes nothing of a format before this one from now on.
+    /// Refuses values of formats before this one from now on.
     pub(crate) fn refuse_before(&mut self, format: Format) {
         if let Expected::Life(expected) = &mut self.expected {
             match format {
@@ -196,7 +199,7 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Checks that a value is of the life that is expected, and of a format that is.
+    /// Checks that a value has the required life and an accepted format.
     fn check_life(&mut self, parsed: &Sealed<'_>) -> Result<(), &'static str> {
         if parsed.format != Format::Third && !self.takes_former {
             return Err("it is of a former format");
@@ -205,7 +208,7 @@ impl<'a> Opener<'a> {
         let sequence = parsed.position.sequence;
         let expected = match (self.expected, life) {
             (Expected::Any, Some(life)) => {
-                // A row may be of a later format than its message.
+                // A row may have a later format than its message.
                 let (first_format, second_format) = (u64::MAX, Some(u64::MAX));
                 self.expected = Expected::Life(ExpectedLife { life, first_format, second_format });
                 return Ok(());
@@ -226,8 +229,8 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens what was sealed for this column of the position where it was found, as far as that is
-    /// known.
+    /// Opens a value that was sealed for this column and for the position where it was found, as
+    /// far as that is known.
     pub(crate) async fn open(
         &mut self,
         found: Found,
@@ -260,7 +263,8 @@ impl<'a> Opener<'a> {
         let Sealed { id, position, bound, format, .. } = &parsed;
         let associated = authenticated(self.conversation, id, *position, *bound, *format, column);
         let opened = self.keys.get(parsed.id).and_then(|key| {
-            // Made where it is used: a cipher that is moved leaves a copy of its key behind.
+            // The cipher is created where it is used, because moving a cipher would leave a copy of
+            // its key in memory.
             let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
             let (nonce, sealed) = parsed.bytes.split_first_chunk::<NONCE>()?;
             let payload = Payload { msg: sealed, aad: &associated };
@@ -303,10 +307,10 @@ struct Sealed<'a> {
 
 type Bound = (Life, Option<MessageId>);
 
-/// In place of the id of a message.
+/// The text in place of the id of a message.
 const NO_MESSAGE: &str = "-";
 
-/// Whether a text is one of the values that are sealed here.
+/// Returns whether a text is a sealed value.
 pub(crate) fn is_sealed(text: &str) -> bool {
     text.starts_with(PREFIX) || text.starts_with(SECOND_PREFIX)
 }
@@ -339,7 +343,7 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// What is authenticated with a value: where it belongs, without ambiguity.
+/// Returns the authenticated data of a value: its position, in an unambiguous encoding.
 fn authenticated(
     conversation: &ConversationKey,
     id: &str,

@@ -1,4 +1,4 @@
-//! The store.
+//! The encrypted store.
 
 mod directory;
 mod maintenance;
@@ -28,11 +28,11 @@ use crate::{
     seal::{Expected, ExpectedLife, Found, Life, Opener, Sealer},
 };
 
-/// Encrypts what another store keeps; see [the crate](crate).
+/// Encrypts the data of another store; see [the crate](crate).
 ///
-/// It is the store it is put around: their [`handle`](HistoryStore::handle) is the same. What cannot
-/// be opened is a [`StoreError::Unreadable`], and what cannot be sealed a [`StoreError::Backend`]; the source
-/// of both is an [`EncryptionError`].
+/// It is the same store as the inner one, with the same [`handle`](HistoryStore::handle). A value
+/// that cannot be opened causes a [`StoreError::Unreadable`], and one that cannot be sealed a
+/// [`StoreError::Backend`]; the source of both is an [`EncryptionError`].
 #[derive(Clone)]
 pub struct EncryptedStore<S> {
     inner: Arc<S>,
@@ -42,8 +42,8 @@ pub struct EncryptedStore<S> {
 }
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Encrypts what a store keeps, with these keys. The store must be empty, or have been written
-    /// through this: what is in clear is refused.
+    /// Wraps a store, which must be empty or have been written through this type: plaintext is
+    /// refused.
     pub fn new(inner: S, keys: impl KeyProvider) -> Self {
         Self {
             inner: Arc::new(inner),
@@ -53,15 +53,15 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Refuses everything that releases before the format `tower-chat-3` have sealed, and what they
-    /// stored in clear: see [the crate](crate#the-former-formats).
+    /// Refuses all values that releases before the format `tower-chat-3` have sealed, and their
+    /// plaintext: see [the crate](crate#the-former-formats).
     #[must_use]
     pub fn without_former_values(mut self) -> Self {
         self.takes_former = false;
         self
     }
 
-    /// The store inside, which sees what is sealed.
+    /// Returns the inner store, which contains the sealed data.
     pub fn inner(&self) -> &S {
         &self.inner
     }
@@ -70,8 +70,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Opener::new(key, &*self.keys, expected).taking_former(self.takes_former)
     }
 
-    /// The head, and what the values that readers see, and those of the open run, must be. If `is_lenient`,
-    /// an open run of which something does not open is there without it: to end it needs none of that.
+    /// Opens a head. Also returns the requirements on the visible values and on those of the open
+    /// run. If `is_lenient`, values of the open run that do not open are removed, because ending
+    /// the run does not need them.
     async fn opened_head(
         &self,
         key: &ConversationKey,
@@ -79,7 +80,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         is_lenient: bool,
         since: Moment,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
-        // That it is of a former format is an error of its own.
+        // A former format has an error of its own, which is reported later.
         let mut opener = self.opener(key, Expected::Any).taking_former(true);
         let sealed = opener.head(head.service_id.as_deref()).await?;
         self.check_head(key, &head, sealed.as_ref())?;
@@ -111,8 +112,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok((head, [visible, staged]))
     }
 
-    /// Checks that no more messages are missing at the beginning than were pruned, and that there is
-    /// a sealed head where one is demanded.
+    /// Checks that not more messages are missing at the beginning than were pruned, and that there
+    /// is a sealed head if one is required.
     fn check_head(
         &self,
         key: &ConversationKey,
@@ -157,15 +158,15 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(history)
     }
 
-    /// Notes the digest of the last message that readers see.
+    /// Records the digest of the last visible message.
     fn learn_tip(&self, key: &ConversationKey, head: &Head, chain: &Chain, since: Moment) {
         if let Some(digest) = chain.tip() {
             self.lives.learn_tip(key, head.revision, visible(head), digest, since);
         }
     }
 
-    /// The digest of the last message that readers see, which the next one must contain; `None` where there
-    /// is none in the present format. It is read, unless this process knows it.
+    /// Returns the digest of the last visible message, which the next message must contain; `None`
+    /// if there is none in the current format. It is read, unless this process knows it.
     async fn tip(
         &self,
         key: &ConversationKey,
@@ -203,7 +204,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         since: Moment,
     ) -> Result<OpenRunContent, StoreError> {
         let OpenRunContent { head, open, messages, tools, .. } = sealed;
-        // The head of an answer need not have the run.
+        // The returned head may lack the open run.
         let head = head.with_open_run(Some(open));
         let opened =
             self.opened_head(key, head, false, since).await.map_err(unopened(key, OPEN_RUN))?;
@@ -248,7 +249,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(OpenRunContent::new(head, open, messages, rows))
     }
 
-    /// Seals writes up to the first that cannot be sealed. Nothing can be awaited here.
+    /// Seals writes up to the first that cannot be sealed. It cannot await anything.
     fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submission, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
         let mut submission = Submission::default();
@@ -283,8 +284,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 }
 
-/// Why a write to a conversation of which nothing is known here is not stored: as a rule there is
-/// another revision by now.
+/// Returns the error of a write to a conversation of which this process knows nothing. Usually the
+/// conversation has another revision.
 async fn not_sealed(
     store: &(impl HistoryStore + ?Sized),
     write: &Write,
@@ -302,14 +303,14 @@ async fn not_sealed(
     AppendError { completed: 0, source }
 }
 
-/// An open run without what is sealed of it.
+/// Returns an open run without its sealed values.
 fn without_content(mut open: OpenRun) -> OpenRun {
     open.partial_text = None;
     open.service_id = None;
     open
 }
 
-/// The service id that the commit of an open run sets.
+/// Returns the service id that the commit of an open run sets.
 fn staged_service_id(open: &OpenRun) -> Option<&str> {
     match open.service_id.as_ref()? {
         ServiceIdChange::Set(id) => Some(id),
@@ -317,12 +318,12 @@ fn staged_service_id(open: &OpenRun) -> Option<&str> {
     }
 }
 
-/// The number of the last message that readers see.
+/// Returns the sequence number of the last visible message.
 fn visible(head: &Head) -> u64 {
     head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
 }
 
-/// Of the messages of a conversation from this number on.
+/// Creates the chain of messages from this sequence number on.
 fn chain_from(expected: Expected, first: u64) -> Chain {
     let unchained = match expected {
         Expected::Life(ExpectedLife { second_format: Some(unchained), .. }) => unchained,
@@ -343,8 +344,8 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         &self.inner
     }
 
-    /// Also has the key for the next write fetched, so that a run that cannot be stored fails
-    /// before its model is paid.
+    /// Also fetches the key for the next write, so that a run that cannot be stored fails before
+    /// its model is paid.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
@@ -412,8 +413,8 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         Ticket::watching(async move { ticket.await.and(Err(failed)) })
     }
 
-    /// Reads, opens, seals and writes all of it again: the copy is one submission, and its writes
-    /// are not one transaction.
+    /// Reads, opens, seals and writes the whole conversation. The copy is one submission of several
+    /// writes, which are not one transaction.
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -445,9 +446,9 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         Ok(revision)
     }
 
-    /// Says in the sealed head that messages are about to go, prunes, and says how many went: three
-    /// writes, of which a crash can leave the first alone, or the first two. Until the next prune up
-    /// to as many messages may then be missing as there were.
+    /// Records in the sealed head that messages are about to be deleted, prunes, and records how
+    /// many were deleted. These are three writes. A crash may leave the first one, or the first
+    /// two. Until the next prune, up to as many messages may then be missing as there were.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {
@@ -467,7 +468,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         Ok(was_there)
     }
 
-    /// Rows that do not open are reported among the unreadable.
+    /// Rows that do not open are reported among the unreadable ones.
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         let mut invocations = self.inner().invocations(query).await?;
         for (key, sealed) in std::mem::take(&mut invocations.found) {
@@ -485,7 +486,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         Ok(invocations)
     }
 
-    /// What does not open is reported in its row; a key that cannot be had is an error.
+    /// A value that does not open is reported in its row. A key that is not available is an error.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         let since = self.lives.now();
         let Some(sealed) = self.inner().rows(key).await? else { return Ok(None) };
@@ -504,7 +505,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         self.opened_summary(sealed).await.map(Some).map_err(unopened(key, OPEN))
     }
 
-    /// Conversations whose description does not open are reported among the unreadable.
+    /// Conversations whose description does not open are reported among the unreadable ones.
     async fn conversations(
         &self,
         query: &ConversationQuery,

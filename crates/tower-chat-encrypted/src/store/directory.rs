@@ -1,4 +1,4 @@
-//! The directory, in which descriptions are sealed.
+//! The directory, whose descriptions are sealed.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{
@@ -17,11 +17,12 @@ use crate::{
     seal::{Expected, Found, Position},
 };
 
-/// The member of the metadata inside that has all of a description.
+/// The member of the inner metadata that contains the whole sealed description.
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 
-/// Where a description belongs: to its version, so that an earlier one is noticed in its place.
+/// Returns the position of a description, which contains its version, so that an earlier
+/// description is detected.
 fn position(version: u64) -> Position {
     Position { sequence: 0, index: version }
 }
@@ -39,7 +40,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let failed = |error: EncryptionError| reported(SEAL)(error);
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(failed)?;
-        // It belongs to the conversation whatever its life is: it may be set before that begins.
+        // The life is not part of the position, because a description may be set before the life
+        // begins.
         let life = RunId::from_bytes([0; 16]);
         let sealer = crate::seal::Sealer { conversation: key.clone(), id, key: secret, life };
         let sealed = sealer.seal(position(version), None, COLUMN, &json(description));
@@ -48,7 +50,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(Description::from_stored(None, metadata).sealed())
     }
 
-    /// What the directory says with the description that was sealed.
+    /// Opens the description of a summary.
     pub(super) async fn opened_summary(
         &self,
         mut summary: ConversationSummary,
@@ -69,8 +71,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(summary)
     }
 
-    /// The page of a query, of which the store inside cannot compare metadata: as many of its pages
-    /// are read as it takes.
+    /// Returns the page of a query. The inner store cannot compare sealed metadata, so that several
+    /// of its pages may be read.
     pub(super) async fn opened_conversations(
         &self,
         query: &ConversationQuery,
@@ -141,7 +143,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         opened.await.map_err(unopened(key, OPEN))
     }
 
-    /// Copies the description to a conversation that was made just now.
+    /// Copies the description to a conversation that was just created.
     pub(super) async fn fork_description(
         &self,
         from: Option<ConversationSummary>,

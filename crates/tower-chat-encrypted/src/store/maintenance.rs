@@ -1,4 +1,4 @@
-//! The rows of a conversation, opened, and their repair, sealed.
+//! Rows of a conversation, which are opened, and rewrites, which are sealed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,7 +18,8 @@ use crate::{
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// What does not open is reported in its row. A key that cannot be had is no damage: it fails the whole.
+    /// Opens the rows of a conversation. A row that does not open is reported as damaged. A key
+    /// that is not available is an error instead.
     pub(super) async fn opened_rows(
         &self,
         key: &ConversationKey,
@@ -32,7 +33,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut chain = chain_from(visible, first);
         let mut next = first;
         for (sequence, envelope) in sealed.messages {
-            // What follows a message that is missing cannot be checked.
+            // A message behind a missing one cannot be checked.
             if sequence != next {
                 chain.lose();
             }
@@ -70,7 +71,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(ConversationRows::new(head, messages, tools))
     }
 
-    /// Seals what changes for the ids that the messages have inside.
+    /// Seals a rewrite for the ids that the messages have in the inner store.
     pub(super) async fn rewrite_sealed(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let key = &rewrite.key;
         let Some(rows) = self.inner.rows(key).await? else {
@@ -95,7 +96,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         after.revision = revision;
         let since = self.lives.now();
         self.lives.learn(key, &after, Some(&head), None, since);
-        // The next write follows the last message. Where that cannot be read, the writer reads the head.
+        // The next write needs the digest of the last message. If that message is unreadable, the
+        // writer reads the head.
         if let Ok(Some(digest)) = self.tip(key, &after, SealedHead::expected(Some(&head))).await {
             self.lives.learn_tip(key, revision, revision.sequence, digest, since);
         }
@@ -118,8 +120,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// The messages that a rewrite changes, and those that follow them, which contain their digests: up to
-    /// one that cannot be opened, whose digest nobody knows.
+    /// Returns the messages that a rewrite changes, and the messages behind them, which contain
+    /// their digests. It stops at a message that cannot be opened, whose digest is unknown.
     async fn resealed(
         &self,
         rewrite: &Rewrite,
@@ -134,7 +136,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let unchained = head.content.unchained.unwrap_or(u64::MAX);
         let first = changed.keys().min().copied().unwrap_or(u64::MAX);
         let mut sealed = Vec::with_capacity(changed.len());
-        // The digest of the message before, and whether it is another one than it was.
+        // The digest of the message before, and whether it has changed.
         let (mut tip, mut is_other) = (None, false);
         let near = |sequence: u64| sequence.saturating_add(1) >= first;
         for (sequence, envelope) in rows.messages.iter().filter(|(sequence, _)| near(*sequence)) {
@@ -171,7 +173,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// The sealed head. A conversation all of which is of the former format gets it now.
+    /// Returns the sealed head. A conversation that is entirely in the former format gets one.
     async fn sealed_head(
         &self,
         key: &ConversationKey,
@@ -182,7 +184,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         self.check_head(key, head, found.as_ref()).map_err(unopened(key, OPEN))?;
         let begun = match found {
             Some(found) if found.content.unchained.is_some() => return Ok(found),
-            // What is written from now on is of the present format.
+            // Values that are written from now on have the current format.
             Some(mut found) => {
                 found.content.unchained = Some(head.revision.sequence);
                 found

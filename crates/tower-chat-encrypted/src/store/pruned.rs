@@ -1,4 +1,4 @@
-//! How many messages may be missing at the beginning of a conversation.
+//! The number of messages that may be missing at the beginning of a conversation.
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId,
@@ -14,17 +14,17 @@ use crate::{
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Accepts that the first messages of a conversation are missing, as a prune leaves them that did not go
-    /// through this store, such as one of an earlier release without the keys. Returns whether there was
-    /// something to accept.
+    /// Accepts that the first messages of a conversation are missing, after a prune that did not
+    /// use this store, such as one of an earlier release without the keys. Returns whether messages
+    /// were missing.
     ///
-    /// Whoever can write to the store inside can remove messages, so this is for a person to decide
-    /// ([`EncryptionError::CutOff`]).
+    /// Every writer of the inner store can delete messages. Therefore a person should make this
+    /// decision ([`EncryptionError::CutOff`]).
     ///
     /// # Errors
     ///
-    /// [`StoreError::UnderWay`], if the conversation has an open run; if what is left does not open; and if
-    /// the store cannot be written.
+    /// [`StoreError::UnderWay`], if the conversation has an open run; an error if the remaining
+    /// messages do not open, or the store cannot be written.
     pub async fn accept_missing_beginning(
         &self,
         key: &ConversationKey,
@@ -51,7 +51,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(true)
     }
 
-    /// Stores a sealed head for this head.
+    /// Stores a sealed head.
     pub(super) async fn put_head(
         &self,
         key: &ConversationKey,
@@ -71,8 +71,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(())
     }
 
-    /// Says in the sealed head how many messages may be missing at the beginning; `None` stands for
-    /// as many as are missing now. A conversation without a sealed head stays without.
+    /// Stores the number of messages that may be missing at the beginning in the sealed head.
+    /// `None` means as many as are missing now. A conversation without a sealed head gets none.
     pub(super) async fn seal_pruned(
         &self,
         key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! With other stores around and inside.
+//! Tests with outer and inner stores.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use tower_chat_encrypted::{
 
 use crate::common::{append, encryption_error, key, keys, write};
 
-/// Nothing is stored because of the time alone.
+/// A delay that does not pass during the test.
 const NEVER: Duration = Duration::MAX;
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be
         assert_eq!(store.load(&key()).await.unwrap().messages.len(), 2);
         append(&store, write(&key(), at, [Message::user("secret 3")])).await;
 
-        // The last was gathered, and is sealed already.
+        // The last write was gathered, and is sealed already.
         assert!(erasable.erase(&key()));
         store.forget(&key());
         store.flush().await.unwrap();
@@ -55,7 +55,7 @@ async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be
     }
 }
 
-/// A provider that is asked over a network, and keeps what it was told for a while.
+/// A provider that fetches keys over a network, and caches them for a while.
 #[derive(Clone)]
 struct Remote {
     keys: MasterKeys,
@@ -96,7 +96,7 @@ async fn gathered_writes_whose_key_has_gone_are_stored_once_somebody_has_fetched
     assert_eq!(inner.load(&key()).await.unwrap().messages.len(), 2);
 }
 
-/// A store in which somebody reads the conversation while a write is submitted, and before it is there.
+/// A store in which another task reads the conversation while a write is submitted and not stored.
 struct ReadMeanwhile {
     inner: MemoryStore,
     reader: Arc<OnceLock<Arc<dyn HistoryStore>>>,

@@ -1,4 +1,4 @@
-//! Attacks by a writer to the inner store who has no key.
+//! Tests of attacks by a writer to the inner store who has no key.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn empty_store() -> Store {
     EncryptedStore::new(MemoryStore::new(), keys())
 }
 
-/// A store with three runs of one message each.
+/// Creates a store with three runs of one message each.
 async fn three_runs() -> Store {
     let store = empty_store();
     let mut at = Revision::ABSENT;
@@ -69,7 +69,7 @@ async fn what_was_pruned_with_the_key_opens_and_no_more_can_be_cut_off() {
     assert!(other.prune(&key(), Keep::Messages(1)).await.is_err(), "nor by a prune after it");
 }
 
-/// Rows of the record that replace the true ones.
+/// Replaces rows of the record with forged ones.
 async fn forged_rows(change: impl FnOnce(&mut ToolRecord)) -> (usize, Vec<(u64, u32)>) {
     let store = empty_store();
     append(&store, write(&key(), Revision::ABSENT, messages()).with_tools(rows())).await;
@@ -183,7 +183,7 @@ async fn the_id_under_which_a_service_keeps_a_conversation_cannot_be_changed() {
     assert!(matches!(encryption_error(&error), EncryptionError::FormerValues { .. }), "{error:?}");
 }
 
-/// A process that has not read the head does not know which life it is.
+/// A process that has not read the head does not know the life.
 #[tokio::test]
 async fn a_write_to_a_conversation_that_was_not_read_is_refused_and_can_be_tried_again() {
     let store = three_runs().await;

@@ -1,4 +1,4 @@
-//! A conversation with secrets in every place.
+//! A conversation with secrets in every field.
 
 use std::{
     sync::Arc,
@@ -45,7 +45,7 @@ pub(crate) fn row(sequence: u64, index: u32, status: ToolStatus) -> ToolRecord {
     row
 }
 
-/// Messages of which every text holds the word `secret`.
+/// Returns messages in which every text contains the word `secret`.
 pub(crate) fn messages() -> Vec<Message> {
     let mut first = Message::user("secret question");
     first.author = Some("secret author".to_owned());
@@ -63,7 +63,8 @@ pub(crate) fn messages() -> Vec<Message> {
     vec![first, Message::new(Role::Assistant, asking), Message::tool_results(results)]
 }
 
-/// Their rows: one result in a message, one apart, one call that waits.
+/// Returns their rows: one with its result in a message, one with its result in the record, and one
+/// of a call that waits.
 pub(crate) fn rows() -> Vec<ToolRecord> {
     let mut in_message = row(2, 0, ToolStatus::Ok);
     in_message.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 0 });
@@ -73,15 +74,15 @@ pub(crate) fn rows() -> Vec<ToolRecord> {
     vec![in_message, apart, row(2, 2, ToolStatus::PendingApproval)]
 }
 
-/// What keeps a run open, with the text of a cut-off answer.
+/// Returns the properties of a write that leaves a run open, with the text of an unfinished answer.
 pub(crate) fn staged(text: &str) -> Staged {
     let renewed_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     let lease = Lease { attempt: 1, holder: 1, renewed_at, until: None };
     Staged { lease, close: None, service_id: None, partial_text: Some(text.into()) }
 }
 
-/// An inner store into which a writer without the key has put these messages with their ids, and this
-/// head.
+/// Creates an inner store into which a writer without the key has put these messages with their
+/// ids, and this head.
 pub(crate) async fn forge(
     key: &ConversationKey,
     messages: Vec<Message>,
@@ -105,7 +106,7 @@ pub(crate) async fn forge(
     store
 }
 
-/// The messages of a conversation as the store inside has them, and its head.
+/// Returns the messages of a conversation in the inner store, and its head.
 pub(crate) async fn sealed(
     store: &Store,
     key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! Descriptions are sealed for their conversation and their version.
+//! Tests that descriptions are sealed for their conversation and their version.
 
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
@@ -17,7 +17,7 @@ fn description(title: &str, topic: &str) -> Description {
     Description::new().with_title(title).unwrap().with_metadata(metadata).unwrap()
 }
 
-/// A store with two conversations, and its keys.
+/// Creates a store with two conversations, and returns its keys.
 async fn store() -> (Store, ErasableKeys) {
     let keys = ErasableKeys::new();
     let store = EncryptedStore::new(MemoryStore::new(), keys.clone());
@@ -55,7 +55,8 @@ async fn the_store_inside_sees_neither_title_nor_metadata() {
     assert_eq!(found.iter().map(|it| it.key.id()).collect::<Vec<_>>(), ["coats"]);
 }
 
-/// A description that was moved, put back or put there in clear is reported, and hides no other.
+/// A description that was moved, restored or replaced with plaintext is reported, and hides no
+/// other.
 #[tokio::test]
 async fn a_description_opens_in_its_own_conversation_and_version_alone() {
     for attack in ["moved", "put back", "in clear"] {

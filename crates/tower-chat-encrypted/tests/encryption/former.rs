@@ -1,4 +1,4 @@
-//! What the format `tower-chat-1` has sealed still opens.
+//! Tests that values of the format `tower-chat-1` still open.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use tower_chat_encrypted::{EncryptedStore, EncryptionError};
 
 use crate::common::{Store, append, encryption_error, key, keys, messages, row, rows, write};
 
-/// A conversation with rows as a release before this format has written it: messages, then the
-/// result that is apart, then the error of its row.
+/// Returns a conversation with rows from a release of the first format: its messages, a result in
+/// the record, and the error of its row.
 async fn former() -> Store {
     let stored = include_str!("../fixtures/former_values.txt");
     let lines: Vec<&str> = stored.lines().collect();
@@ -103,7 +103,7 @@ async fn a_rewrite_seals_in_the_new_format_and_leaves_the_rest_readable() {
     assert!(service_id.starts_with("tower-chat-3:"), "it has a sealed head: {service_id}");
 }
 
-/// A conversation as the release before the third format has written it: its messages, the row of its call,
+/// Returns a conversation from a release of the second format: its messages, the row of its call,
 /// and its sealed head.
 async fn second() -> Store {
     let stored = include_str!("../fixtures/second_values.txt");
@@ -170,7 +170,7 @@ async fn values_of_the_second_format_are_refused_where_that_is_chosen() {
     }
 }
 
-/// The head of the second format says nothing of a chain.
+/// The head of the second format contains no data of a chain.
 #[tokio::test]
 async fn an_older_head_does_not_open_messages_of_the_third_format() {
     let store = second().await;

@@ -1,4 +1,4 @@
-//! Rotation, erasure, and keys that cannot be had.
+//! Tests of rotation, erasure, and keys that are not available.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ fn a_key_needs_a_name() {
     }
 }
 
-/// A provider that is asked over a network, and keeps nothing.
+/// A provider that fetches keys over a network, and does not cache them.
 struct Remote(MasterKeys);
 
 #[async_trait]
@@ -174,7 +174,7 @@ async fn a_name_that_another_key_has_is_refused_and_what_that_sealed_opens() {
         assert!(matches!(&error, EncryptionError::KeyExists { id } if id == "first"), "{error:?}");
     }
     assert_eq!(texts(&store).await, ["sealed before"]);
-    // The same key again is no other, and a key that was added can be rotated to.
+    // Adding the same key again has no effect, and `rotate` accepts a key that was added.
     keys.add("first", SecretKey::from_bytes([7; 32])).unwrap();
     keys.add("second", other()).unwrap();
     keys.rotate("second", other()).unwrap();

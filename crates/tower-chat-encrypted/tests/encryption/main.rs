@@ -1,4 +1,4 @@
-//! What an encrypted store shows to whom.
+//! Tests of the encrypted store: what it returns with and without keys.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod around;

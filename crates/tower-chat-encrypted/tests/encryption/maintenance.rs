@@ -1,4 +1,4 @@
-//! Sealed rows, looked at and rewritten.
+//! Tests of reading and rewriting sealed rows.
 
 use tower_chat_core::{
     MemoryStore, Message, ToolStatus,
@@ -15,7 +15,7 @@ async fn store() -> Store {
     store
 }
 
-/// What each row says, by its position: a text, or what is wrong with it.
+/// Returns for each row, by its position, whether it opens.
 async fn told(store: &Store) -> (Vec<(u64, bool)>, Vec<(SequencePosition, bool)>) {
     let rows = store.rows(&key()).await.unwrap().unwrap();
     let messages = rows.messages.iter().map(|(number, message)| (*number, message.is_ok()));
@@ -37,7 +37,7 @@ async fn rows_are_opened_and_what_does_not_open_hides_no_other() {
     let records: Vec<_> = opened.tools.into_iter().map(|(_, row)| row.unwrap()).collect();
     assert_eq!(records, rows());
 
-    // A writer without the key puts the first message in the place of the last, and changes a row.
+    // A writer without the key replaces the last message with the first, and changes a row.
     let (inside, _) = sealed(&store, &key()).await;
     let at = store.inner().head(&key()).await.unwrap().revision;
     let found = store.inner().rows(&key()).await.unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn what_is_rewritten_is_sealed_for_its_position() {
     let rows_inside = store.inner().rows(&key()).await.unwrap().unwrap();
     let inside = format!("{inside:?}{rows_inside:?}");
     assert!(!inside.contains("another"), "{inside}");
-    // Another process opens it, and this one goes on without reading.
+    // Another process opens the conversation, and this one continues without reading.
     let elsewhere = EncryptedStore::new(store.inner().clone(), keys());
     let history = elsewhere.load(&key()).await.unwrap();
     assert_eq!(history.head.revision, after);

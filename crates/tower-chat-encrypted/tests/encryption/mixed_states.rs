@@ -1,4 +1,5 @@
-//! A writer of the inner store without a key cannot mix two states of a conversation message by message.
+//! Tests that a writer of the inner store without a key cannot mix two states of a conversation
+//! message by message.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -27,7 +28,7 @@ fn staged(attempt: u32, close: Option<Close>) -> Staged {
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// What another process that refuses former values reads of a forged conversation.
+/// Returns what another process, which refuses former values, reads of a forged conversation.
 async fn texts(store: &Store) -> Result<Vec<String>, String> {
     let other = EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
     let loaded = other.load(&key()).await;
@@ -45,7 +46,8 @@ async fn texts(store: &Store) -> Result<Vec<String>, String> {
     }
 }
 
-/// The message of each state at each position, all combinations of them, and which of these are states.
+/// Tries all combinations of the messages of these states, of which only the states themselves may
+/// open.
 async fn mix(states: &[Vec<Message>], head: Option<Arc<str>>) {
     let length = states.iter().map(Vec::len).min().unwrap();
     for choice in 0..states.len().pow(length as u32) {
@@ -62,7 +64,7 @@ async fn mix(states: &[Vec<Message>], head: Option<Arc<str>>) {
 #[tokio::test]
 async fn branches_behind_an_end_that_was_cut_off_cannot_be_mixed() {
     let mut states = Vec::new();
-    // The attacker lets users go on twice behind the first message, with the same run ids.
+    // The attacker makes users continue twice behind the first message, with the same run ids.
     let runs = [RunId::new(), RunId::new(), RunId::new()];
     let store = empty_store();
     let first = append(&store, of_run(runs[0], 0, Revision::ABSENT, "first")).await;
@@ -81,7 +83,7 @@ async fn branches_behind_an_end_that_was_cut_off_cannot_be_mixed() {
 async fn lives_of_one_key_begun_by_one_run_cannot_be_mixed() {
     let (run, mut states, mut heads) = (RunId::new(), Vec::new(), Vec::new());
     for life in ["first", "second"] {
-        // Each import is another process.
+        // Each import is made by another process.
         let store = empty_store();
         let at = append(&store, of_run(run, 0, Revision::ABSENT, &format!("{life} 1"))).await;
         append(&store, of_run(run, 1, at, "the same")).await;
@@ -120,7 +122,7 @@ async fn a_conversation_that_one_process_deletes_and_makes_again_has_another_lif
     assert_eq!(lives.len(), 3, "{lives:?}");
 }
 
-/// What this process knows of the conversation before is not continued.
+/// The knowledge of this process about the deleted conversation must not be continued.
 #[tokio::test]
 async fn a_conversation_that_another_process_makes_again_by_the_same_run_can_be_gone_on_with() {
     let (run, store) = (RunId::new(), empty_store());
@@ -145,7 +147,7 @@ async fn a_write_that_is_repeated_leaves_the_conversation_readable() {
     assert_eq!(texts(&store).await.unwrap(), ["first", "second", "third"]);
 }
 
-/// What another process has stored there is followed, not what this one failed to store.
+/// The next write follows the write of the other process, and not the failed write of this one.
 #[tokio::test]
 async fn a_write_that_was_refused_is_not_what_the_next_one_follows() {
     let store = empty_store();
@@ -161,7 +163,7 @@ async fn a_write_that_was_refused_is_not_what_the_next_one_follows() {
     assert_eq!(texts(&store).await.unwrap(), ["first", "theirs", "mine"]);
 }
 
-/// A conversation with a message that readers see and an open run of two.
+/// Creates a conversation with a visible message and an open run of two messages.
 async fn open_run(store: &Store) -> (RunId, Revision) {
     let first = append(store, of_run(RunId::new(), 0, Revision::ABSENT, "seen")).await;
     let run = RunId::new();
@@ -253,7 +255,7 @@ async fn a_commit_may_replace_staged_messages() {
     }
 }
 
-/// Staged messages of another branch do not follow what readers see.
+/// Staged messages of another branch do not follow the visible ones.
 #[tokio::test]
 async fn an_open_run_follows_what_readers_see() {
     let store = empty_store();
@@ -287,7 +289,7 @@ async fn a_rewrite_leaves_the_conversation_readable_and_its_former_state_cannot_
     mix(&[before, after], head).await;
 }
 
-/// A writer of the inner store can do this, and the documentation says so.
+/// A writer of the inner store can do this, as the documentation states.
 #[tokio::test]
 async fn an_end_can_be_cut_off_and_a_whole_older_state_brought_back() {
     let store = empty_store();
@@ -301,7 +303,7 @@ async fn an_end_can_be_cut_off_and_a_whole_older_state_brought_back() {
     assert_eq!(texts(&forged).await.unwrap(), ["one", "two"]);
 }
 
-/// Messages that ask for calls and answer them are covered with everything that is sealed of them.
+/// Calls and results are covered by the digest with all of their sealed content.
 #[tokio::test]
 async fn calls_and_results_of_two_states_cannot_be_mixed() {
     let (run, mut states, mut head) = (RunId::new(), Vec::new(), None);
@@ -320,11 +322,11 @@ async fn calls_and_results_of_two_states_cannot_be_mixed() {
         head = found;
     }
     mix(&states, head.clone()).await;
-    // The body of one state with the call of the other.
+    // The message combines the body of one state with the call of the other.
     let mut crossed = states[0].clone();
     crossed[1].parts[1] = states[1][1].parts[1].clone();
     texts(&forge(&key(), crossed.clone(), head.clone(), Vec::new()).await).await.unwrap_err();
-    // Nothing comes after it.
+    // No message follows it.
     crossed.truncate(2);
     texts(&forge(&key(), crossed, head, Vec::new()).await).await.unwrap_err();
 }

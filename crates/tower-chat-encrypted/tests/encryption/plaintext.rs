@@ -1,4 +1,4 @@
-//! Nothing that is said stands in the files.
+//! Tests that the files contain no plaintext content.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use tower_chat_sqlite::SqliteStore;
 
 use crate::common::{append, key, keys, messages, rows, staged, write};
 
-/// Which files of a folder hold a text.
+/// Returns the names of the files in a folder that contain a text.
 fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
     let holds = |bytes: Vec<u8>| bytes.windows(text.len()).any(|window| window == text.as_bytes());
@@ -70,7 +70,7 @@ async fn all_of_it_comes_back() {
     let copy = ConversationKey::new("alice", "copy");
     store.fork(&key(), &copy).await.unwrap();
     let (messages, record, _) = expected;
-    // A copy does not wait for approvals.
+    // The calls of a copy do not wait for approval.
     assert_eq!(parts(&store, &copy).await, (messages, record, Vec::new()));
 
     let at = store.head(&key()).await.unwrap().revision;

@@ -1,4 +1,4 @@
-//! A value that was moved does not open.
+//! Tests that a value that was moved does not open.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::common::{
     Store, append, encryption_error, forge, key, keys, messages, row, rows, sealed, write,
 };
 
-/// The messages of a store, of which some stand at another place, in another store.
+/// Loads the messages of a store, some of which were moved, from another store.
 async fn load_as(
     key: &ConversationKey,
     (messages, head): (Vec<Message>, Option<Arc<str>>),
@@ -42,7 +42,7 @@ async fn into_another_conversation_or_scope() {
     }
 }
 
-/// One key for all conversations, which no provider here has.
+/// A provider with one key for all conversations, unlike the providers of this crate.
 struct OneKey;
 
 #[async_trait]
@@ -59,7 +59,7 @@ impl KeyProvider for OneKey {
     }
 }
 
-/// The place counts, not only the key.
+/// The position is authenticated, so that the same key does not suffice.
 #[tokio::test]
 async fn into_another_conversation_with_the_same_key() {
     let store = EncryptedStore::new(MemoryStore::new(), OneKey);
@@ -108,7 +108,7 @@ async fn into_another_column() {
     assert_eq!(column, "result");
 }
 
-/// A place that is claimed in the value itself is authenticated.
+/// The position in the value itself is authenticated.
 #[tokio::test]
 async fn with_its_position_overwritten() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
@@ -125,7 +125,7 @@ async fn with_its_position_overwritten() {
     assert!(matches!(error, EncryptionError::NotOpened { .. }), "{error:?}");
 }
 
-/// Rows that do not open are reported, and the others are there.
+/// Rows that do not open are reported, and do not hide the others.
 #[tokio::test]
 async fn from_one_row_of_the_record_to_another() {
     let store = store().await;

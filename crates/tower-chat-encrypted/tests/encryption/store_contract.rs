@@ -1,5 +1,5 @@
-//! A store whose content is encrypted keeps every promise of a store. The wrapper does the same over every store, so
-//! the contract runs over one.
+//! The contract of stores, with encryption. The wrapper does the same over every store, so that the
+//! contract runs over one of them.
 
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::SqliteStore;

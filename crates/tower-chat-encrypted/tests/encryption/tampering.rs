@@ -1,4 +1,4 @@
-//! A value that was changed does not open.
+//! Tests that a value that was changed does not open.
 
 use tower_chat_core::{
     ApprovalRequest, MemoryStore, Message, Part, ToolStatus, format,
@@ -10,7 +10,7 @@ use crate::common::{
     Store, append, encryption_error, forge, key, keys, messages, row, rows, sealed, write,
 };
 
-/// A store whose message was changed by somebody who can write to the store inside.
+/// Creates a store in which a writer to the inner store has changed a message.
 async fn changed(number: usize, change: impl FnOnce(&mut Message)) -> Store {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     append(&store, write(&key(), Revision::ABSENT, messages()).with_tools(rows())).await;
@@ -92,7 +92,7 @@ fn request(message: &mut Message) -> &mut ApprovalRequest {
     }
 }
 
-/// Consent is given by the id of a request: under another it would be given to another call.
+/// An approval refers to the id of a request: with another id it would approve another call.
 #[tokio::test]
 async fn a_request_for_approval_is_the_one_it_was() {
     let unchanged = changed(1, |_| {}).await;
@@ -121,7 +121,7 @@ async fn a_key_of_the_same_name_that_is_another_opens_nothing() {
     assert!(matches!(refused(&store).await, EncryptionError::NotOpened { .. }));
 }
 
-/// The same text twice is not the same value, so nobody can tell that it is.
+/// The same text is sealed to different values, so that they cannot be compared.
 #[tokio::test]
 async fn equal_messages_look_different() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
