@@ -1,4 +1,4 @@
-//! What is written to the target, in writes of bounded size.
+//! Appends to the target, in writes of bounded size.
 
 use std::{collections::HashSet, mem, sync::Arc, time::SystemTime};
 
@@ -12,19 +12,20 @@ use tower_chat_core::{
 
 use crate::{Refusal, TransferError, runs::Runs};
 
-/// What one write has at most; one message may be larger.
+/// The maximum size of one write. A single larger message is allowed.
 const WRITE_MESSAGES: usize = 100;
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// What one submission has at most, but for its last write.
+/// The maximum size of one submission, without its last write.
 const SUBMISSION_WRITES: usize = 64;
 const SUBMISSION_BYTES: usize = 1024 * 1024;
 
 /// Appends to one conversation.
 ///
-/// A write has messages of one run, as the ids of messages demand, with the rows of the record that
-/// are complete with them. So it cannot be staged: an open run has the messages of one run alone.
-/// Readers see the beginning of a conversation while it is written, cut at a write.
+/// A write has messages of one run, as their ids require, and the rows of the record that are
+/// complete with them. A whole conversation cannot be staged, because an open run has the messages
+/// of one run only. While a conversation is written, readers therefore see the messages of the
+/// completed writes.
 pub(crate) struct Appender<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -36,14 +37,14 @@ pub(crate) struct Appender<'a> {
     with_messages: HashSet<RunId>,
     last_run: Option<RunId>,
     segment: Option<Segment>,
-    /// Rows for the next write.
+    /// The rows for the next write.
     rows: Vec<ToolRecord>,
     writes: Vec<Write>,
     bytes: usize,
-    /// Under which the writes are staged.
+    /// The properties of staged writes.
     staged: Option<Staged>,
     begins_attempt: bool,
-    /// The run that owns the end of the conversation at the target.
+    /// The open run of the target, which no other run may write behind.
     owner: Option<RunId>,
     pub(crate) refusal: Option<Refusal>,
     pub(crate) added: u64,
@@ -85,12 +86,12 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// Refuses every write that is not staged: the end of the conversation belongs to this run.
+    /// Sets the open run of the target, because of which every write that is not staged is refused.
     pub(crate) fn owned_by(&mut self, owner: Option<RunId>) {
         self.owner = owner;
     }
 
-    /// The run that owns the end of the conversation at the target.
+    /// Returns the open run of the target.
     pub(crate) fn owner(&self) -> Option<RunId> {
         self.owner
     }
@@ -112,7 +113,7 @@ impl<'a> Appender<'a> {
         self.submit_if_full().await
     }
 
-    /// A message that the target has already.
+    /// Records a message that the target has already.
     pub(crate) fn found(&mut self, message: &Message) {
         self.last_run = message.id.map(|id| id.run).or(self.last_run);
         self.with_messages.extend(self.last_run);
@@ -146,7 +147,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Puts a row into the record, with the messages that were appended last.
+    /// Adds a row of the record, which is written with the messages that were appended last.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         self.rows.push(row);
     }
@@ -175,8 +176,8 @@ impl<'a> Appender<'a> {
         Write::new(self.key.clone(), MessageId { run, index: 0 }, self.revision, [])
     }
 
-    /// Ends what readers see: rows that belong to no new message, what is missing of runs, and the
-    /// service id.
+    /// Writes the rest of the visible part: rows without a new message, missing data of runs, and
+    /// the service id.
     pub(crate) async fn end_visible(
         &mut self,
         service_id: Option<ServiceIdChange>,
@@ -197,10 +198,10 @@ impl<'a> Appender<'a> {
         self.add(write, 0).await
     }
 
-    /// Tells the directory of a run without messages, or what it does not know of another one.
+    /// Writes a run without messages, or missing data of another run, to the directory.
     ///
-    /// Usage is told with messages, so one is staged and discarded: of a run that is discarded, the
-    /// directory keeps the usage, and does not count it.
+    /// Usage can only be written with messages. Therefore a message is staged and discarded: the
+    /// directory keeps the usage of a discarded run, and does not count the run.
     async fn supplement(&mut self, run: RunId) -> Result<(), TransferError> {
         let lease = Lease {
             attempt: 1,
@@ -221,7 +222,7 @@ impl<'a> Appender<'a> {
         let discards = Write::new(self.key.clone(), id, opens.result(), [])
             .with_activity(RunActivity::new(last).with_mode(mode))
             .staged(staged(Some(Close::Discard { visible })));
-        // What the second write tells.
+        // The activity of the second write.
         let _ = self.runs.last_activity(run);
         self.revision = discards.result();
         self.push(opens, 0);
@@ -229,13 +230,14 @@ impl<'a> Appender<'a> {
         self.submit_if_full().await
     }
 
-    /// Has the directory count runs that have no messages, as many as are missing.
+    /// Makes the directory count the missing number of runs without messages.
     pub(crate) async fn count_runs(&mut self, missing: u64) -> Result<(), TransferError> {
         let without_messages = self.runs.in_order().into_iter();
         let without_messages = without_messages.map(|run| (run.run, run.last_written_at));
         let uncounted: Vec<_> =
             without_messages.filter(|(run, _)| !self.with_messages.contains(run)).collect();
-        // A run that wrote last is not counted again, so of a single one only one is counted.
+        // A write of the same run as the write before is not counted. If there is only one such
+        // run, one is counted.
         let counted = if uncounted.len() > 1 { missing } else { missing.min(1) };
         let counted = usize::try_from(counted).unwrap_or(usize::MAX);
         for (run, at) in uncounted.into_iter().cycle().take(counted) {
@@ -245,14 +247,14 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// What is appended from now on is staged.
+    /// Stages everything that is appended from now on.
     pub(crate) fn stage(&mut self, staged: Staged) {
         self.staged = Some(staged);
         self.begins_attempt = true;
         self.owner = None;
     }
 
-    /// Ends what is staged, which may be nothing but the fact that a run is open.
+    /// Ends the staged part. If it has no messages, a write that opens the run is added.
     pub(crate) async fn end_staged(&mut self, run: RunId) -> Result<(), TransferError> {
         self.end_run().await?;
         if self.begins_attempt {
@@ -307,7 +309,7 @@ impl<'a> Appender<'a> {
                     self.refusal = Some(Refusal::Conflict);
                     Ok(())
                 }
-                // What the store cannot hold is in this conversation; the others are written.
+                // The error concerns this conversation only, so that the others are written.
                 error @ (StoreError::Backend { retryable: false, .. }
                 | StoreError::Corrupt { .. }
                 | StoreError::Undecodable { .. }) => {
@@ -320,7 +322,7 @@ impl<'a> Appender<'a> {
     }
 }
 
-/// The texts of an error and its causes.
+/// Returns the texts of an error and its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! What the target has of a conversation already.
+//! The comparison of a conversation with the target.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,16 +15,16 @@ use crate::{
     record::Record,
 };
 
-/// Reads the target beside the source, as long as both have the same.
+/// Reads the target in parallel with the source, as long as both are equal.
 pub(crate) struct Comparison<'a> {
-    /// `None` if the target has no such conversation.
+    /// `None` if the target does not have the conversation.
     reader: Option<Reader<'a>>,
     is_read: bool,
-    /// What was read ahead.
+    /// A record that was read in advance.
     ahead: Option<Record>,
-    /// Rows of the target that the source did not name yet.
+    /// Rows of the target that the source has not contained yet.
     rows: HashMap<SequencePosition, ToolRecord>,
-    /// Rows of the source that the target did not name yet.
+    /// Rows of the source that the target has not contained yet.
     asked: Vec<ToolRecord>,
     staged: Vec<Arc<Message>>,
 }
@@ -38,7 +38,7 @@ impl<'a> Comparison<'a> {
         Ok(Self { is_read: reader.is_none(), reader, ..Self::with_nothing() })
     }
 
-    /// A target that has nothing to compare.
+    /// Creates a comparison with an empty target.
     pub(crate) fn with_nothing() -> Self {
         Self {
             reader: None,
@@ -74,12 +74,13 @@ impl<'a> Comparison<'a> {
         self.reader.as_ref()?.open_run()
     }
 
-    /// What the open run of the target has staged; known once the messages were read.
+    /// Returns the staged messages of the target's open run, which are known after its messages
+    /// were read.
     pub(crate) fn staged(&self) -> &[Arc<Message>] {
         &self.staged
     }
 
-    /// The next run of the target; `None` once there are no more.
+    /// Returns the next run of the target; `None` at the end.
     pub(crate) async fn next_run(&mut self) -> Result<Option<RunSummary>, ReadError> {
         match self.next().await? {
             Some(Record::Run(run)) => Ok(Some(run)),
@@ -90,8 +91,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The next message of the target that readers see; `None` once there are no more. Then all of the
-    /// target was read.
+    /// Returns the next visible message of the target; `None` at the end. The whole target has then
+    /// been read.
     pub(crate) async fn next_message(&mut self) -> Result<Option<Arc<Message>>, ReadError> {
         while let Some(record) = self.next().await? {
             match record {
@@ -119,8 +120,8 @@ impl<'a> Comparison<'a> {
         Ok(record)
     }
 
-    /// Takes a row of the source whose call the target has. It is compared at once if the target has
-    /// named it, else in [`missing_rows`](Self::missing_rows).
+    /// Adds a row of the source whose call the target has. If the target's row is already known,
+    /// the rows are compared now, otherwise in [`missing_rows`](Self::missing_rows).
     pub(crate) fn row(&mut self, row: ToolRecord) {
         if self.rows.get(&row.call) == Some(&row) {
             self.rows.remove(&row.call);
@@ -129,8 +130,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The rows of the source that the target does not have, or has otherwise. All of the target must
-    /// have been read.
+    /// Returns the rows of the source that are missing or different at the target. The whole target
+    /// must have been read.
     pub(crate) fn missing_rows(&mut self) -> Vec<ToolRecord> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         asked.filter(|row| self.rows.get(&row.call) != Some(row)).collect()

@@ -1,4 +1,4 @@
-//! What a file has, and how it is read.
+//! Reading and checking a file.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 use tower_chat_core::{
@@ -13,7 +13,7 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// What a file of [`export`](crate::export()) has: every line of it was read and checked.
+/// The contents of a file of [`export`](crate::export()), of which every line was read and checked.
 #[derive(Debug, Clone)]
 pub struct ExportContents {
     counts: Counts,
@@ -23,16 +23,16 @@ pub struct ExportContents {
     file_sum: Sum,
     is_complete: bool,
     lines: u64,
-    /// The first lines of conversations that were abandoned.
+    /// The first lines of abandoned conversations.
     abandoned: Vec<u64>,
 }
 
 impl ExportContents {
-    /// Reads a file to its end, a line in memory at a time.
+    /// Reads a file to its end, with one line in memory at a time.
     ///
     /// # Errors
     ///
-    /// [`TransferError::File`], if a line is damaged. A file that is cut off is no error here: see
+    /// [`TransferError::File`], if a line is damaged. A truncated file is not an error: see
     /// [`is_complete`](Self::is_complete).
     pub async fn read<R: AsyncBufRead + Unpin>(reader: R) -> Result<Self, TransferError> {
         let mut lines = Lines::new(reader);
@@ -74,43 +74,44 @@ impl ExportContents {
         self.sum = lines.sum.clone();
     }
 
-    /// What the conversations that are whole consist of.
+    /// Returns the counts over all complete conversations.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How many conversations are whole.
+    /// Returns the number of complete conversations.
     pub fn conversations(&self) -> u64 {
         self.counts.conversations
     }
 
-    /// The last conversation that is whole: an export goes on [after](crate::Selection::after) it.
+    /// Returns the last complete conversation. An export continues [after](crate::Selection::after)
+    /// it.
     pub fn last(&self) -> Option<&ConversationKey> {
         self.last.as_ref().map(|(key, _)| key)
     }
 
-    /// What an export has told, or would have told, of that conversation.
+    /// Returns the step that an export has reported, or would have reported, for that conversation.
     pub fn last_step(&self) -> Option<Step> {
         self.last.as_ref().map(|(key, counts)| Step::new(key, Outcome::Exported, *counts))
     }
 
-    /// How many bytes the file has up to there. An export that goes on cuts off what comes after
-    /// them.
+    /// Returns the number of bytes up to the end of that conversation. An export that continues
+    /// removes the bytes after them.
     pub fn whole_bytes(&self) -> u64 {
         self.whole_bytes
     }
 
-    /// Whether the file has its last line: only then it can be imported.
+    /// Returns whether the file has its last line, without which it cannot be imported.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// The SHA-256 of the file, as far as it was read, in hexadecimal digits.
+    /// Returns the SHA-256 of the part of the file that was read, in hexadecimal digits.
     pub fn sha256(&self) -> String {
         self.file_sum.hex()
     }
 
-    /// The number of the last line.
+    /// Returns the number of the last line.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
@@ -124,7 +125,7 @@ impl ExportContents {
     }
 }
 
-/// What a line says.
+/// The content of a line.
 pub(crate) enum Entry {
     Header,
     Begins(ConversationKey, Box<Beginning>),
@@ -134,7 +135,7 @@ pub(crate) enum Entry {
     Complete,
 }
 
-/// The lines of a file, each checked against those before it.
+/// The lines of a file, each of which is checked against the lines before it.
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
@@ -147,7 +148,7 @@ pub(crate) struct Lines<R> {
     is_complete: bool,
 }
 
-/// The conversation that is read.
+/// The state of the conversation that is being read.
 struct Section {
     first_line: u64,
     sum: Sum,
@@ -156,9 +157,9 @@ struct Section {
     next: u64,
     visible: u64,
     pruned: u64,
-    /// How many runs the conversation says it had.
+    /// The number of runs that the conversation states.
     runs: u64,
-    /// How many messages, runs and rows of the record it has.
+    /// The number of messages, runs and rows that were read.
     records: u64,
     is_staged: bool,
 }
@@ -177,7 +178,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         }
     }
 
-    /// What the next line says; `None` after the last that is whole.
+    /// Returns the content of the next line; `None` after the last complete line.
     pub(crate) async fn next(&mut self) -> Result<Option<Entry>, TransferError> {
         self.buffer.clear();
         self.reader.read_until(b'\n', &mut self.buffer).await.map_err(TransferError::reading)?;
@@ -266,7 +267,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         if next <= visible {
             return Err(format!("message {next} of the conversation is missing before it"));
         }
-        // Every run has at least one of the messages, pruned or not, or a line of its own.
+        // Every run has at least one message, which may be pruned, or a line of its own.
         if runs > pruned.saturating_add(records) {
             return Err(format!("the conversation cannot have had {runs} runs"));
         }
@@ -314,7 +315,7 @@ impl Section {
         Ok(Entry::Record(record))
     }
 
-    /// A row is complete with the messages before it.
+    /// Checks that a row is complete with the messages before it.
     fn check_row(&self, row: &ToolRecord) -> Result<(), String> {
         let result = match &row.result {
             RecordedResult::InMessage(at) => at.sequence,

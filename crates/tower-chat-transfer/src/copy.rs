@@ -1,4 +1,4 @@
-//! From a store to another.
+//! Copying conversations from one store to another.
 
 use tower_chat_core::{ConversationKey, store::HistoryStore};
 
@@ -11,17 +11,17 @@ use crate::{
     writer::Writer,
 };
 
-/// Copies conversations from a store to another, a page of messages in memory at a time.
+/// Copies conversations from one store to another, with one page of messages in memory at a time.
 ///
-/// It can be repeated: a conversation that the target has already is compared, and left as it is; of
-/// one that the target has the beginning of, the rest is written. So a copy whose future was dropped,
-/// or failed, goes on when it is called again, from the first conversation or
-/// [after](Selection::after) the last that was done. Any other conversation under the same key is
-/// refused, and nothing is written to it.
+/// The copy can be repeated. If the target has a conversation already, the conversations are
+/// compared, and the target is not changed. If the target has the beginning of a conversation, the
+/// rest is written. After a failure, or if its future was dropped, call it again, from the first
+/// conversation or [after](Selection::after) the last finished one. If the target has a different
+/// conversation with the same key, the conversation is refused and nothing is written.
 ///
-/// A conversation becomes visible at the target as it is written, cut at a write: a write has messages
-/// of one run, and only a single run could be staged. The [crate's documentation](crate) says what
-/// is preserved.
+/// While a conversation is written, readers of the target see the messages of the completed writes.
+/// A write has messages of one run, and only a single run can be staged. The
+/// [crate's documentation](crate) lists what is preserved.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -46,7 +46,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If a store fails, or the callback does.
+/// If a store or the callback fails.
 pub async fn copy(
     from: &dyn HistoryStore,
     to: &dyn HistoryStore,

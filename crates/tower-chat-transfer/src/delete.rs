@@ -1,4 +1,4 @@
-//! Out of a store.
+//! Deleting conversations from a store.
 
 use tower_chat_core::{
     ConversationKey,
@@ -10,16 +10,16 @@ use crate::{
     progress::tell,
 };
 
-/// How many conversations are asked for at a time.
+/// The number of conversations on a page.
 const PAGE: usize = 100;
 
-/// Deletes all conversations of a scope, one after the other: also those of which readers see
-/// nothing, since all is staged or was discarded.
+/// Deletes all conversations of a scope, one after the other, including those without visible
+/// messages, whose messages are staged or were discarded.
 ///
-/// What is gone is gone: a deletion whose future was dropped, or failed, goes on when it is called
-/// again. Before a conversation is deleted, [`Event::Begins`] tells what it consists of; so a callback
-/// that writes it down, as a [`ReceiptLog`](crate::ReceiptLog) does, has an account of every
-/// conversation that went, wherever the process stops.
+/// Call it again to continue a deletion that failed or whose future was dropped. Before a
+/// conversation is deleted, [`Event::Begins`] reports its counts. A callback that stores the
+/// events, such as a [`ReceiptLog`](crate::ReceiptLog), therefore has a record of every deleted
+/// conversation, wherever the process stops.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -39,7 +39,7 @@ const PAGE: usize = 100;
 ///
 /// # Errors
 ///
-/// If the store fails, or the callback does.
+/// If the store or the callback fails.
 pub async fn delete_scope(
     store: &dyn HistoryStore,
     scope: &str,
@@ -55,10 +55,10 @@ pub async fn delete_scope(
             receipt.add(&delete(store, &key, summary.as_ref(), progress).await?);
         }
     }
-    // Those of which readers see nothing are left, and what was written meanwhile. The directory has
-    // these too, but in a store without an index of it each page costs a look at the whole scope.
-    // A conversation that is active meanwhile moves between the pages; so the first page is asked for
-    // until it is empty.
+    // The remaining conversations have no visible messages or were written meanwhile. The directory
+    // includes them, but in a store without an index of the directory, each page reads the whole
+    // scope. A conversation that is active meanwhile moves between the pages, so the first page is
+    // read until it is empty.
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;
@@ -77,11 +77,11 @@ pub async fn delete_scope(
     }
 }
 
-/// Deletes one conversation, as [`delete_scope`] deletes many. The receipt has no step if there is none.
+/// Deletes one conversation, like [`delete_scope`]. If there is none, the receipt has no step.
 ///
 /// # Errors
 ///
-/// If the store fails, or the callback does.
+/// If the store or the callback fails.
 pub async fn delete_conversation(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -97,7 +97,7 @@ pub async fn delete_conversation(
     Ok(receipt.end())
 }
 
-/// What the directory has of a conversation may be damaged, and it can be deleted all the same.
+/// Ignores damaged directory data, because the conversation can be deleted nevertheless.
 fn if_readable(
     summary: Result<Option<ConversationSummary>, StoreError>,
 ) -> Result<Option<ConversationSummary>, StoreError> {
@@ -131,7 +131,7 @@ async fn delete(
     Ok(step)
 }
 
-/// How many conversations readers see.
+/// Returns the number of visible conversations.
 async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError> {
     let (mut after, mut count) = (None, 0);
     while let Some(keys) = listed_after(store, scope, &mut after).await? {
@@ -140,7 +140,7 @@ async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError>
     Ok(count)
 }
 
-/// The next conversations that readers see, after the last one that was listed; `None` at the end.
+/// Returns the next visible conversations after the last listed one; `None` at the end.
 async fn listed_after(
     store: &dyn HistoryStore,
     scope: &str,

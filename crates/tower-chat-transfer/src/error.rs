@@ -1,15 +1,15 @@
-//! What can go wrong with a transfer.
+//! The errors of a transfer.
 
 use tower_chat_core::{BoxError, store::StoreError};
 
-/// A transfer could not go on. What was done before stays done: the same call goes on from there.
+/// A transfer failed. Its finished steps stay in effect, and repeating the call continues it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// A store failed.
     #[error("a history store failed; repeat the transfer to go on with it")]
     Store(#[from] StoreError),
-    /// The file is not a whole export.
+    /// The file is not a complete export.
     #[error(transparent)]
     File(#[from] FileError),
     /// The file could not be read or written.
@@ -17,10 +17,10 @@ pub enum TransferError {
     Io {
         /// `read` or `written`.
         action: &'static str,
-        /// What the operating system reports.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The caller's callback failed, and so stopped the transfer.
+    /// The callback returned an error, which stops the transfer.
     #[error("the transfer was stopped by its caller")]
     Stopped(#[source] BoxError),
 }
@@ -35,29 +35,29 @@ impl TransferError {
     }
 }
 
-/// A file is not a whole export. Nothing of it is imported.
+/// A file is not a complete export. Nothing of it is imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It does not begin as an export does.
+    /// The first line is not that of an export.
     #[error(
         "line 1 does not begin an export of tower-chat, which is \
          {{\"format\":\"tower-chat\",\"version\":1}}: give the file that `export` has written, or \
          name the format that this one has"
     )]
     NotAnExport,
-    /// A newer release wrote it.
+    /// A newer release wrote the file.
     #[error(
         "line 1: the export has version {version}, and this release reads version {newest}: import \
          it with the release that wrote it, or a newer one"
     )]
     UnknownVersion {
-        /// The version it says it has.
+        /// The version in the file.
         version: u64,
         /// The newest version that this release reads.
         newest: u64,
     },
-    /// A line is not as it was written.
+    /// A line was changed or damaged.
     #[error(
         "line {line}: {reason}: the file was changed or damaged after it was exported; restore it \
          from a copy, or export again"
@@ -65,10 +65,10 @@ pub enum FileError {
     Damaged {
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: String,
     },
-    /// It ends before the line that completes an export.
+    /// The file ends before the line that completes an export.
     #[error(
         "the file ends at line {line}, and the export is not complete: go on with the export \
          (`--resume`), or copy the file again"

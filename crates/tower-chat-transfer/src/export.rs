@@ -1,4 +1,4 @@
-//! From a store to a file.
+//! Exporting conversations from a store to a file.
 
 use std::fmt;
 
@@ -17,16 +17,16 @@ use crate::{
     selection::Keys,
 };
 
-/// How often a conversation that changes meanwhile is read.
+/// The maximum number of times that a conversation is read because it changes meanwhile.
 pub(crate) const ATTEMPTS: u32 = 8;
 
-/// How many bytes are gathered before they are written.
+/// The number of bytes that are buffered before they are written.
 const BUFFER: usize = 64 * 1024;
 
-/// A file that is written by [`export`].
+/// A file that [`export`] writes.
 ///
-/// What is written at any time ends with a whole line, or is cut off within the last: the file can be
-/// gone on with, see [`ExportContents::whole_bytes`].
+/// At any time the file ends with a complete line or within a line. An export can continue it; see
+/// [`ExportContents::whole_bytes`].
 pub struct ExportFile<W> {
     writer: W,
     buffer: Vec<u8>,
@@ -43,7 +43,7 @@ impl<W> fmt::Debug for ExportFile<W> {
 }
 
 impl<W: AsyncWrite + Unpin> ExportFile<W> {
-    /// A file that is begun, in an empty writer.
+    /// Creates a new file in an empty writer.
     pub fn new(writer: W) -> Self {
         Self {
             writer,
@@ -55,8 +55,8 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
         }
     }
 
-    /// A file that is gone on with, in a writer that stands after its [whole
-    /// bytes](ExportContents::whole_bytes).
+    /// Continues a file, in a writer that is positioned after its
+    /// [whole bytes](ExportContents::whole_bytes).
     pub fn go_on(writer: W, contents: &ExportContents) -> Self {
         Self {
             sum: contents.sum().clone(),
@@ -101,7 +101,7 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
         self.flush().await
     }
 
-    /// Writes the last line. Returns the sum of the whole file.
+    /// Writes the last line. Returns the digest of the whole file.
     async fn complete(&mut self) -> Result<String, TransferError> {
         let line = CompleteLine { conversations: self.conversations, sha256: self.sum.hex() };
         self.put(&Line::Complete(line)).await?;
@@ -135,14 +135,14 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
     }
 }
 
-/// Writes conversations to a file, each as it is at one moment, a page of its messages in memory at a
+/// Writes conversations to a file, each as of one moment, with one page of messages in memory at a
 /// time.
 ///
-/// A conversation that is changed while it is read is read again; the lines before are marked as
-/// abandoned, and count for nothing. One that cannot be read is refused, and the others are exported.
-/// The file is complete once the future has returned.
+/// A conversation that changes while it is read is read again, and its earlier lines are marked as
+/// abandoned and ignored. A conversation that cannot be read is refused, and the others are
+/// exported. The file is complete when the future has returned.
 ///
-/// An export whose future was dropped, or failed, goes on with [`ExportContents::read`],
+/// To continue an export that failed or whose future was dropped, use [`ExportContents::read`],
 /// [`ExportFile::go_on`] and [`Selection::after`].
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! From a file to a store.
+//! Importing conversations from a file to a store.
 
 use std::io::SeekFrom;
 
@@ -13,11 +13,11 @@ use crate::{
     writer::Writer,
 };
 
-/// Imports a file that [`export`](crate::export()) has written, a line in memory at a time.
+/// Imports a file that [`export`](crate::export()) has written, with one line in memory at a time.
 ///
-/// The file is read and checked to its end before anything is written, then again from its beginning.
-/// Of what the file has, the selection is imported. It can be repeated as [`copy`](crate::copy()) can, and treats what the store has already in the
-/// same way.
+/// The whole file is read and checked before anything is written, then read again. Only
+/// conversations in the selection are imported. The import can be repeated, and compares
+/// conversations that the store has already, like [`copy`](crate::copy()).
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -44,8 +44,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`TransferError::File`], with nothing written, if a line of the file is damaged or missing; otherwise,
-/// if the file cannot be read, the store fails, or the callback does.
+/// [`TransferError::File`], with nothing written, if a line of the file is damaged or missing;
+/// otherwise, if the file cannot be read, or the store or the callback fails.
 pub async fn import<R: AsyncBufRead + AsyncSeek + Unpin + Send>(
     store: &dyn HistoryStore,
     mut file: R,

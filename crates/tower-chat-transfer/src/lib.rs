@@ -1,8 +1,8 @@
-//! Moves whole conversations between stores and files, and deletes whole scopes.
+//! Copies whole conversations between stores and files, and deletes whole scopes.
 //!
-//! For those who change the store of an application, who hand out what they have of a user, or who
-//! delete it. Every transfer works in bounded memory, tells its [progress](Event), can be stopped
-//! at any await and gone on with, and ends with a [`Receipt`].
+//! Use it to change the store of an application, or to export or delete the data of a user. Every
+//! transfer works in bounded memory, reports its [progress](Event), can be stopped at any await and
+//! continued, and ends with a [`Receipt`].
 //!
 //! ```
 //! # futures_util::FutureExt::now_or_never(async {
@@ -18,12 +18,12 @@
 //! # let id = MessageId { run: RunId::new(), index: 0 };
 //! # let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
 //! # store.append(store.reserve().await?, vec![write]).await?;
-//! // Everything there is of alice, in a file; any `AsyncWrite` will do.
+//! // All conversations of alice are written to a file; any `AsyncWrite` works.
 //! let alice = Selection::scope("alice");
 //! let mut file = Vec::new();
 //! export(&store, &alice, ExportFile::new(&mut file), &mut |_event| Ok(())).await?;
 //!
-//! // It is deleted, and taken back.
+//! // The conversations are deleted and imported again.
 //! delete_scope(&store, "alice", &mut |_event| Ok(())).await?;
 //! assert!(store.load(&key).await?.messages.is_empty());
 //! let receipt = import(&store, Cursor::new(file), &alice, &mut |_event| Ok(())).await?;
@@ -35,32 +35,34 @@
 //!
 //! # What is preserved
 //!
-//! Of a conversation that is imported or copied: its messages with their ids, the record of tool calls,
-//! its description, times, service id and number of runs, and of every run its times, mode and usage,
-//! those that were pruned or discarded as well. A run that is open is open at the target too, with all
-//! that it has staged, and its lease has ended: it can be resumed in both stores then, and should be in
-//! one, since tools would run in both.
+//! The following data of an imported or copied conversation are preserved: its messages with their
+//! ids, the record of tool calls, its description, times, service id and number of runs, and the
+//! times, mode and usage of every run, including pruned and discarded ones. An open run is open at
+//! the target too, with all its staged messages, and its lease has ended. It can then be resumed in
+//! both stores, but should be in only one, because its tools would run in both.
 //!
-//! Not preserved, and named in the [receipt](Step::differences) of each conversation that it concerns:
+//! The following data are not preserved. The [receipt](Step::differences) of each affected
+//! conversation reports them:
 //!
-//! - the numbers of messages before which others were pruned: a store numbers what it takes from 1;
-//! - that a conversation was made by [`fork`] has no rows of the runs it was copied with in the
-//!   directory: at the target it has one of each, without usage, from the time of the copy;
-//! - the mode of the last run, where no run tells it.
+//! - the sequence numbers after pruned messages, because a store numbers the messages from 1;
+//! - in a conversation that [`fork`] created, the directory has no rows for the copied runs. The
+//!   target has a row for each of them, without usage, with the time of the copy;
+//! - the mode of the last run, if no row of a run contains it.
 //!
-//! Never preserved are the version of the description, and the incarnation of the conversation. A
-//! conversation of which readers see nothing and in which no run is open, since all its runs were
-//! discarded, is not taken along; [`delete_scope`] deletes it.
+//! The version of the description and the incarnation of the conversation are never preserved. A
+//! conversation without visible messages and without an open run, because all its runs were
+//! discarded, is not copied; [`delete_scope`] deletes it.
 //!
 //! # The file
 //!
-//! JSON Lines. The first is `{"format":"tower-chat","version":1}`; the last, `complete`, has the number of
-//! conversations and the SHA-256 of all lines before it. A conversation is a line `conversation`, its
-//! `run`s, its `message`s with their numbers and ids in the [stored form](tower_chat_core::format), each
-//! followed by the rows of the record of tool calls (`tool`) that are complete with it, then an
-//! `open_run` with what it has staged, marked `"staged":true`, and a line `end` with the counts and the
-//! SHA-256 of its lines. A conversation that was changed while it was read ends with `abandoned`
-//! instead, and counts for nothing; it follows again. Times are milliseconds since 1970.
+//! The file contains JSON Lines. The first line is `{"format":"tower-chat","version":1}`. The last
+//! line, `complete`, contains the number of conversations and the SHA-256 of all lines before it. A
+//! conversation consists of a line `conversation`; its `run`s; its `message`s with their sequence
+//! numbers and ids in the [stored form](tower_chat_core::format), each followed by the rows of the
+//! record of tool calls (`tool`) that are complete with it; an `open_run` with its staged messages,
+//! marked `"staged":true`; and a line `end` with the counts and the SHA-256 of its lines. A
+//! conversation that was changed while it was read ends with `abandoned` instead, is ignored, and
+//! follows again. Times are milliseconds since 1970.
 //!
 //! [`fork`]: tower_chat_core::store::HistoryStore::fork
 

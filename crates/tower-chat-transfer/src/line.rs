@@ -21,16 +21,16 @@ use crate::{
 /// The version of the format that this release writes.
 pub(crate) const VERSION: u64 = 1;
 
-/// How many attempts a run has at most. Each of them was a process that resumed the run.
+/// The maximum number of attempts at a run. Each attempt was a process that resumed the run.
 const MOST_ATTEMPTS: u32 = 1_000_000;
 
-/// How many messages a conversation has at most.
+/// The maximum number of messages of a conversation.
 const MOST_MESSAGES: u64 = u32::MAX as u64;
 
 /// The end of the year 9999, in milliseconds since 1970.
 const LAST_TIME: i64 = 253_402_300_799_999;
 
-/// What the first line calls the format.
+/// The name of the format in the first line.
 pub(crate) const FORMAT: &str = "tower-chat";
 
 /// The first line.
@@ -55,7 +55,7 @@ pub(crate) enum Line {
     Complete(CompleteLine),
 }
 
-/// Begins a conversation.
+/// The first line of a conversation.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConversationLine {
@@ -95,7 +95,7 @@ pub(crate) struct MessageLine {
     id: MessageId,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) staged: bool,
-    /// The stored form, of [`format`].
+    /// The stored form of the message, see [`format`].
     stored: Box<RawValue>,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct ToolLine {
     pub(crate) staged: bool,
 }
 
-/// Where the result of a tool call is.
+/// The location of the result of a tool call.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ResultLine {
@@ -147,18 +147,18 @@ enum ServiceIdLine {
     Clear,
 }
 
-/// Ends a conversation.
+/// The last line of a conversation.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndLine {
     pub(crate) messages: u64,
     pub(crate) tool_calls: u64,
     pub(crate) runs: u64,
-    /// Of the lines of the conversation, from the one that begins it to the one before this.
+    /// The SHA-256 of the lines of the conversation, without this one.
     pub(crate) sha256: String,
 }
 
-/// Ends a conversation that could not be read to its end: what its lines say does not count.
+/// The last line of a conversation that changed while it was read. Its lines are ignored.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AbandonedLine {
@@ -170,7 +170,7 @@ pub(crate) struct AbandonedLine {
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompleteLine {
     pub(crate) conversations: u64,
-    /// Of all lines before this.
+    /// The SHA-256 of all lines before this one.
     pub(crate) sha256: String,
 }
 
@@ -224,7 +224,7 @@ impl ConversationLine {
     }
 }
 
-/// A description that was not made by this process may be larger than a store takes.
+/// Checks the size of a description from a file, which may exceed the maximum size.
 fn within_bounds(
     read: &Description,
 ) -> Result<Description, tower_chat_core::store::DescriptionTooLarge> {
@@ -236,7 +236,7 @@ fn within_bounds(
 }
 
 impl Line {
-    /// The line of a record.
+    /// Returns the line of a record.
     pub(crate) fn of(record: &Record) -> Result<Self, serde_json::Error> {
         Ok(match record {
             Record::Run(run) => Self::Run(RunLine::of(run)),
@@ -342,7 +342,7 @@ impl OpenRunLine {
         }
     }
 
-    /// The open run, whose lease has ended.
+    /// Returns the open run, with an expired lease.
     pub(crate) fn read(self, visible: u64) -> Result<Record, String> {
         if self.attempt > MOST_ATTEMPTS {
             return Err(format!("no run has {} attempts", self.attempt));
@@ -359,7 +359,7 @@ impl OpenRunLine {
     }
 }
 
-/// Numbers that were not counted by this process may be larger than a store can add up.
+/// Limits numbers from a file, which may be larger than a store can add up.
 fn within_count(usage: ModelUsage) -> ModelUsage {
     let UsageSum { service_calls, tool_calls, tokens, cost_nanos, .. } = usage.sum;
     let sum = UsageSum::of_calls(service_calls, tool_calls);

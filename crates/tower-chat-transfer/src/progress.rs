@@ -1,31 +1,32 @@
-//! What a transfer tells its caller while it works.
+//! The events of a transfer, which it passes to a callback.
 
 use tower_chat_core::{BoxError, ConversationKey};
 
 use crate::{Counts, Step, TransferError};
 
-/// What a transfer tells its caller, in this order: how much there is, and of every conversation that
-/// it begins and how it ended.
+/// An event of a transfer. The total is reported first, then the beginning and the end of each
+/// conversation.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// How many conversations there are to do in all. It is told again where more are found.
+    /// The number of conversations. It is reported again if more are found.
     Total {
         /// The conversations.
         conversations: u64,
     },
-    /// A conversation is about to be done. Once the callback has returned, it is.
+    /// A conversation is about to be transferred. The transfer waits until the callback has
+    /// returned.
     Begins {
         /// The conversation.
         key: ConversationKey,
-        /// What the conversation consists of, as far as its store says without reading it.
+        /// The counts of the conversation, as far as its store knows them without reading it.
         counts: Counts,
     },
-    /// A conversation is done.
+    /// A conversation is finished.
     Done(Step),
 }
 
-/// The caller's callback. An error that it returns stops the transfer.
+/// The callback of a transfer. If it returns an error, the transfer stops.
 pub type Progress<'a> = &'a mut (dyn FnMut(&Event) -> Result<(), BoxError> + Send);
 
 pub(crate) fn tell(progress: Progress<'_>, event: &Event) -> Result<(), TransferError> {

@@ -1,4 +1,4 @@
-//! One conversation as it is read from a store.
+//! Reading one conversation from a store.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
@@ -16,21 +16,22 @@ use crate::{
     waiting_results::WaitingResults,
 };
 
-/// How many messages, or runs, are asked for at a time.
+/// The number of messages, or runs, on a page.
 const PAGE: usize = 100;
 
-/// Why a conversation could not be read to its end.
+/// The reason why a conversation could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// It changed meanwhile: what was read is not one state of it.
+    /// It changed meanwhile, so that the records do not belong to one state.
     Changed,
-    /// What is stored of it cannot be read.
+    /// Its stored data cannot be read.
     Unreadable(String),
     Failed(TransferError),
 }
 
 impl ReadError {
-    /// The refusal of the conversation; an error that concerns the whole transfer otherwise.
+    /// Converts the error into a refusal of the conversation, or returns an error of the whole
+    /// transfer.
     pub(crate) fn into_refusal(self, attempts: u32) -> Result<Refusal, TransferError> {
         match self {
             Self::Changed => Ok(Refusal::Changing { attempts }),
@@ -55,8 +56,8 @@ impl From<StoreError> for ReadError {
     }
 }
 
-/// Reads a conversation record by record, a page in memory at a time, as it is at one moment: at the
-/// end it compares the moment with that of the beginning.
+/// Reads a conversation record by record, with one page in memory at a time. At the end it checks
+/// that the conversation has not changed since the beginning.
 pub(crate) struct Reader<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -66,7 +67,7 @@ pub(crate) struct Reader<'a> {
     waiting: WaitingResults,
 }
 
-/// What tells that a conversation was written to.
+/// The data that show whether a conversation was written.
 #[derive(Debug, Clone, PartialEq)]
 struct Moment {
     head: Head,
@@ -88,7 +89,7 @@ impl Moment {
     }
 }
 
-/// What is read next.
+/// The next page to read.
 enum Next {
     Runs { after: Option<RunId> },
     Message { number: u64 },
@@ -97,7 +98,7 @@ enum Next {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins with a conversation; `None` if there is none.
+    /// Begins to read a conversation; `None` if it does not exist.
     pub(crate) async fn begin(
         store: &'a dyn HistoryStore,
         key: &ConversationKey,
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next record; `None` at the end, if all that was read is one state of the conversation.
+    /// Returns the next record; `None` at the end, if the conversation has not changed.
     pub(crate) async fn next(&mut self) -> Result<Option<Record>, ReadError> {
         loop {
             if let Some(record) = self.records.pop_front() {
@@ -180,7 +181,7 @@ impl<'a> Reader<'a> {
         let before = number.saturating_add(PAGE as u64).min(end);
         let limit = usize::try_from(before - number).unwrap_or(PAGE);
         let page = self.store.messages_before(&self.key, Some(before), limit).await?.messages;
-        // To copy it as it stands would give the target what no store knows as encrypted.
+        // An unopened copy would hide from the target that its data are encrypted.
         if page.iter().any(|(_, message)| is_sealed_message(message)) {
             return Err(ReadError::Unreadable("it is encrypted: read it with its keys".to_owned()));
         }
@@ -193,14 +194,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The messages of a page, with the rows of the record that are complete with each.
+    /// Reads the rows of the record that are complete with each message of a page.
     async fn read_tools(&mut self, page: &[(u64, Arc<Message>)]) -> Result<(), ReadError> {
         let asking = page.iter().filter(|(_, message)| message.asked_calls().next().is_some());
         let asking = asking.map(|(number, _)| *number);
         let query = InvocationQuery::of(&self.key).in_messages(asking);
         let invocations = self.store.invocations(&query).await?;
         if let Some(unreadable) = invocations.unreadable.first() {
-            // A row that is newer than the messages refers to one that comes after them.
+            // A row that is newer than the messages may refer to a later message.
             let is_same = self.store.head(&self.key).await? == self.moment.head;
             return Err(match is_same {
                 true => ReadError::Unreadable(unreadable.to_string()),
@@ -245,7 +246,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// All runs of a conversation that the directory knows.
+/// Returns all runs of a conversation in the directory.
 pub(crate) async fn runs_of(
     store: &dyn HistoryStore,
     key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! What a transfer has done.
+//! The receipt of a transfer.
 
 use std::{collections::BTreeMap, fmt, ops::AddAssign, time::SystemTime};
 
@@ -7,7 +7,7 @@ use tower_chat_core::{ConversationKey, MessageId, RunId, store::author::millisec
 
 use crate::Selection;
 
-/// What a transfer does.
+/// The kind of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,39 +16,39 @@ pub enum Operation {
     Export,
     /// From a file to a store.
     Import,
-    /// From a store to another.
+    /// From one store to another.
     Copy,
-    /// Out of a store.
+    /// Deletion from a store.
     Delete,
 }
 
-/// What a transfer has done: an account of all its [`Step`]s, which can be serialised.
+/// The receipt of a transfer: a summary of all its [`Step`]s, which can be serialized.
 ///
-/// The steps themselves are told to the callback; a [`ReceiptLog`](crate::ReceiptLog) keeps them in a
-/// file, and adds the attempts at one transfer up.
+/// The steps themselves are passed to the callback. A [`ReceiptLog`](crate::ReceiptLog) writes them
+/// to a file, and sums up all attempts at one transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// What was asked for.
+    /// The kind of the transfer.
     pub operation: Operation,
-    /// Of which conversations; an import takes all that its file has.
+    /// The selected conversations. An import includes all conversations of its file.
     pub selection: Selection,
-    /// When it was begun, in milliseconds since 1970.
+    /// When the transfer began, in milliseconds since 1970.
     pub began_at: i64,
-    /// When it ended.
+    /// When the transfer ended, in milliseconds since 1970.
     pub ended_at: i64,
-    /// What was done, by scope and by outcome.
+    /// The counts by scope and outcome.
     pub scopes: BTreeMap<String, BTreeMap<OutcomeKind, Counts>>,
-    /// The conversations that were refused, and why: the first [`LISTED`](Self::LISTED) of them.
+    /// The refused conversations with their reasons: the first [`LISTED`](Self::LISTED) of them.
     pub refused: Vec<Step>,
-    /// The conversations that are not the same at the target: the first [`LISTED`](Self::LISTED).
+    /// The conversations that differ at the target: the first [`LISTED`](Self::LISTED) of them.
     pub differing: Vec<Step>,
-    /// The SHA-256 of the whole file that was written, or read, in hexadecimal digits.
+    /// The SHA-256 of the whole file that was written or read, in hexadecimal digits.
     pub sha256: Option<String>,
 }
 
 impl Receipt {
-    /// How many conversations each of the two lists has at most. The counts have all.
+    /// The maximum length of each of the two lists. The counts include all conversations.
     pub const LISTED: usize = 1_000;
 
     pub(crate) fn begin(operation: Operation, selection: Selection) -> Self {
@@ -70,7 +70,7 @@ impl Receipt {
         self
     }
 
-    /// Counts a step.
+    /// Adds a step to the counts and lists.
     pub fn add(&mut self, step: &Step) {
         let scope = self.scopes.entry(step.scope.clone()).or_default();
         *scope.entry(step.outcome.kind()).or_default() += &step.counts;
@@ -83,7 +83,7 @@ impl Receipt {
         }
     }
 
-    /// What was done with an outcome, in all scopes.
+    /// Returns the counts of an outcome over all scopes.
     pub fn total(&self, kind: OutcomeKind) -> Counts {
         let mut total = Counts::default();
         self.scopes
@@ -94,7 +94,7 @@ impl Receipt {
     }
 }
 
-/// What was done with one conversation.
+/// The result of a transfer for one conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Step {
@@ -102,14 +102,15 @@ pub struct Step {
     pub scope: String,
     /// Its id.
     pub id: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What the conversation consists of, where it was taken from.
+    /// The counts of the conversation at the source.
     pub counts: Counts,
-    /// What of it is not the same at the target.
+    /// The differences at the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// The run that is open in it: it can be resumed in both stores now, and should be in one.
+    /// The open run of the conversation. It can be resumed in both stores now, but should be in
+    /// only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_run: Option<RunId>,
 }
@@ -120,30 +121,31 @@ impl Step {
         Self { scope, id, outcome, counts, differences: Vec::new(), open_run: None }
     }
 
-    /// The conversation.
+    /// Returns the conversation.
     pub fn key(&self) -> ConversationKey {
         ConversationKey::new(self.scope.as_str(), self.id.as_str())
     }
 }
 
-/// How many there are.
+/// Counts of a transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Conversations.
+    /// The number of conversations.
     pub conversations: u64,
-    /// Their messages, those that an open run has staged included.
+    /// The number of their messages, including staged ones.
     pub messages: u64,
-    /// Rows of the record of tool calls.
+    /// The number of rows of the record of tool calls.
     pub tool_calls: u64,
-    /// Runs of which the directory knows.
+    /// The number of runs in the directory.
     pub runs: u64,
-    /// Bytes of the messages in their stored form; a deletion does not read them, and has 0.
+    /// The bytes of the messages in stored form. A deletion does not read them, so that the count
+    /// is 0.
     pub bytes: u64,
 }
 
 impl Counts {
-    /// One conversation of which nothing else is counted.
+    /// Returns the counts of one conversation without further counts.
     pub(crate) fn one() -> Self {
         Self { conversations: 1, ..Self::default() }
     }
@@ -160,31 +162,31 @@ impl AddAssign<&Self> for Counts {
     }
 }
 
-/// How a step ended.
+/// The outcome of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It is in the file.
+    /// The conversation is in the file.
     Exported,
-    /// It was not at the target, and is there now.
+    /// The conversation was written to the target.
     Written,
-    /// The target had its beginning, and has all of it now.
+    /// The target had the beginning of the conversation, and now has all of it.
     Extended {
-        /// How many messages were added.
+        /// The number of added messages.
         messages: u64,
     },
-    /// The target had it already.
+    /// The target already had the conversation.
     Unchanged,
     /// It is deleted.
     Deleted,
-    /// It was deleted by somebody else before its turn.
+    /// Another process had deleted the conversation before.
     Gone,
-    /// It was left as it is.
+    /// The conversation was refused and not changed.
     Refused(Refusal),
 }
 
-/// How a step ended, without why.
+/// The kind of an outcome, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -206,7 +208,7 @@ pub enum OutcomeKind {
 }
 
 impl Outcome {
-    /// The outcome without why.
+    /// Returns the kind of the outcome.
     pub fn kind(&self) -> OutcomeKind {
         match self {
             Self::Exported => OutcomeKind::Exported,
@@ -234,32 +236,32 @@ impl fmt::Display for OutcomeKind {
     }
 }
 
-/// Why a conversation was left as it is. The message says what to do.
+/// The reason why a conversation was refused. The message contains advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The target has another conversation under this key. Nothing was written.
+    /// The target has a different conversation with this key. Nothing was written.
     #[error(
         "the target has another conversation under this key: message {message} is {source_id} in the \
          source and {target_id} at the target{}: delete one of them, or fork one to another key",
         if source_id == target_id { ", with other content" } else { "" }
     )]
     Differs {
-        /// The number of the first message that differs, in the source.
+        /// The sequence number of the first message that differs, in the source.
         message: u64,
-        /// The id it has in the source.
+        /// The id of the message in the source.
         source_id: MessageId,
-        /// The id of the message that the target has instead.
+        /// The id of the message at the target.
         target_id: MessageId,
     },
-    /// The target has all of it, and more. Nothing was written.
+    /// The target has the whole conversation, and further messages. Nothing was written.
     #[error(
         "the target has {messages} messages more than the source: it was gone on with there; nothing \
          is to be done unless the source is the one to go on with"
     )]
     TargetHasMore {
-        /// How many.
+        /// The number of further messages.
         messages: u64,
     },
     /// A run is open at the target. Nothing was written.
@@ -274,50 +276,50 @@ pub enum Refusal {
     /// Another process has written to the conversation at the target meanwhile.
     #[error("the conversation was written to at the target meanwhile: repeat the transfer")]
     Conflict,
-    /// The conversation changed in the source whenever it was read.
+    /// The conversation changed in the source each time it was read.
     #[error(
         "the conversation was changed in the source during each of {attempts} attempts to read it: \
          repeat the transfer when less is going on in it"
     )]
     Changing {
-        /// How often it was read.
+        /// The number of times it was read.
         attempts: u32,
     },
-    /// The target does not take what is in it. Messages before what is refused may be stored.
+    /// The target does not accept the conversation. Earlier messages of it may be stored.
     #[error(
         "the target does not take it ({reason}): nothing can be done unless it is changed in the source"
     )]
     NotTaken {
-        /// What the target says.
+        /// The error of the target.
         reason: String,
     },
-    /// What is stored of it cannot be read.
+    /// The stored conversation cannot be read.
     #[error("it cannot be read ({reason}): see `tower-chat verify` and `tower-chat repair`")]
     Unreadable {
-        /// What was found.
+        /// A description of the damage.
         reason: String,
     },
 }
 
-/// Something of a conversation that is not the same at the target.
+/// A difference between the conversation at the source and at the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Difference {
-    /// Messages were pruned in the source: those that are left are numbered from 1 at the target,
-    /// since a store numbers what it takes.
+    /// Messages were pruned in the source. The remaining messages are numbered from 1 at the
+    /// target, because each store assigns its own numbers.
     #[error("{pruned} messages were pruned in the source, so the others have other numbers")]
     Renumbered {
-        /// How many were pruned.
+        /// The number of pruned messages.
         pruned: u64,
     },
-    /// When the conversation was created, or last active.
+    /// The time of the creation or of the last activity.
     #[error("the times of the conversation differ")]
     Times,
-    /// How many runs the conversation has had, or the mode of the last one.
+    /// The number of runs, or the mode of the last one.
     #[error("the number of runs, or the last mode, differs")]
     RunCount,
-    /// What the directory has of its runs.
+    /// The directory data of the runs.
     #[error("what the directory has of its runs differs")]
     Runs,
     /// The target had a description of its own.

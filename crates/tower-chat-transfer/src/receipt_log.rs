@@ -11,12 +11,13 @@ use tower_chat_core::{ConversationKey, store::author::milliseconds};
 
 use crate::{Counts, Event, Operation, Outcome, Receipt, Selection, Step};
 
-/// A file that has an account of a transfer, over all attempts at it: a line is added for every
-/// conversation that is begun, and one once it is done, before the transfer goes on.
+/// A file with the receipt of a transfer, over all attempts at it. A line is written when a
+/// conversation begins and when it is finished, before the transfer continues.
 ///
-/// A line is one JSON object: `{"transfer":…}` at the beginning of every attempt,
-/// `{"begins":…}` and `{"done":…}` for a conversation, and `{"receipt":…}` with the sum of all attempts
-/// once the transfer is complete. After that, the same transfer begins anew in the same file.
+/// Each line is a JSON object: `{"transfer":…}` at the beginning of every attempt, `{"begins":…}`
+/// and `{"done":…}` for a conversation, and `{"receipt":…}` with the sum of all attempts when the
+/// transfer is complete. After a complete transfer, the same transfer can begin again in the same
+/// file.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -33,7 +34,7 @@ use crate::{Counts, Event, Operation, Outcome, Receipt, Selection, Step};
 /// let deletion = Transfer::new(Operation::Delete, Selection::scope("alice")).from("chats.db");
 /// let mut log = ReceiptLog::open(&path, deletion)?;
 /// delete_scope(&store, "alice", &mut |event| Ok(log.record(event)?)).await?;
-/// let receipt = log.complete()?; // of this attempt and all before it
+/// let receipt = log.complete()?; // of this attempt and all earlier ones
 /// assert_eq!(receipt.total(OutcomeKind::Deleted).messages, 1);
 /// # Ok::<(), tower_chat::BoxError>(())
 /// # }).unwrap().unwrap();
@@ -46,36 +47,36 @@ pub struct ReceiptLog {
     last: Option<ConversationKey>,
 }
 
-/// What a transfer does, as its receipt says it.
+/// The parameters of a transfer, as written to its receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Transfer {
-    /// What is done.
+    /// The kind of the transfer.
     pub operation: Operation,
-    /// With which conversations.
+    /// The selected conversations.
     pub selection: Selection,
-    /// Where they are taken from.
+    /// The name of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Where they go.
+    /// The name of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
 impl Transfer {
-    /// A transfer of these conversations.
+    /// Creates a transfer of these conversations.
     pub fn new(operation: Operation, selection: Selection) -> Self {
         Self { operation, selection: selection.from_the_first(), from: None, to: None }
     }
 
-    /// Names the store or the file that they are taken from, without passwords.
+    /// Sets the name of the store or file of the source, without passwords.
     #[must_use]
     pub fn from(mut self, from: impl Into<String>) -> Self {
         self.from = Some(from.into());
         self
     }
 
-    /// Names the store or the file that they go to, without passwords.
+    /// Sets the name of the store or file of the target, without passwords.
     #[must_use]
     pub fn to(mut self, to: impl Into<String>) -> Self {
         self.to = Some(to.into());
@@ -83,22 +84,22 @@ impl Transfer {
     }
 }
 
-/// A receipt cannot be gone on with.
+/// A receipt cannot be continued.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiptLogError {
-    /// The file is of another transfer.
+    /// The file is the receipt of a different transfer.
     #[error("the receipt is one of another transfer: name another file, or delete this one")]
     OtherTransfer,
-    /// The file is there, and does not begin as a receipt does. It is left as it is.
+    /// The file exists and is not a receipt. It is not changed.
     #[error("the file is no receipt, and is left as it is: name another file")]
     NotAReceipt,
-    /// A line of it cannot be read.
+    /// A line cannot be parsed.
     #[error("line {line} of the receipt cannot be read: name another file")]
     Damaged {
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// The file cannot be read or written.
@@ -124,7 +125,8 @@ enum Entry {
 }
 
 impl ReceiptLog {
-    /// Opens the receipt of a transfer: a new file, or that of earlier attempts at the same.
+    /// Opens the receipt of a transfer: a new file, or that of earlier attempts at the same
+    /// transfer.
     ///
     /// # Errors
     ///
@@ -143,7 +145,7 @@ impl ReceiptLog {
         Ok(log)
     }
 
-    /// Reads what earlier attempts have written, and cuts off a last line that is not whole.
+    /// Reads the lines of earlier attempts, and removes an incomplete last line.
     fn read(&mut self, transfer: &Transfer) -> Result<(), ReceiptLogError> {
         let mut reader = BufReader::new(self.file.try_clone()?);
         let (mut text, mut line, mut whole) = (Vec::new(), 0, 0);
@@ -165,7 +167,7 @@ impl ReceiptLog {
             }
             self.take(entry, transfer)?;
         }
-        // What is cut off is a line of ours, not the contents of another file.
+        // An incomplete line is removed only if it is the beginning of a line of a receipt.
         if !text.is_empty() && !is_beginning(&text, line == 0) {
             return Err(ReceiptLogError::NotAReceipt);
         }
@@ -199,17 +201,17 @@ impl ReceiptLog {
         self.total.add(step);
     }
 
-    /// The last conversation that was done: the transfer goes on [after](Selection::after) it.
+    /// Returns the last finished conversation. The transfer continues [after](Selection::after) it.
     pub fn last(&self) -> Option<&ConversationKey> {
         self.last.as_ref()
     }
 
-    /// The conversation that an earlier attempt has begun, and may have done.
+    /// Returns the conversation that an earlier attempt has begun, and may have finished.
     pub fn begun(&self) -> Option<&ConversationKey> {
         self.begun.as_ref().map(|(key, _)| key)
     }
 
-    /// Writes down that the conversation that an earlier attempt has [begun](Self::begun) is deleted.
+    /// Records that the conversation which an earlier attempt has [begun](Self::begun) is deleted.
     ///
     /// # Errors
     ///
@@ -219,7 +221,7 @@ impl ReceiptLog {
         self.record(&Event::Done(Step::new(&key, Outcome::Deleted, counts)))
     }
 
-    /// Writes an event down, for a callback. When it has returned, the file has it.
+    /// Writes an event to the file, for a callback. The event is written when the method returns.
     ///
     /// # Errors
     ///
@@ -231,7 +233,8 @@ impl ReceiptLog {
                 self.begun = Some((key.clone(), *counts));
                 let (scope, id) = (key.scope().to_owned(), key.id().to_owned());
                 self.write(&Entry::Begins { scope, id, counts: *counts })?;
-                // What is deleted next is gone for good, whatever happens to this machine.
+                // The deletion that follows cannot be undone, so the line must survive a power
+                // loss.
                 match self.total.operation {
                     Operation::Delete => self.file.sync_data(),
                     Operation::Export | Operation::Import | Operation::Copy => Ok(()),
@@ -244,7 +247,7 @@ impl ReceiptLog {
         }
     }
 
-    /// Writes the sum of all attempts down, and returns it.
+    /// Writes the sum of all attempts to the file, and returns it.
     ///
     /// # Errors
     ///
@@ -253,7 +256,8 @@ impl ReceiptLog {
         self.complete_with(None)
     }
 
-    /// Completes the receipt of an export or an import, whose file has this SHA-256.
+    /// Completes the receipt of an export or an import. `sha256` is that of the exported or
+    /// imported file.
     ///
     /// # Errors
     ///
@@ -273,7 +277,7 @@ impl ReceiptLog {
     }
 }
 
-/// Whether a line that was cut off is one of a receipt, which may be its first.
+/// Returns whether an incomplete line is the beginning of a line of a receipt.
 fn is_beginning(text: &[u8], is_first: bool) -> bool {
     const FIRST: &[&[u8]] = &[b"{\"transfer\":{"];
     const OTHERS: &[&[u8]] = &[b"{\"begins\":{", b"{\"done\":{", b"{\"receipt\":{"];

@@ -1,4 +1,4 @@
-//! What a conversation consists of, one record after the other.
+//! The records of a conversation.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use crate::Counts;
 
-/// What a conversation has besides its records.
+/// The data of a conversation besides its records.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Beginning {
     pub(crate) created_at: SystemTime,
@@ -17,16 +17,16 @@ pub(crate) struct Beginning {
     pub(crate) runs: u64,
     pub(crate) last_mode: Option<PersistenceMode>,
     pub(crate) service_id: Option<Arc<str>>,
-    /// How many messages were pruned.
+    /// The number of pruned messages.
     pub(crate) pruned: u64,
-    /// The number of the last message that readers see.
+    /// The sequence number of the last visible message.
     pub(crate) visible: u64,
     pub(crate) description: Description,
 }
 
-/// One record of a conversation. They come in this order: its runs; its messages, and after each
-/// the rows of the record of tool calls that are complete with it; and what its open run has staged,
-/// likewise.
+/// A record of a conversation. The records have this order: the runs; the messages, each followed
+/// by the rows of the record of tool calls that are complete with it; and the open run with its
+/// staged messages and rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Record {
     Run(RunSummary),
@@ -36,7 +36,7 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// Counts the record; returns the bytes of a message.
+    /// Adds the record to the counts. Returns the bytes of a message.
     pub(crate) fn count(&self, counts: &mut Counts) -> usize {
         match self {
             Self::Run(_) => counts.runs += 1,

@@ -1,4 +1,4 @@
-//! What the directory has of runs, and how it is told to a store.
+//! The directory data of runs, and their transfer to a store.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{ModelUsage, RunActivity, RunSummary, UsageSum},
 };
 
-/// The runs of a conversation in the source, and what the target has of them already.
+/// The runs of a conversation in the source, and their state at the target.
 #[derive(Default)]
 pub(crate) struct Runs {
     source: HashMap<RunId, RunSummary>,
@@ -23,22 +23,22 @@ impl Runs {
         self.target.insert(run.run, run);
     }
 
-    /// What the source has of a run.
+    /// Returns the summary of a run in the source.
     pub(crate) fn source(&self, run: RunId) -> Option<&RunSummary> {
         self.source.get(&run)
     }
 
-    /// Whether these are the runs of the source.
+    /// Returns whether these are the runs of the source.
     pub(crate) fn are(&self, runs: &[RunSummary]) -> bool {
         runs.len() == self.source.len()
             && runs.iter().all(|run| self.source.get(&run.run) == Some(run))
     }
 
-    /// What a write of messages tells of its run: when the run began, and was last written. The first
-    /// tells all that it has used, so that a store counts the usage to the day of the beginning.
+    /// Returns the activity of a write of messages: the start and the last write of its run. The
+    /// first write of a run contains its whole usage, so that a store counts the usage on the day
+    /// of the start.
     ///
-    /// A run of which the source has nothing is one that a copy was made with: it is told to have
-    /// taken place when the copy was made.
+    /// A run without a summary in the source was copied by a fork. Its time is that of the copy.
     pub(crate) fn next_activity(&mut self, run: RunId, created_at: SystemTime) -> RunActivity {
         let summary = self.source.get(&run).cloned();
         let summary = summary.unwrap_or_else(|| RunSummary::new(run, created_at));
@@ -52,7 +52,8 @@ impl Runs {
         activity.with_mode(summary.mode).with_usage(usage)
     }
 
-    /// What a write without messages tells of a run that was last written later than the target knows.
+    /// Returns the activity of a write without messages, if the run was last written later than the
+    /// target knows.
     pub(crate) fn last_activity(&mut self, run: RunId) -> Option<RunActivity> {
         let summary = self.source.get(&run)?;
         let known = self.target.get_mut(&run)?;
@@ -63,8 +64,8 @@ impl Runs {
         })
     }
 
-    /// The runs of which the target does not know all, in the order in which they began: those that
-    /// have no messages, since they were pruned or discarded. The open one is left out.
+    /// Returns the runs whose data are incomplete at the target, in the order of their start: those
+    /// without messages, because they were pruned or discarded. The open run is not included.
     pub(crate) fn missing(&self) -> Vec<RunId> {
         let is_missing = |run: &&RunSummary| {
             let known = self.target.get(&run.run);
@@ -76,7 +77,7 @@ impl Runs {
         missing.into_iter().map(|run| run.run).collect()
     }
 
-    /// The run that created the conversation, if it has no messages.
+    /// Returns the run that created the conversation, if it has no messages.
     pub(crate) fn creator(&self, created_at: SystemTime, first: Option<RunId>) -> Option<RunId> {
         let began_then = |run: &&RunSummary| run.began_at == created_at && !run.is_open;
         if first.and_then(|first| self.source.get(&first)).as_ref().is_some_and(began_then) {
@@ -85,7 +86,7 @@ impl Runs {
         self.source.values().filter(began_then).map(|run| run.run).min()
     }
 
-    /// The runs of the source, in the order in which they began.
+    /// Returns the runs of the source, in the order of their start.
     pub(crate) fn in_order(&self) -> Vec<&RunSummary> {
         let mut runs: Vec<_> = self.source.values().filter(|run| !run.is_open).collect();
         runs.sort_unstable_by_key(|run| (run.began_at, run.run));
@@ -93,7 +94,7 @@ impl Runs {
     }
 }
 
-/// What a run has used that the target does not know.
+/// Returns the usage of a run that is missing at the target.
 fn missing_usage(run: &RunSummary, known: Option<&RunSummary>) -> Vec<ModelUsage> {
     let known = |usage: &ModelUsage| {
         known?.usage.iter().find(|known| known.model == usage.model).map(|known| known.sum)

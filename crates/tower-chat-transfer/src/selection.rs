@@ -1,4 +1,4 @@
-//! Which conversations a transfer takes, and in which order.
+//! The selection of conversations, and their order.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,23 @@ use tower_chat_core::{
     store::{HistoryStore, StoreError},
 };
 
-/// How many keys are asked for at a time.
+/// The number of keys on a page.
 const PAGE: usize = 500;
 
-/// Which conversations a transfer takes. They are taken in the byte order of scope and id.
+/// A selection of conversations. They are transferred in the byte order of scope and id.
 ///
 /// ```
 /// use tower_chat::{ConversationKey, transfer::Selection};
 /// let one = Selection::conversation(ConversationKey::new("alice", "support"));
 /// let all_of_alice = Selection::scope("alice");
 /// assert!(all_of_alice.contains(&ConversationKey::new("alice", "coats")));
-/// // An interrupted transfer goes on after the last conversation that it has done.
+/// // An interrupted transfer continues after the last finished conversation.
 /// let rest = all_of_alice.after(ConversationKey::new("alice", "coats"));
 /// assert!(!rest.contains(&ConversationKey::new("alice", "coats")));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// All, if there are none.
+    /// All scopes, if it is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scopes: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,17 +34,17 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// One conversation.
+    /// Selects one conversation.
     pub fn conversation(key: ConversationKey) -> Self {
         Self::scope(key.scope()).with_id(key.id())
     }
 
-    /// All conversations of a scope.
+    /// Selects all conversations of a scope.
     pub fn scope(scope: impl Into<String>) -> Self {
         Self::scopes([scope.into()])
     }
 
-    /// All conversations of some scopes.
+    /// Selects all conversations of several scopes.
     pub fn scopes(scopes: impl IntoIterator<Item = String>) -> Self {
         let mut scopes: Vec<_> = scopes.into_iter().collect();
         scopes.sort_unstable();
@@ -52,33 +52,33 @@ impl Selection {
         Self { scopes: Some(scopes), ..Self::everything() }
     }
 
-    /// All conversations of all scopes.
+    /// Selects all conversations of all scopes.
     pub fn everything() -> Self {
         Self { scopes: None, id: None, after: None }
     }
 
-    /// Of each scope, only the conversation with this id.
+    /// Restricts the selection to the conversation with this id in each scope.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Only those that come after one.
+    /// Restricts the selection to the conversations after this one.
     #[must_use]
     pub fn after(mut self, key: ConversationKey) -> Self {
         self.after = Some((key.scope().to_owned(), key.id().to_owned()));
         self
     }
 
-    /// The same without [`after`](Self::after).
+    /// Removes the restriction by [`after`](Self::after).
     #[must_use]
     pub fn from_the_first(mut self) -> Self {
         self.after = None;
         self
     }
 
-    /// Whether a conversation is one of them.
+    /// Returns whether a conversation is selected.
     pub fn contains(&self, key: &ConversationKey) -> bool {
         let is_of_scope =
             self.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|it| it == key.scope()));
@@ -104,7 +104,7 @@ impl<'a> Keys<'a> {
         Self { store, selection: selection.clone(), current: None, last_scope: None }
     }
 
-    /// How many there are from here on.
+    /// Returns the number of remaining keys.
     pub(crate) async fn count(mut self) -> Result<u64, StoreError> {
         let mut count = 0;
         while self.next().await?.is_some() {
@@ -138,7 +138,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The scope after the last one that was listed.
+    /// Returns the scope after the last listed one.
     async fn next_scope(&mut self) -> Result<Option<String>, StoreError> {
         let after = self.selection.after.as_ref().map(|(scope, _)| scope.as_str());
         let last = self.last_scope.as_deref();
@@ -160,14 +160,14 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// A scope that is listed: the conversations that readers see something of, and those with an open run.
+/// The lists of a scope: its visible conversations, and those with an open run.
 struct ListedScope {
     scope: String,
     visible: ListedIds,
     open: ListedIds,
 }
 
-/// A list of conversations in the order of their ids, of which one page is here.
+/// A list of conversations in the order of their ids, with one page in memory.
 struct ListedIds {
     page: VecDeque<ConversationKey>,
     /// The last id of the page.
@@ -180,8 +180,8 @@ impl ListedScope {
         Self { scope, visible: ListedIds::after(after.clone()), open: ListedIds::after(after) }
     }
 
-    /// The lesser one of the next conversations of both lists. Each goes on by itself: to find the next
-    /// page of open runs, a store may have to look at all conversations.
+    /// Returns the lesser of the next conversations of both lists. Each list is read page by page:
+    /// a store may have to read all conversations for a page of open runs.
     async fn next(
         &mut self,
         store: &dyn HistoryStore,

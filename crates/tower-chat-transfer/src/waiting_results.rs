@@ -1,4 +1,4 @@
-//! Where the results in the record of tool calls stand.
+//! Finds the messages that contain the results of tool calls.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use tower_chat_core::{
 
 /// Rows of the record whose result was not found in a message yet.
 ///
-/// A store answers with the result itself, wherever it is. A message that has the same result after
-/// the call is where it stands; a result that no message has is in the record alone.
+/// A query of the record returns the result itself, wherever it is stored. If a later message
+/// contains the same result, the row refers to it. Otherwise the result is in the record only.
 #[derive(Default)]
 pub(crate) struct WaitingResults {
     by_call_id: HashMap<Option<String>, Vec<(ToolRecord, ToolResult)>>,
 }
 
 impl WaitingResults {
-    /// Takes a row in. Returns it if it is complete: it has no result.
+    /// Adds a row. Returns the row if it is complete, because it has no result.
     pub(crate) fn add(&mut self, invocation: ToolInvocation) -> Option<ToolRecord> {
         let call =
             SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
@@ -39,7 +39,7 @@ impl WaitingResults {
         }
     }
 
-    /// The rows whose results stand in a message.
+    /// Returns the rows whose results are in this message.
     pub(crate) fn find_in(&mut self, number: u64, message: &Message) -> Vec<ToolRecord> {
         let mut complete = Vec::new();
         for (index, result) in (0..).zip(message.results()) {
@@ -54,7 +54,7 @@ impl WaitingResults {
         complete
     }
 
-    /// The rows whose results no message has, in the order of their calls.
+    /// Returns the rows whose results are in no message, in the order of their calls.
     pub(crate) fn apart(self) -> Vec<ToolRecord> {
         let waiting = self.by_call_id.into_values().flatten();
         let mut rows: Vec<_> = waiting

@@ -1,4 +1,4 @@
-//! One conversation as it is written to the target.
+//! Writing one conversation to the target.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
@@ -18,11 +18,11 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// Writes what is missing of a conversation, and compares what is there.
+/// Writes the missing part of a conversation, and compares the existing part.
 ///
-/// Messages come in order: as long as the target has any, they are compared, and nothing is written;
-/// what comes after is appended. So a target that has another conversation is left as it is, and one
-/// that an interrupted transfer has begun to write is gone on with.
+/// The messages are passed in order. They are compared as long as the target has messages, without
+/// writing. The messages behind those are appended. A target with a different conversation is
+/// therefore not changed, and one with the beginning of this conversation is continued.
 pub(crate) struct Writer<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -31,13 +31,13 @@ pub(crate) struct Writer<'a> {
     appender: Appender<'a>,
     counts: Counts,
     refusal: Option<Refusal>,
-    /// The target was read to its end.
+    /// Whether the target was read to its end.
     is_compared: bool,
-    /// The number, at the target, of the last message that both have.
+    /// The sequence number, at the target, of the last message that both have.
     compared: u64,
     open: Option<StagedRun>,
-    /// What of the source comes after the messages that readers of the target see, while it is compared with
-    /// what the open run of the target has staged.
+    /// The records of the source behind the visible messages of the target, while they are compared
+    /// with the staged messages of the target's open run.
     held_back: VecDeque<HeldBack>,
 }
 
@@ -47,7 +47,7 @@ enum HeldBack {
     Row(ToolRecord),
 }
 
-/// What an open run of the source has staged.
+/// The staged part of the source's open run.
 struct StagedRun {
     open: OpenRun,
     messages: Vec<(Arc<Message>, usize)>,
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Takes the next record of the source.
+    /// Writes or compares the next record of the source.
     pub(crate) async fn take(&mut self, record: Record) -> Result<(), TransferError> {
         let bytes = record.count(&mut self.counts);
         if self.refusal.is_some() || self.appender.refusal.is_some() {
@@ -152,8 +152,8 @@ impl<'a> Writer<'a> {
         self.take_over().await
     }
 
-    /// Discards the open run of the target once it is known to be a copy of a run that has ended in the
-    /// source since: the messages of the source begin with those that it has staged, or have none of it.
+    /// Discards the open run of the target if it is a copy of a run that has ended in the source
+    /// since: the messages of the source begin with its staged messages, or contain none of them.
     async fn take_over(&mut self) -> Result<(), TransferError> {
         let Some(open) = self.target.open_run() else { return Ok(()) };
         let is_held = open.is_held_at(std::time::SystemTime::now());
@@ -182,8 +182,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The next message of the target, and `None` inside once there are no more; `None` if it cannot
-    /// be read.
+    /// Returns the next message of the target, an inner `None` at its end, or an outer `None` if it
+    /// cannot be read.
     async fn next_of_target(&mut self) -> Result<Option<Option<Arc<Message>>>, TransferError> {
         match self.target.next_message().await {
             Ok(found) => Ok(Some(found)),
@@ -215,7 +215,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The target numbers messages as it has taken them, not as the source has.
+    /// Converts the sequence numbers of the source to those of the target.
     fn renumber(&self, row: &mut ToolRecord) {
         let (pruned, target) = (self.source.pruned, self.target.pruned());
         let renumber = |sequence: u64| sequence.saturating_sub(pruned).saturating_add(target);
@@ -225,7 +225,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes what is left once all records were taken, and says how it ended.
+    /// Writes the rest after the last record, and returns the step.
     pub(crate) async fn end(mut self) -> Result<Step, TransferError> {
         self.end_visible().await?;
         self.end_staged().await?;
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
             None => 0,
         };
         if self.appender.owner().is_none() && counted < self.source_runs() {
-            // A file says how many there are; what it contains bounds that.
+            // A file states the number of runs. Its contents bound that number.
             let Counts { messages, tool_calls, runs, .. } = self.counts;
             let contained = messages.saturating_add(tool_calls).saturating_add(runs);
             let missing = self.source_runs() - counted;
@@ -284,7 +284,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// How many runs the source counts, without the open one.
+    /// Returns the number of runs of the source, without the open one.
     fn source_runs(&self) -> u64 {
         self.source.runs - self.source.runs.min(u64::from(self.open.is_some()))
     }
@@ -298,7 +298,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// What becomes of the service id: that of the source belongs to its messages.
+    /// Returns the change of the service id. The service id of the source belongs to its messages.
     fn service_id_change(&self) -> Option<ServiceIdChange> {
         let (source, target) = (self.source.service_id.as_ref(), self.target.service_id());
         let is_new = !self.target.exists() || self.appender.added > 0;
@@ -317,7 +317,8 @@ impl<'a> Writer<'a> {
         }
         let found = self.target.open_run().filter(|_| self.appender.owner().is_some()).cloned();
         let Some(staged) = &self.open else {
-            // Everything that readers see is the same, and the target has begun something more.
+            // The visible messages are equal, and the target has an open run that the source does
+            // not have.
             self.refusal = found.map(|open| Refusal::OpenRun { run: open.run });
             return Ok(());
         };
@@ -350,8 +351,8 @@ impl<'a> Writer<'a> {
         self.appender.end_staged(run).await
     }
 
-    /// Under which number the open run is written; `None` if the target has another open run, or
-    /// something else of this one.
+    /// Returns the attempt number for the open run; `None` if the target has a different open run,
+    /// or other staged messages of this one.
     fn next_attempt(&self, staged: &StagedRun, found: Option<&OpenRun>) -> Option<u32> {
         let Some(found) = found else { return Some(staged.open.lease.attempt.max(1)) };
         let had = self.target.staged();
@@ -363,7 +364,7 @@ impl<'a> Writer<'a> {
         (is_beginning && (is_whole || !is_held)).then(|| found.lease.attempt.saturating_add(1))
     }
 
-    /// Describes the conversation, if it never was at the target. Says whether it did.
+    /// Sets the description, if the target never had one. Returns whether it was set.
     async fn describe(&mut self) -> Result<bool, TransferError> {
         let description = &self.source.description;
         let version = self.target.summary().map_or(0, |summary| summary.description_version);
@@ -377,7 +378,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What of the conversation is not the same at the target, read back from it.
+    /// Reads the conversation back from the target, and returns the differences.
     async fn differences(&self) -> Result<Vec<Difference>, TransferError> {
         let Some(summary) = self.store.summary(&self.key).await? else { return Ok(Vec::new()) };
         let head = self.store.head(&self.key).await?;
@@ -401,7 +402,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Why the target cannot be compared.
+/// Returns the refusal for a target that cannot be compared.
 fn refused(error: ReadError) -> Result<Refusal, TransferError> {
     match error {
         ReadError::Changed => Ok(Refusal::Conflict),

@@ -1,4 +1,5 @@
-//! How much memory a transfer takes: a program of its own, since it measures all that it allocates.
+//! A test of the memory that a transfer allocates. It needs its own process, because it counts all
+//! allocations.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failing test")]
 
@@ -16,10 +17,11 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const MESSAGES: u32 = 10_000;
 const BYTES: usize = 1_000;
-/// Of 10 MB. A submission has 1 MiB of messages, and they stand in memory as messages, as JSON and as rows.
+/// For a conversation of 10 MB. A submission has 1 MiB of messages, which are in memory as
+/// messages, as JSON and as rows.
 const LIMIT: usize = 5 * 1024 * 1024;
 
-/// What a future allocates at once, over what there was before.
+/// Returns the maximum number of bytes that a future allocates, above those before.
 async fn peak_of<T>(future: impl Future<Output = T>) -> (T, usize) {
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();

@@ -1,4 +1,4 @@
-//! Conversations to move.
+//! Conversations of the tests.
 
 use std::{
     io::Cursor,
@@ -17,7 +17,7 @@ use tower_chat::{
     transfer::{ExportFile, Receipt, Selection, export, import},
 };
 
-/// Some time ago, to the millisecond.
+/// Returns a time in the past, with milliseconds.
 pub(crate) fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123 + second * 1000)
 }
@@ -30,7 +30,7 @@ pub(crate) fn id(run: RunId, index: u32) -> MessageId {
     MessageId { run, index }
 }
 
-/// A run id that says when the run was made.
+/// Returns the id of a run that was made at this time.
 pub(crate) fn run_at(second: u64) -> RunId {
     RunId::at(at(second))
 }
@@ -46,7 +46,7 @@ pub(crate) fn activity(second: u64, usage: impl IntoIterator<Item = ModelUsage>)
     RunActivity::new(at(second)).with_mode(PersistenceMode::PerServiceCall).with_usage(usage)
 }
 
-/// Appends a write that expects what the conversation is at.
+/// Appends a write at the conversation's revision.
 pub(crate) async fn append(store: &dyn HistoryStore, write: Write) -> Revision {
     store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap()
 }
@@ -55,7 +55,7 @@ pub(crate) async fn revision(store: &dyn HistoryStore, key: &ConversationKey) ->
     store.head(key).await.unwrap().revision
 }
 
-/// Adds a run of so many messages, in one write.
+/// Adds a run with these messages, in one write.
 pub(crate) async fn add_run(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -70,8 +70,9 @@ pub(crate) async fn add_run(
     run
 }
 
-/// A conversation with everything: three runs, of which one is long, with two models and calls that
-/// ran, failed, wait for approval, and whose result is in no message; a description, a service id.
+/// Writes a conversation with all kinds of data: three runs, one of them long, with two models and
+/// with calls that succeeded, failed or wait for approval, or whose result is in no message; a
+/// description; a service id.
 pub(crate) async fn fill(store: &dyn HistoryStore, key: &ConversationKey) {
     add_run(store, key, 1, &["Good day.", "Quotes \" and \u{1F9E5} and \\u0000 and \u{2028}."])
         .await;
@@ -131,7 +132,7 @@ pub(crate) async fn fill(store: &dyn HistoryStore, key: &ConversationKey) {
     store.change_description(key, &patch).await.unwrap();
 }
 
-/// Stages a run and discards it, so that its usage alone is left.
+/// Stages a run and discards it, so that only its usage remains.
 pub(crate) async fn discard_run(store: &dyn HistoryStore, key: &ConversationKey, second: u64) {
     let run = run_at(second);
     let visible = revision(store, key).await.sequence;
@@ -157,7 +158,7 @@ pub(crate) fn staged(store: &dyn HistoryStore, second: u64, close: Option<Close>
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// Runs 1 to 3 of which the first two were pruned, then one that was discarded.
+/// Writes three runs, prunes the first two, and adds a discarded run.
 pub(crate) async fn fill_pruned(store: &dyn HistoryStore, key: &ConversationKey) {
     for (second, text) in [(1, "first, pruned"), (5, "second, pruned"), (9, "third, not pruned")] {
         add_run(store, key, second, &[text]).await;
@@ -171,7 +172,7 @@ pub(crate) async fn all_runs(store: &dyn HistoryStore, key: &ConversationKey) ->
     store.runs(key, None, 10_000).await.unwrap()
 }
 
-/// The file of everything that alice has.
+/// Exports the conversations of alice to a file.
 pub(crate) async fn export_alice(store: &dyn HistoryStore) -> Vec<u8> {
     let mut file = Vec::new();
     let alice = Selection::scope("alice");
@@ -183,13 +184,13 @@ pub(crate) async fn import_file(store: &dyn HistoryStore, file: &[u8]) -> Receip
     import(store, Cursor::new(file), &Selection::everything(), &mut |_| Ok(())).await.unwrap()
 }
 
-/// The lines of a file, without that which completes it.
+/// Returns the lines of a file, without the one that completes it.
 pub(crate) fn lines(file: &[u8]) -> Vec<&str> {
     let text = std::str::from_utf8(file).unwrap();
     text.lines().filter(|line| !line.starts_with(r#"{"complete""#)).collect()
 }
 
-/// Both stores have the same of a conversation, as readers see it.
+/// Checks that both stores have the same visible conversation.
 pub(crate) async fn assert_same(
     left: &dyn HistoryStore,
     right: &dyn HistoryStore,

@@ -1,4 +1,4 @@
-//! Whole scopes that are deleted.
+//! Tests of the deletion of whole scopes.
 
 use tower_chat::{
     ConversationKey,

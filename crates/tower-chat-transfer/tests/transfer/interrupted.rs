@@ -1,4 +1,5 @@
-//! Transfers that stop at every await, or whose store fails at every operation, and are gone on with.
+//! Tests of transfers that stop at every await, or whose store fails at every operation, and are
+//! continued.
 
 use std::{
     io::{self, Cursor},
@@ -35,12 +36,12 @@ async fn source() -> MemoryStore {
     store
 }
 
-/// A store all of whose operations wait before and after.
+/// Returns a store in which all operations are delayed before and after.
 fn waiting(store: &MemoryStore) -> FaultyStore<MemoryStore> {
     FaultyStore::with_injector(store.clone(), |_: Operation| Injection::none().delayed(1, 1))
 }
 
-/// Drops a future after it was polled so many times; its output if it has ended.
+/// Drops a future after it was polled this many times. Returns its output if it has completed.
 async fn stop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..polls {
@@ -53,7 +54,7 @@ async fn stop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<
     None
 }
 
-/// The target has the beginning of every conversation, or all of it.
+/// Checks that the target has the beginning of every conversation, or all of it.
 async fn assert_beginnings(source: &MemoryStore, target: &MemoryStore) {
     for name in KEYS {
         let (all, some) = (
@@ -158,7 +159,7 @@ async fn a_transfer_whose_store_fails_at_any_operation_is_repeated() {
     }
 }
 
-/// Takes a few bytes at a time, and waits every other time.
+/// A writer that accepts a few bytes at a time, and is pending every other time.
 #[derive(Default)]
 struct SlowFile {
     bytes: Vec<u8>,

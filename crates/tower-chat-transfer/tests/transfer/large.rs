@@ -1,4 +1,4 @@
-//! Conversations that are large, or that change while they are read.
+//! Tests of large conversations, and of those that change while they are read.
 
 use std::sync::{
     Arc,
@@ -43,7 +43,7 @@ async fn ten_thousand_messages_are_the_same_in_every_store() {
     }
 }
 
-/// A store in which a run is added to the conversation at the first operations of a kind.
+/// Returns a store in which a run is added to the conversation at the first operations of a kind.
 fn changing(store: &MemoryStore, times: usize) -> FaultyStore<MemoryStore> {
     let (inner, count) = (store.clone(), Arc::new(AtomicUsize::new(0)));
     FaultyStore::with_injector(store.clone(), move |operation: Operation| {
@@ -88,7 +88,7 @@ async fn a_conversation_that_changes_whenever_it_is_read_is_refused_and_the_othe
     let (target, store) = (MemoryStore::new(), changing(&source, usize::MAX));
     let alice = Selection::scope("alice");
     let mut file = Vec::new();
-    // In the export each message is a page, and in the copy too.
+    // Each message is a page, in the export and in the copy.
     let receipt =
         export(&store, &alice, ExportFile::new(&mut file), &mut |_| Ok(())).await.unwrap();
     assert_eq!(receipt.total(OutcomeKind::Exported).conversations, 1);

@@ -1,4 +1,4 @@
-//! Conversations that are moved between stores and files, and scopes that are deleted.
+//! Tests of copies between stores and files, and of deletions.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,4 +1,4 @@
-//! Runs that are open in the source.
+//! Tests of open runs in the source.
 
 use tower_chat::{
     Message, ToolCall,
@@ -17,7 +17,7 @@ use crate::{
     stores::Kind,
 };
 
-/// Opens a run after what readers see, and stages two writes of it.
+/// Opens a run after the visible messages, and stages two writes of it.
 pub(crate) async fn open_run(store: &dyn HistoryStore, conversation: &str) -> tower_chat::RunId {
     let (key, run) = (key(conversation), run_at(60));
     let expected = revision(store, &key).await;
@@ -80,7 +80,7 @@ async fn an_open_run_is_open_at_the_target_with_all_that_it_has_staged() {
         let again = import_file(&*to, &file).await;
         assert_eq!(again.total(OutcomeKind::Unchanged).conversations, 2, "{again:?}");
 
-        // What is staged at the target is committed there like any other.
+        // The staged messages at the target can be committed there.
         let key = key("coats");
         let open = to.open_run(&key).await.unwrap().unwrap();
         let close = Write::new(key.clone(), id(run, 3), open.head.revision, [])
@@ -103,7 +103,7 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
         let run = open_run(&*to, "hats").await;
         let before = export_alice(&*to).await;
 
-        // Nothing is new in the source, then something is.
+        // The source first has no new messages, then one.
         for second in [80, 81] {
             let receipt = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
             let step = &receipt.refused[0];
@@ -117,7 +117,7 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
     }
 }
 
-/// A run that was copied while it was open, and what became of it in the source since.
+/// The run is copied while it is open, and then ends in the source in several ways.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_source() {
     for kind in Kind::all() {
@@ -155,7 +155,7 @@ async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_s
     }
 }
 
-/// It is not the source's any more.
+/// The run at the target is no longer a copy of the source's run.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_run_that_went_another_way_at_the_target_is_left_alone() {
     let (from, to) = (Kind::Memory.open().await, Kind::Memory.open().await);

@@ -1,4 +1,4 @@
-//! What is not done, and why.
+//! Tests of refused conversations and their reasons.
 
 use tower_chat::{
     Message, MessageId,

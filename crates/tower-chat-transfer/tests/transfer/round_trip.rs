@@ -1,4 +1,4 @@
-//! From store to file to store to file.
+//! Tests of round trips between stores and files.
 
 use tower_chat::{
     ConversationKey,
@@ -49,7 +49,7 @@ async fn a_copy_from_store_to_store_is_the_same_and_is_repeated_without_effect()
         }
         assert_same(&*from, &*to, &key("coats")).await;
 
-        // It goes on in the source, and the copy follows.
+        // The conversation continues in the source, and the copy is repeated.
         add_run(&*from, &key("coats"), 90, &["And shoes?", "Brown ones."]).await;
         let receipt =
             copy(&*from, &*to, &Selection::scope("alice"), &mut |_| Ok(())).await.unwrap();
@@ -72,7 +72,7 @@ async fn runs_that_were_pruned_or_discarded_leave_their_usage_and_messages_are_n
         assert_eq!(all_runs(&*to, &key).await.len(), 5);
         let again = import_file(&*to, &file).await;
         assert_eq!(again.total(OutcomeKind::Unchanged).conversations, 1, "{again:?}");
-        // The numbers apart, the file of the copy is the same.
+        // Apart from the sequence numbers, the file of the copy is the same.
         let second = export_alice(&*to).await;
         assert_eq!(lines(&file).len(), lines(&second).len());
         let third = Kind::Memory.open().await;
@@ -90,7 +90,7 @@ async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
         from.fork(&key("coats"), &key("fork")).await.unwrap();
         let receipt = import_file(&*to, &export_alice(&*from).await).await;
         if source == Kind::Encrypted {
-            // Its forks have a row of each run, and are created in a write of their own before.
+            // Its forks have a row for each run, and are created by a separate write before.
             let told: Vec<_> = receipt.differing.iter().map(|step| &*step.differences).collect();
             assert!(told.is_empty() || told == [[Difference::Times]], "{told:?}");
             continue;
@@ -139,7 +139,7 @@ async fn all_scopes_are_taken_in_order_and_gone_on_with_after_any_conversation()
     }
 }
 
-/// Every store as source and as target, and each beside the one in memory.
+/// Returns every store as source and as target, each paired with the store in memory.
 fn pairs() -> Vec<(Kind, Kind)> {
     let all = Kind::all();
     let targets = all.iter().map(|kind| (Kind::Memory, *kind));

@@ -1,4 +1,4 @@
-//! The same test on every store.
+//! The stores of the tests.
 
 use std::sync::{
     Arc, LazyLock,
@@ -19,7 +19,7 @@ use tower_chat_testkit::{
 static POSTGRES: LazyLock<Result<PostgresServer, Missing>> = LazyLock::new(PostgresServer::start);
 static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer::start);
 
-/// What a store is kept in.
+/// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Memory,
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kinds whose servers are installed.
+    /// Returns the kinds whose servers are installed.
     pub(crate) fn all() -> Vec<Self> {
         let all = [Self::Memory, Self::Sqlite, Self::Encrypted, Self::Postgres, Self::Redis];
         let is_there = |kind: &Self| {
@@ -47,7 +47,7 @@ impl Kind {
         all.into_iter().filter(is_there).collect()
     }
 
-    /// An empty store of this kind.
+    /// Opens an empty store of this kind.
     pub(crate) async fn open(self) -> TestStore {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("transfer_{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// An empty store that nobody else uses.
+/// An empty store for one test.
 pub(crate) struct TestStore {
     store: Arc<dyn HistoryStore>,
     _folder: TempDir,
