@@ -1,5 +1,5 @@
-//! The JSON Lines of Microsoft Agent Framework's `FileHistoryProvider`: a message a line, with contents
-//! of many types.
+//! The JSON Lines of Microsoft Agent Framework's `FileHistoryProvider`: one message per line, with
+//! contents of many types.
 
 use tower_chat_core::{
     ErrorPart, Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult,
@@ -13,7 +13,8 @@ use crate::{
     node::{Node, Object},
 };
 
-/// What a file whose name cannot be the id of its session begins with; the id follows in base32.
+/// The prefix of the name of a file whose session id is not a valid file name. The id follows in
+/// base32.
 const ENCODED_ID: &str = "~session-";
 
 pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversation, ContentError> {
@@ -67,7 +68,7 @@ fn message(
             }
         }
     }
-    // Nothing is left of a message with the usage of a call alone.
+    // A message that only contains the usage of a call is skipped.
     if parts.is_empty() && !contents.is_empty() {
         return Ok(None);
     }
@@ -81,9 +82,9 @@ const NO_PART: &str = "messages have no part for it";
 enum Read {
     Part(Part),
     Reasoning(String, Signature),
-    /// The part, and a signature that only its provider could read.
+    /// The part, and a signature that only its provider can read.
     Unsigned(Part),
-    /// It is no content of the conversation.
+    /// The content is not part of the conversation.
     Ignored,
     Lost(String),
 }
@@ -118,8 +119,8 @@ fn part(content: &Object) -> Result<Read, WrongValue> {
     Ok(Read::Part(part))
 }
 
-/// What the provider wants back. Only OpenAI gives its reasoning such an id; of another service it is
-/// not known which.
+/// Returns the signature that the provider needs. Only OpenAI's reasoning ids have this prefix. The
+/// service of any other id is unknown.
 fn signature(content: &Object) -> Result<Signature, WrongValue> {
     let id = content.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = content.text("protected_data")?;
@@ -146,7 +147,7 @@ fn result(content: &Object) -> Result<ToolResult, WrongValue> {
         match item.need_text("type")?.as_str() {
             "text" => parts.push(Part::text(item.text("text")?.unwrap_or_default())),
             "data" | "uri" => parts.push(media(&item)?.into()),
-            // `result` has the text of all items.
+            // `result` contains the text of all items.
             _ => parts.clear(),
         }
     }
@@ -160,7 +161,7 @@ fn result(content: &Object) -> Result<ToolResult, WrongValue> {
     Ok(result)
 }
 
-/// A text in base32 (RFC 4648) of lower case without padding.
+/// Decodes base32 (RFC 4648) in lower case without padding.
 fn from_base32(text: &str) -> Option<String> {
     let (mut bits, mut held, mut bytes) = (0_u32, 0_u32, Vec::new());
     for letter in text.bytes() {

@@ -1,5 +1,5 @@
-//! What the formats of frameworks have in common: media, times, and reasoning with the provider's
-//! signature, which goes back to that provider alone.
+//! The contents that several formats of frameworks have: media, times, and reasoning with the
+//! provider's signature, which is sent only to that provider.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use tower_chat_wire::{WireError, anthropic, gemini, openai_responses};
 
 use crate::{error::WrongValue, node::Node};
 
-/// Media behind an address, or inside of a `data:` URL.
+/// Returns media with a URL, or with the bytes of a `data:` URL.
 pub(crate) fn media(url: String, media_type: Option<String>) -> Media {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let (found, source) = match inline {
@@ -24,10 +24,10 @@ pub(crate) fn media(url: String, media_type: Option<String>) -> Media {
     Media::new(media_type, source)
 }
 
-/// The media type of what nothing is known of (RFC 2046).
+/// The media type of unknown content (RFC 2046).
 pub(crate) const UNKNOWN_MEDIA: &str = "application/octet-stream";
 
-/// A time with its offset, or one without, which is in UTC.
+/// Parses a time with an offset, or without one in UTC.
 pub(crate) fn time(node: &Node) -> Result<SystemTime, WrongValue> {
     let text = node.text()?;
     let time = text.parse::<Timestamp>().or_else(|_| {
@@ -37,12 +37,12 @@ pub(crate) fn time(node: &Node) -> Result<SystemTime, WrongValue> {
     time.map(SystemTime::from).map_err(|_| node.wrong("a time"))
 }
 
-/// What a provider wants back with its reasoning.
+/// The signature that a provider needs with its reasoning.
 #[derive(Debug)]
 pub(crate) enum Signature {
     None,
     Anthropic(String),
-    /// The data of reasoning that Anthropic does not show.
+    /// The data of reasoning that Anthropic redacts.
     AnthropicRedacted(String),
     OpenAi {
         id: String,
@@ -51,7 +51,7 @@ pub(crate) enum Signature {
     Gemini(String),
 }
 
-/// Reasoning, with the item of its provider, as that provider's wire reads it.
+/// Returns reasoning with the item of its provider, as parsed by that provider's wire.
 pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
     let read = match &signature {
         Signature::None => None,
@@ -77,11 +77,11 @@ pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
     read.unwrap_or_else(|| Reasoning::new(text).into())
 }
 
-/// Joins OpenAI's reasoning, which is one item of several summaries, and which frameworks store as so many
-/// parts with one id.
+/// Joins OpenAI's reasoning. One item has several summaries, which frameworks store as several
+/// parts with the same id.
 pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
-    // The item that the last of these parts is made of, and whether more was added to it.
+    // The item of the last of these parts, and whether summaries were added to it.
     let mut open: Option<(Value, bool)> = None;
     for part in parts {
         match (&mut open, openai_item(&part)) {
@@ -100,7 +100,7 @@ pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     joined
 }
 
-/// Puts an item that became longer where its first part is.
+/// Writes an item with added summaries to the position of its first part.
 fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     let Some((item, true)) = open else { return };
     if let (Some(last), Some(whole)) = (parts.last_mut(), of_openai(&item)) {
@@ -108,7 +108,7 @@ fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     }
 }
 
-/// Adds the summaries of an item to another of the same id.
+/// Adds the summaries of an item to another item with the same id.
 fn append(whole: &mut Value, mut item: Value) {
     let more = item.get_mut("summary").map(Value::take);
     if let (Some(Value::Array(summary)), Some(Value::Array(more))) =
@@ -123,19 +123,19 @@ fn append(whole: &mut Value, mut item: Value) {
 
 const ENCRYPTED: &str = "encrypted_content";
 
-/// The item of OpenAI's reasoning, if the part is some.
+/// Returns the item of OpenAI's reasoning, if the part is one.
 fn openai_item(part: &Part) -> Option<Value> {
     let Part::Reasoning(reasoning) = part else { return None };
     let native = reasoning.native.as_ref()?;
     (&*native.wire == openai_responses::WIRE).then(|| native.item.parse().ok())?
 }
 
-/// Reasoning of OpenAI.
+/// Returns reasoning of OpenAI.
 fn of_openai(item: &Value) -> Option<Part> {
     first_part(openai_responses::parse_input(&json!([item]).to_string()))
 }
 
-/// A call with the thought signature that Gemini wants back with it.
+/// Returns a call with the thought signature that Gemini needs.
 pub(crate) fn signed_call(mut call: ToolCall, signature: &str) -> ToolCall {
     let part = of_gemini(&json!({
         "functionCall": {"name": call.name, "args": {}},
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(first.text, "one\n\ntwo");
     }
 
-    /// Each part was once added to the item by reading all of it again.
+    /// Joining must not parse the whole item again for each part.
     #[test]
     fn thousands_of_parts_of_one_item_are_joined() {
         let texts: Vec<_> = (0..5_000).map(|number| format!("thought {number}")).collect();

@@ -1,23 +1,23 @@
-//! A conversation as another system has stored it, in our messages.
+//! A conversation of another system, converted to messages of this crate.
 
 use std::{fmt, time::SystemTime};
 
 use tower_chat_core::{Message, Messages};
 use tower_chat_layers::replay::repair::{Mismatch, mismatches};
 
-/// A conversation that was read, to be stored with [`store`](crate::store).
+/// A conversation that was read. [`store`](crate::store) stores it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ImportedConversation {
-    /// Its id in the other system; of a file that has none, the name of the file without its extension.
+    /// The id in the other system, or the name of the file without its extension if it has no id.
     pub id: String,
-    /// Its title, where the other system has one.
+    /// The title, if the other system has one.
     pub title: Option<String>,
-    /// When it was begun, where the other system says so.
+    /// When the conversation began, if the other system records it.
     pub created_at: Option<SystemTime>,
-    /// Its messages, oldest first, with [their times](Message::added_at) where those are known.
+    /// The messages, oldest first, with [their times](Message::added_at) if they are known.
     pub messages: Vec<Message>,
-    /// What could not be kept, and what models will not be sent.
+    /// The content that cannot be stored, and the content that is not sent to models.
     pub losses: Vec<Loss>,
 }
 
@@ -32,7 +32,7 @@ impl ImportedConversation {
         }
     }
 
-    /// Says that something is not stored.
+    /// Records that a content is not stored.
     pub(crate) fn lose(
         &mut self,
         position: impl fmt::Display,
@@ -47,7 +47,8 @@ impl ImportedConversation {
         });
     }
 
-    /// Also says which calls models will be told of as interrupted, and which results a replay will leave out.
+    /// Also records the calls that are sent to models as interrupted, and the results that replay
+    /// leaves out.
     pub(crate) fn checked(mut self) -> Self {
         let messages: Messages = self.messages.iter().cloned().collect();
         for mismatch in mismatches(&messages, 1) {
@@ -67,38 +68,38 @@ impl ImportedConversation {
         self
     }
 
-    /// Whether everything that the other system had will be stored.
+    /// Returns whether all content of the other system is stored.
     pub fn is_whole(&self) -> bool {
         self.losses.iter().all(|loss| loss.effect != Effect::NotStored)
     }
 }
 
-/// Something of a conversation that does not reach the store, or that models are not sent as it is stored.
+/// Content of a conversation that is not stored, or that is not sent to models as it is stored.
 ///
-/// As a text it is a sentence for people.
+/// It displays as a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// Where it is: in the file, such as `message 3`, or in what is stored.
+    /// The position in the file, such as `message 3`, or in the stored messages.
     pub position: String,
-    /// What it is.
+    /// A description of the content.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What becomes of it.
+    /// The effect on the content.
     pub effect: Effect,
 }
 
-/// What becomes of something that an import reports.
+/// The effect of an import on a content that it reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
-    /// It is not stored.
+    /// The content is not stored.
     NotStored,
-    /// It is stored, and replay leaves it out of what models are sent.
+    /// The content is stored, and replay does not send it to models.
     NotSent,
-    /// It is a call that is stored without a result; models are sent the call, with a result that says that it
-    /// was interrupted.
+    /// The content is a call that is stored without a result. Models are sent the call with a
+    /// result that reports an interruption.
     SentAsInterrupted,
 }
 

@@ -1,9 +1,9 @@
-//! Which format a message has, as far as that shows: so that a file of one format is not read as
-//! another, in which half of it would be unknown parts.
+//! Detection of the format of messages, so that a file of one format is not read as another, which
+//! would turn half of it into unknown parts.
 
 use crate::{Format, document::Document, node::Object};
 
-/// Fails with a reason if a message of the documents is clearly of another format.
+/// Fails with a reason if a message of the documents clearly has another format.
 pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String> {
     for document in documents {
         let Ok(items) = document.items() else { continue };
@@ -25,7 +25,7 @@ pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String
     Ok(())
 }
 
-/// The only format that has such a message, and what shows it.
+/// Returns the only format with such a message, and the field that shows it.
 fn mark(message: &Object) -> Option<(Format, String)> {
     let text = |name: &str| message.text(name).ok().flatten();
     if message.has("contents") {
@@ -60,8 +60,9 @@ fn mark(message: &Object) -> Option<(Format, String)> {
     })
 }
 
-/// Whether an object may be a message of the format. Responses and Gemini have items and parts of types that are
-/// not known yet, and are kept as they are: without this, each object of an unknown file would be one of them.
+/// Returns whether an object may be a message of the format. Responses and Gemini may have items
+/// and parts of unknown types, which are stored unchanged. Without this check, every object of an
+/// unknown file would be one of them.
 fn may_be_of(format: Format, object: &Object) -> bool {
     let text = |name: &str| object.text(name).ok().flatten();
     let has_role = text("role").is_some();
@@ -74,7 +75,8 @@ fn may_be_of(format: Format, object: &Object) -> bool {
     }
 }
 
-/// A new tool of OpenAI's has items whose types end as those of the others do.
+/// Returns whether a type may be that of an item. The types of OpenAI's tools have the same
+/// endings, also those of new tools.
 fn is_type_of_item(kind: &str) -> bool {
     const OTHERS: [&str; 9] = [
         "message",

@@ -1,4 +1,4 @@
-//! Files of JSON and JSON Lines, as lists of messages.
+//! Files of JSON and JSON Lines as lists of messages.
 
 use tower_chat_core::RawJson;
 
@@ -8,28 +8,28 @@ use crate::{
     node::{Node, Object},
 };
 
-/// A conversation in a file: a list of messages, whatever they look like.
+/// A conversation in a file: a list of messages in any format.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// The list, as JSON.
+    /// The list as JSON.
     pub(crate) list: RawJson,
-    /// What stands beside the list, where it is a field of an object.
+    /// The object that contains the list, if the list is one of its fields.
     pub(crate) object: Option<Object>,
-    /// The line that the document is, if the file has more of them.
+    /// The line of the document, if the file has several documents.
     line: Option<usize>,
-    /// The lines of the messages, if each is one.
+    /// The lines of the messages, if each message is one line.
     lines: Vec<usize>,
 }
 
 impl Document {
-    /// The messages one by one; errors name fields from the message on.
+    /// Returns the messages one by one. Errors contain field names relative to the message.
     pub(crate) fn items(&self) -> Result<Vec<Node>, ContentError> {
         let items: Vec<RawJson> =
             self.list.parse().map_err(|source| ContentError::at("the list of messages", source))?;
         Ok(items.into_iter().map(Node::root).collect())
     }
 
-    /// Where the message with an index is, for people.
+    /// Returns the position of the message with an index, for people.
     pub(crate) fn position(&self, index: usize) -> String {
         match (self.lines.get(index), self.line) {
             (Some(line), _) => format!("line {line}"),
@@ -38,8 +38,8 @@ impl Document {
         }
     }
 
-    /// The conversation that the document begins: with its id and title, else with an id that it has
-    /// from its file.
+    /// Returns an empty conversation with the id and the title of the document, or with an id from
+    /// the name of its file.
     pub(crate) fn conversation(&self, stem: &str) -> Result<ImportedConversation, ContentError> {
         let of_line = || self.line.map_or_else(|| stem.to_owned(), |line| format!("{stem}-{line}"));
         let Some(object) = &self.object else { return Ok(ImportedConversation::new(of_line())) };
@@ -54,8 +54,8 @@ impl Document {
     }
 }
 
-/// The conversations in a file: a list of messages; an object that holds one under one of the names,
-/// or a list of such objects; or JSON Lines, of such objects or of messages.
+/// Returns the conversations in a file: a list of messages; an object that contains the list in one
+/// of these fields, or a list of such objects; or JSON Lines of such objects or of messages.
 pub(crate) fn documents(text: &str, names: &[&str]) -> Result<Vec<Document>, ContentError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
@@ -121,7 +121,7 @@ fn of_lines(text: &str, names: &[&str]) -> Result<Vec<Document>, ContentError> {
 fn of_messages(messages: &[Node], lines: Vec<usize>) -> Document {
     let texts: Vec<&str> = messages.iter().map(|node| node.json.get()).collect();
     let list = format!("[{}]", texts.join(","));
-    // A list of JSON texts is JSON.
+    // A list of JSON texts is valid JSON.
     let list = list.parse().unwrap_or_else(|_| empty_list());
     Document { list, object: None, line: None, lines }
 }
@@ -131,7 +131,7 @@ fn empty_list() -> RawJson {
 }
 
 fn of_object(node: &Node, names: &[&str], line: Option<usize>) -> Option<Document> {
-    // A message of Agent Framework has a list `contents` too, and a role.
+    // A message of Agent Framework has a list `contents` too, and also a role.
     let object = node.is_object().then(|| node.object().ok())??;
     if object.has("role") {
         return None;

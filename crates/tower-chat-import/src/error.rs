@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! The errors of reading a file.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use tower_chat_core::BoxError;
 
 use crate::Format;
 
-/// A file of which nothing was read, since not all of it can be.
+/// A file cannot be read as a whole, so that nothing of it was imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -15,7 +15,7 @@ pub enum ReadError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The file cannot be read as a SQLite database.
@@ -27,22 +27,22 @@ pub enum ReadError {
     Database {
         /// The file.
         path: PathBuf,
-        /// The format that it should have.
+        /// The expected format.
         format: Format,
-        /// What SQLite says of it.
+        /// The error of SQLite.
         source: BoxError,
     },
-    /// The file is in another format.
+    /// The file has another format.
     #[error("{} is no history of {format}: {reason}; name the format that it has", path.display())]
     OtherFormat {
         /// The file.
         path: PathBuf,
-        /// The format that it should have.
+        /// The expected format.
         format: Format,
-        /// What shows it.
+        /// The detail that shows it.
         reason: String,
     },
-    /// Something in the file cannot be read. Nothing of the file is taken over then.
+    /// A part of the file cannot be read. Nothing of the file is imported.
     #[error(
         "cannot read {position} of {} as {format}: repair the file, or take that out of it; \
          nothing of it was taken over",
@@ -51,16 +51,16 @@ pub enum ReadError {
     Content {
         /// The file.
         path: PathBuf,
-        /// The format that it should have.
+        /// The expected format.
         format: Format,
-        /// Where in the file, such as `line 3` or `row 7 of agent_messages`.
+        /// The position in the file, such as `line 3` or `row 7 of agent_messages`.
         position: String,
-        /// What is wrong there: the field and what it should be.
+        /// The field and the expected value.
         source: BoxError,
     },
 }
 
-/// A value that is not what its format has there.
+/// A value that its format does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} should be {expected}, and is {}", found.unwrap_or("missing"))]
 pub(crate) struct WrongValue {
@@ -70,7 +70,7 @@ pub(crate) struct WrongValue {
     pub(crate) found: Option<&'static str>,
 }
 
-/// Something at a position of a file cannot be read.
+/// A part of a file that cannot be read.
 #[derive(Debug)]
 pub(crate) struct ContentError {
     pub(crate) position: String,

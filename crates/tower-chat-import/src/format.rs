@@ -1,8 +1,8 @@
-//! The formats that can be read.
+//! The supported formats.
 
 use std::{fmt, str::FromStr};
 
-/// What wrote a history.
+/// The format of a history.
 ///
 /// ```
 /// use tower_chat::import::Format;
@@ -35,7 +35,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them, in the order in which documents list them.
+    /// All formats, in the order in which documents list them.
     pub const ALL: [Self; 9] = [
         Self::OpenAiChat,
         Self::OpenAiResponses,
@@ -48,7 +48,7 @@ impl Format {
         Self::VercelUi,
     ];
 
-    /// Its name in commands and messages.
+    /// Returns the name in commands and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai-chat",
@@ -70,7 +70,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A text that names no [`Format`].
+/// The error of a text that names no [`Format`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is no format of histories: name one of {}", names())]
 #[non_exhaustive]

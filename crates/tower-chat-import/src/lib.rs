@@ -1,4 +1,4 @@
-//! For programs that bring along the histories which other systems have stored.
+//! Reads the histories of other systems and stores them, for programs that migrate.
 //!
 //! ```
 //! use tower_chat::{
@@ -23,7 +23,7 @@
 //!     }
 //!     let key = ConversationKey::new("alice", &*conversation.id);
 //!     assert_eq!(store(&history, &key, &conversation).await?, Outcome::Written);
-//!     // Importing again changes nothing.
+//!     // Importing again has no effect.
 //!     assert_eq!(store(&history, &key, &conversation).await?, Outcome::Unchanged);
 //! }
 //! let coats = history.load(&ConversationKey::new("alice", "coats")).await?;
@@ -32,13 +32,13 @@
 //! # }
 //! ```
 //!
-//! [`read`] takes a file in one of the formats of [`Format`], and [`store`] stores a conversation of it,
-//! which then goes on like any other. What is read is what models are sent again: texts, reasoning with
-//! the signatures that its provider wants back, calls, results, media. Ids of messages, usage and what
-//! else systems store about an answer are not read. What of the content cannot be kept is named by
-//! [`ImportedConversation::losses`].
+//! [`read`] reads a file in one of the formats of [`Format`], and [`store`] stores a conversation,
+//! which then continues like any other. All content that models receive is read: texts, reasoning
+//! with the signatures that its provider needs, calls, results, media. Ids of messages, usage and
+//! further data about answers are not read. [`ImportedConversation::losses`] lists the content that
+//! cannot be stored.
 //!
-//! [`rows`] is for systems of your own, that store one row for each turn.
+//! [`rows`] is for systems of your own that store one row per turn.
 
 #![warn(clippy::too_many_lines)]
 

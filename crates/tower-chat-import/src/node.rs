@@ -1,7 +1,7 @@
-//! JSON values that are read field by field, and errors that name the field.
+//! JSON values that are read field by field, with errors that contain the field.
 //!
-//! A value stays the text that it is in the file until it is used, so that arguments of calls keep
-//! their numbers and the order of their keys, and nested values that nothing reads cost no stack.
+//! A value stays the text of the file until it is used. Arguments of calls therefore keep their
+//! numbers and the order of their keys, and deeply nested values that are not read use no stack.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use tower_chat_core::RawJson;
 
 use crate::error::WrongValue;
 
-/// A value and where it is.
+/// A value and its path.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) json: RawJson,
     path: String,
 }
 
-/// An object and where it is.
+/// An object and its path.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
     fields: BTreeMap<String, RawJson>,
@@ -24,7 +24,7 @@ pub(crate) struct Object {
 }
 
 impl Node {
-    /// A value; errors name fields from here on.
+    /// Creates a value. Errors contain field names relative to it.
     pub(crate) fn root(json: RawJson) -> Self {
         Self { json, path: String::new() }
     }
@@ -58,7 +58,8 @@ impl Node {
         self.json.get().starts_with('{')
     }
 
-    /// A text as such, and any other value as its JSON: what a model is shown of a value.
+    /// Returns the text of a string, or the JSON of any other value, which is what a model
+    /// receives.
     pub(crate) fn as_shown(&self) -> Result<String, WrongValue> {
         if self.is_text() { self.text() } else { Ok(self.json.get().to_owned()) }
     }
@@ -73,7 +74,7 @@ impl Node {
 }
 
 impl Object {
-    /// The value of a field; `None` if it is missing or `null`.
+    /// Returns the value of a field; `None` if it is missing or `null`.
     pub(crate) fn get(&self, name: &str) -> Option<Node> {
         let json = self.fields.get(name).filter(|json| json.get() != "null")?;
         Some(Node { json: json.clone(), path: format!("{}.{name}", self.path) })
@@ -98,7 +99,7 @@ impl Object {
         self.need(name, "a text")?.text()
     }
 
-    /// The items of a list; none if it is missing or `null`.
+    /// Returns the items of a list; none if the field is missing or `null`.
     pub(crate) fn list(&self, name: &str) -> Result<Vec<Node>, WrongValue> {
         self.get(name).map_or_else(|| Ok(Vec::new()), |node| node.list())
     }
@@ -113,7 +114,8 @@ impl Object {
     }
 }
 
-/// What kind of value a JSON text is. Error messages end up in logs, so they say nothing of the value.
+/// Returns the kind of a JSON value. Error messages may be logged, so that they must not contain
+/// the value.
 fn kind(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "a text, or one that is no Unicode",

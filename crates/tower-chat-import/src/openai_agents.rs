@@ -19,7 +19,7 @@ struct Item {
     added_at: Option<String>,
 }
 
-/// Reads every session of a file, in the order in which they were begun.
+/// Reads every session of a file, in the order of their start.
 pub(crate) fn read(path: &Path) -> Result<Vec<ImportedConversation>, ReadError> {
     let file = Snapshot::open(FORMAT, path, &["agent_messages"])?;
     let sessions: Vec<String> = file.rows(
@@ -43,8 +43,8 @@ fn conversation(session: String, items: &[Item]) -> Result<ImportedConversation,
     let mut conversation = ImportedConversation::new(session);
     let (mut parts, mut times) = (Vec::new(), Vec::new());
     for item in items {
-        // Items of one row are read alone too: an error names its row, and the parts tell which message
-        // the item is in.
+        // Each row's item is also parsed alone: an error then contains its row, and the number of
+        // parts shows to which message the item belongs.
         let alone = item.parse();
         let alone = alone.map_err(|error| ContentError::at(item.position(), within(error)))?;
         parts.push(alone.iter().map(|message| message.parts.len()).sum());
@@ -77,7 +77,7 @@ impl Item {
     }
 }
 
-/// The fault in the only item of a list.
+/// Returns the error in the only item of a list.
 fn within(error: WireError) -> WireError {
     match error {
         WireError::InMessage { source, .. } => *source,
@@ -85,8 +85,8 @@ fn within(error: WireError) -> WireError {
     }
 }
 
-/// Gives each message the time of its first item. An item adds its parts to the newest message, or
-/// begins one.
+/// Sets the time of each message to that of its first item. An item adds its parts to the newest
+/// message, or begins a new message.
 fn add_times(messages: &mut [Message], parts: &[usize], times: &[Option<SystemTime>]) {
     let mut items = parts.iter().zip(times);
     for message in messages {

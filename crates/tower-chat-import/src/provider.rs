@@ -5,7 +5,7 @@ use tower_chat_wire::{WireError, anthropic, gemini, openai_chat, openai_response
 
 use crate::{Format, ImportedConversation, document::Document, error::ContentError};
 
-/// The names of the list of messages in an object that is a conversation.
+/// Returns the names of the field with the list of messages in a conversation's object.
 pub(crate) fn lists(format: Format) -> &'static [&'static str] {
     match format {
         Format::OpenAiResponses => &["messages", "input", "items"],
@@ -14,7 +14,7 @@ pub(crate) fn lists(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// The names of what such an object has before its messages.
+/// The names of the field with instructions in such an object.
 const INSTRUCTIONS: [&str; 4] =
     ["instructions", "system", "systemInstruction", "system_instruction"];
 
@@ -67,7 +67,7 @@ fn parse(
     }
 }
 
-/// Where a parser has found a fault.
+/// Adds the position in the document to an error of a parser.
 pub(crate) fn located(document: &Document, error: WireError) -> ContentError {
     match error {
         WireError::InMessage { index, source } => {

@@ -34,7 +34,7 @@ fn conversation_id(item: &Node) -> Option<String> {
 
 struct Reading {
     conversation: ImportedConversation,
-    /// When the message that is being read was made.
+    /// The time of the current message.
     time: Option<SystemTime>,
 }
 
@@ -89,7 +89,7 @@ impl Reading {
         Ok(())
     }
 
-    /// A result; those of one request are one message.
+    /// Adds a result. The results of one request form one message.
     fn result(
         &mut self,
         part: &Object,
@@ -119,7 +119,7 @@ impl Reading {
                 Some(media) => parts.push(media.into()),
                 None => match object.need_text("kind")?.as_str() {
                     "text-content" => parts.push(Part::text(object.need_text("content")?)),
-                    // A mark for the provider's cache.
+                    // A marker for the provider's cache.
                     "cache-point" => {}
                     kind => self.lose_part(kind, position),
                 },
@@ -164,7 +164,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What the provider wants back with its reasoning.
+    /// Returns the signature that the provider needs with its reasoning.
     fn signature(&mut self, part: &Object, position: &str) -> Result<Signature, WrongValue> {
         let (id, signature) = (part.text("id")?, part.text("signature")?);
         let provider = part.text("provider_name")?.unwrap_or_default();
@@ -220,7 +220,7 @@ fn result(part: &Object, is_error: bool) -> Result<ToolResult, WrongValue> {
                 false => None,
             });
         }
-        // A value is one text, unless there are media in it.
+        // A value becomes one text, unless it contains media.
         match found.iter().any(Option::is_some) {
             false => content.push(Part::text(node.as_shown()?)),
             true => {
@@ -243,7 +243,7 @@ fn result(part: &Object, is_error: bool) -> Result<ToolResult, WrongValue> {
     Ok(result)
 }
 
-/// The media of a content, if it is some.
+/// Returns the media of a content, if it is media.
 fn media(object: &Object) -> Result<Option<Media>, WrongValue> {
     let kind = object.get("kind").filter(Node::is_text).map(|kind| kind.text()).transpose()?;
     let source = match kind.as_deref() {
@@ -259,7 +259,7 @@ fn media(object: &Object) -> Result<Option<Media>, WrongValue> {
     Ok(Some(Media::new(media_type, source)))
 }
 
-/// Base64 in the standard alphabet: Pydantic writes the one of URLs.
+/// Converts base64 from the URL alphabet, which Pydantic writes, to the standard alphabet.
 fn standard(data: String) -> String {
     if data.contains(['-', '_']) { data.replace('-', "+").replace('_', "/") } else { data }
 }

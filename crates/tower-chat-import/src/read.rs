@@ -8,9 +8,8 @@ use crate::{
 };
 
 /// Reads the conversations of a file.
-///
-/// All of the file is read, or it is an error that says where and why: nothing is left out without a
-/// [loss](ImportedConversation::losses) that names it.
+/// The whole file is read, or an error with the position and the reason is returned. Content is
+/// omitted only with a [loss](ImportedConversation::losses) that lists it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! SQLite files of other systems, which are read and never changed.
+//! Read-only access to the SQLite files of other systems.
 
 use std::{
     path::Path,
@@ -16,38 +16,38 @@ use rusqlite::{
 
 use crate::{Format, ReadError};
 
-/// How many steps of SQLite's virtual machine are counted at once.
+/// The number of steps of SQLite's virtual machine between two checks.
 const STEPS: u32 = 1_000;
 
-/// What a file of any size may take: steps, and bytes that are read of it.
+/// The limits for a file of any size: steps, and bytes that are read.
 const LEAST_STEPS: u64 = 20_000_000;
 const LEAST_BYTES: u64 = 1 << 24;
 
-/// How many steps each byte of a file may take. A row of ten bytes or more takes some twenty steps each time
-/// that it is read.
+/// The number of steps per byte of a file. Reading a row of at least ten bytes takes some twenty
+/// steps.
 const STEPS_OF_A_BYTE: u64 = 1_000;
 
 /// How often each byte of a file may be read.
 const READS_OF_A_BYTE: u64 = 16;
 
-/// A file as it is at one moment: writers may go on meanwhile.
+/// A snapshot of a file. Other processes may write to the file meanwhile.
 ///
-/// A file may be hostile. Nothing of its schema is run: no view, no trigger, no generated column, and no
-/// function that SQLite does not hold to be harmless. What reading may take is bounded by the size of the
-/// file, since pages that refer to each other can have endless rows.
+/// A file may be hostile. Nothing of its schema is executed: no view, no trigger, no generated
+/// column, and only functions that SQLite considers harmless. The cost of reading is bounded by the
+/// size of the file, because pages that refer to each other can contain an endless number of rows.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'a> {
     connection: Connection,
     path: &'a Path,
     format: Format,
-    /// How many more bytes may be read.
+    /// The number of bytes that may still be read.
     bytes: AtomicU64,
 }
 
 impl<'a> Snapshot<'a> {
-    /// Opens the file, which must have the tables.
+    /// Opens the file, which must have these tables.
     pub(crate) fn open(format: Format, path: &'a Path, tables: &[&str]) -> Result<Self, ReadError> {
-        // SQLite names a missing file no better than one that it must not open.
+        // SQLite reports a missing file in the same way as one without permission.
         let file = std::fs::metadata(path)
             .map_err(|source| ReadError::File { path: path.to_owned(), source })?;
         let mut log = path.as_os_str().to_owned();
@@ -61,7 +61,7 @@ impl<'a> Snapshot<'a> {
         Ok(snapshot)
     }
 
-    /// Makes sure that a table is one, of which every column is stored.
+    /// Checks that a name is that of a table whose columns are all stored.
     fn check_table(&self, table: &str) -> Result<(), ReadError> {
         let found: Vec<(String, String)> = self.rows(
             "SELECT CAST(type AS TEXT), ifnull(CAST(sql AS TEXT), '') FROM sqlite_schema \
@@ -91,7 +91,7 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// All rows of a query.
+    /// Returns all rows of a query.
     pub(crate) fn rows<T>(
         &self,
         query: &str,
@@ -135,7 +135,7 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// A connection that reads a file and trusts nothing in it.
+/// Opens a read-only connection that does not trust the schema of the file.
 fn connect(path: &Path, size: u64) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;

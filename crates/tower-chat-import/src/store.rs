@@ -1,4 +1,4 @@
-//! Storing what was read.
+//! Storing conversations that were read.
 
 use std::{ops::Range, sync::Arc, time::SystemTime};
 
@@ -14,30 +14,30 @@ use tower_chat_layers::replay::extract;
 
 use crate::ImportedConversation;
 
-/// How many runs are submitted at once.
+/// The number of runs in one submission.
 const RUNS_OF_A_SUBMISSION: usize = 64;
 
-/// What [`store`] has done.
+/// The result of [`store`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// There was no such conversation, and now there is.
+    /// The conversation did not exist and was written.
     Written,
-    /// The first `from` messages were stored already; the others are stored behind them.
+    /// The first `from` messages were stored already, and the others were appended.
     Extended {
-        /// How many messages were stored.
+        /// The number of messages that were stored already.
         from: u64,
     },
-    /// All of its messages were stored already, and perhaps more: users have gone on with it. Or it has
-    /// none.
+    /// All messages were stored already, and possibly more, because users have continued the
+    /// conversation. Or the import has no messages.
     Unchanged,
 }
 
-/// A conversation that was not stored.
+/// The error of a conversation that was not stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// Another conversation is stored under the key. Nothing was written.
+    /// The key has a different conversation. Nothing was written.
     #[error(
         "conversation {key} is another one: its message {message} is not that of the import; \
          nothing was written. Store the import under another id"
@@ -45,30 +45,30 @@ pub enum ImportError {
     Differs {
         /// The conversation.
         key: ConversationKey,
-        /// The number of the first message that differs, from 1.
+        /// The sequence number of the first message that differs, from 1.
         message: u64,
     },
-    /// The store has failed, or another process has written to the conversation. What was stored of the
-    /// import is a beginning of it, and importing again stores the rest.
+    /// The store has failed, or another process has written to the conversation. The stored
+    /// messages are a beginning of the import. Importing again stores the rest.
     #[error("conversation {key} cannot be stored; import it again to store what is missing")]
     Store {
         /// The conversation.
         key: ConversationKey,
-        /// What the store says.
+        /// The error of the store.
         source: StoreError,
     },
 }
 
-/// Stores a conversation under a key, so that it goes on from there like any other.
+/// Stores a conversation under a key. The conversation then continues like any other.
 ///
-/// It may be repeated. Messages are compared by their content, not by ids and times. If all of them are
-/// stored, nothing is done, also if users have gone on with the conversation since. If the first of them
-/// are stored, the others are stored behind them. If another conversation is stored under the key, that
-/// is [`ImportError::Differs`], and nothing is written.
+/// The call may be repeated. Messages are compared by content, not by ids and times. If all of them
+/// are stored, nothing is written, even if users have continued the conversation. If the first
+/// messages are stored, the others are appended. If the key has a different conversation, the call
+/// returns [`ImportError::Differs`] and writes nothing.
 ///
-/// Each turn of the user becomes a run, which is as old as its first message, where that has a time.
-/// Tool calls are recorded as runs record them. The title of a new conversation becomes that of its
-/// description.
+/// Each turn of the user becomes a run. The time of the run is that of its first message, if it has
+/// one. Tool calls are recorded as for other runs. The title of a new conversation becomes the
+/// title of its description.
 ///
 /// # Errors
 ///
@@ -76,7 +76,8 @@ pub enum ImportError {
 ///
 /// # Cancellation
 ///
-/// What was submitted before the future is dropped is stored. Repeat the call to store the rest.
+/// The submitted writes are stored even if the future is dropped. Repeat the call to store the
+/// rest.
 pub async fn store(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -101,13 +102,13 @@ pub async fn store(
     Ok(outcome)
 }
 
-/// What [`store`] would do. Nothing is written.
+/// Returns what [`store`] would do, without writing.
 ///
 /// ```
 /// use std::path::Path;
 /// use tower_chat::{ConversationKey, import::{Format, ImportError, Outcome, compare, read}, store::HistoryStore};
 ///
-/// /// How many of the conversations of a file are not stored yet, or not all of them.
+/// /// Returns how many conversations of a file are not stored or incomplete.
 /// async fn missing(history: &dyn HistoryStore, file: &Path) -> Result<usize, tower_chat::BoxError> {
 ///     let mut missing = 0;
 ///     for conversation in read(Format::LangGraph, file)? {
@@ -132,7 +133,7 @@ pub async fn compare(
     compared(history, key, conversation).await.map(|(outcome, _)| outcome)
 }
 
-/// What is to be done, and the revision of what is stored.
+/// Returns the result of the comparison, and the revision of the stored conversation.
 async fn compared(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -152,7 +153,7 @@ async fn compared(
     Ok((outcome, stored.head.revision))
 }
 
-/// Sets the title, as far as the store has titles and one may be so long.
+/// Sets the title, if the store has a directory and the title is not too long.
 async fn describe(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -165,7 +166,7 @@ async fn describe(
     }
 }
 
-/// The number of the first stored message that is not the imported one of this number.
+/// Returns the sequence number of the first stored message that differs from the imported one.
 fn first_difference(stored: &History, imported: &[Message]) -> Option<u64> {
     let different = stored.numbered().find(|(number, message)| {
         let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -174,13 +175,13 @@ fn first_difference(stored: &History, imported: &[Message]) -> Option<u64> {
     different.map(|(number, _)| number)
 }
 
-/// Whether two messages have the same content.
+/// Returns whether two messages have the same content.
 fn is_same(one: &Message, other: &Message) -> bool {
     (one.role, &one.author, &one.parts, &one.metadata)
         == (other.role, &other.author, &other.parts, &other.metadata)
 }
 
-/// The writes of the messages behind the first `from`: one for each run.
+/// Returns the writes of the messages behind the first `from`, one for each run.
 fn writes(
     key: &ConversationKey,
     conversation: &ImportedConversation,
@@ -230,8 +231,8 @@ fn write_of(
     }
 }
 
-/// The last message that a row of the record is about: it is written with that one, since it names the
-/// position of the result.
+/// Returns the last sequence number in a row of the record. The row is written with that message,
+/// because it contains the position of the result.
 fn last_position(record: &ToolRecord) -> u64 {
     let call = record.call.sequence;
     match &record.result {
@@ -240,8 +241,8 @@ fn last_position(record: &ToolRecord) -> u64 {
     }
 }
 
-/// Where runs begin among the messages from an index on: with the first input after the model or a tool
-/// has answered.
+/// Returns the runs among the messages from an index on. A run begins with the first input after an
+/// answer of the model or a tool.
 fn runs(messages: &[Message], from: usize) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = from;

@@ -1,8 +1,8 @@
-//! The messages that Vercel's AI SDK shows and stores: what the model and the tools did in one turn is
-//! one message of many parts.
+//! The messages that Vercel's AI SDK displays and stores. All that the model and the tools did in
+//! one turn is one message with many parts.
 //!
-//! They are taken apart as its `convertToModelMessages` does it: each step of a turn is a message of the
-//! assistant, and the results of its calls follow it.
+//! They are split like its `convertToModelMessages` does: each step of a turn becomes an assistant
+//! message, followed by the results of its calls.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolCall, ToolResult};
@@ -15,12 +15,12 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The keys of a message's metadata under which is kept what models are not sent: the message's own
-/// metadata, and the parts that are there for the screen.
+/// The metadata keys of a message for data that models do not receive: the message's own metadata,
+/// and the parts that are only displayed.
 const METADATA: &str = "vercel-ui.metadata";
 const PARTS: &str = "vercel-ui.parts";
 
-/// What is said of a refusal without a reason, as `convertToModelMessages` says it.
+/// The text of a refusal without a reason, as in `convertToModelMessages`.
 const DENIED: &str = "Tool call execution denied.";
 
 pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversation, ContentError> {
@@ -38,14 +38,14 @@ pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversati
     Ok(conversation)
 }
 
-/// One message, as it is taken apart.
+/// One message that is being split.
 #[derive(Default)]
 struct Reading {
     messages: Vec<Message>,
-    /// Of the step that is being read.
+    /// The parts of the current step.
     parts: Vec<Part>,
     results: Vec<Part>,
-    /// The parts that are no content.
+    /// The parts that are not content.
     beside: Vec<Value>,
     lost: Vec<String>,
 }
@@ -160,7 +160,7 @@ impl Reading {
         let of_provider = call.provider_executed;
         self.parts.push(call.into());
         match of_provider {
-            // What the provider ran itself stands in the message with the call.
+            // The result of a call that the provider executed itself is in the message of the call.
             true => self.parts.extend(result),
             false => self.results.extend(result),
         }
@@ -168,7 +168,7 @@ impl Reading {
     }
 }
 
-/// What the provider wants back with its reasoning.
+/// Returns the signature that the provider needs with its reasoning.
 fn signature(part: &Object) -> Result<Signature, WrongValue> {
     const FIELD: &str = "providerMetadata";
     if let Some(anthropic) = provider(part, FIELD, "anthropic")? {
@@ -189,7 +189,7 @@ fn signature(part: &Object) -> Result<Signature, WrongValue> {
     Ok(signature.map_or(Signature::None, Signature::Gemini))
 }
 
-/// What a part has of a provider.
+/// Returns a provider's data of a part.
 fn provider(part: &Object, field: &str, name: &str) -> Result<Option<Object>, WrongValue> {
     let Some(all) = part.get(field) else { return Ok(None) };
     all.object()?.get(name).map(|of_one| of_one.object()).transpose()

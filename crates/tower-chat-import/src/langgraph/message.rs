@@ -13,17 +13,17 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The key of a message's metadata under which is kept what a tool gave to the program and not to the
-/// model.
+/// The metadata key of a message for the artifact of a tool, which the tool returned to the program
+/// and not to the model.
 const ARTIFACT: &str = "langgraph.artifact";
 
-/// The messages of a channel, as `add_messages` puts them together: one with the id of another takes
-/// its position.
+/// The messages of a channel, merged like `add_messages` does: a message with the id of an earlier
+/// one replaces that one.
 pub(super) struct Messages {
     pub(super) conversation: ImportedConversation,
-    /// `None` for one that was removed.
+    /// `None` for a message that was removed.
     entries: Vec<Option<Message>>,
-    /// The messages with an id.
+    /// The indices of messages with an id.
     by_id: HashMap<String, usize>,
 }
 
@@ -32,7 +32,7 @@ impl Messages {
         Self { conversation, entries: Vec::new(), by_id: HashMap::new() }
     }
 
-    /// Applies a value of the channel: messages, or one.
+    /// Applies a value of the channel: one message or several.
     pub(super) fn apply(&mut self, value: &Node, position: &str) -> Result<(), WrongValue> {
         if value.is_object()
             && let Some(replacement) = value.object()?.get(OVERWRITE)
@@ -126,7 +126,7 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // Their arguments are no JSON; they stay the text that the model wrote.
+        // The arguments of these calls are invalid JSON. They are stored as the text of the model.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
@@ -163,7 +163,8 @@ impl Messages {
         Ok(message)
     }
 
-    /// The parts of a message's content, without the calls, which it has again in their own list.
+    /// Returns the parts of a message's content, without the calls, which are also in a separate
+    /// list.
     fn content(
         &mut self,
         object: &Object,
@@ -197,7 +198,7 @@ impl Messages {
     }
 }
 
-/// A message as older releases wrote it in JSON: a constructor and its arguments.
+/// Unwraps a message in the JSON of older releases: a constructor and its arguments.
 fn unwrapped(object: Object) -> Result<Object, WrongValue> {
     if !object.has("lc") {
         return Ok(object);
@@ -208,7 +209,7 @@ fn unwrapped(object: Object) -> Result<Object, WrongValue> {
 fn kind(object: &Object) -> Result<String, WrongValue> {
     match object.text("type")? {
         Some(kind) => Ok(kind),
-        // A dictionary that was put into the state as it is.
+        // A dictionary that the program has put into the state.
         None => object.need_text("role"),
     }
 }
@@ -239,13 +240,13 @@ fn is_call(kind: &str) -> bool {
     matches!(kind, "tool_use" | "tool_call" | "function_call" | "invalid_tool_call")
 }
 
-/// Whether the call of a content block is one of the message's calls.
+/// Returns whether the call of a content block is one of the message's calls.
 fn has_call(block: &Object, calls: &HashSet<&str>) -> Result<bool, WrongValue> {
     let ids = [block.text("call_id")?, block.text("id")?];
     Ok(ids.iter().flatten().any(|id| calls.contains(id.as_str())))
 }
 
-/// Adds what a content block is; says whether it is something.
+/// Adds the part of a content block. Returns whether the block is known.
 fn push_block(parts: &mut Vec<Part>, kind: &str, block: &Object) -> Result<bool, WrongValue> {
     match kind {
         "text" | "text-plain" => parts.push(Part::text(block.text("text")?.unwrap_or_default())),
@@ -274,7 +275,7 @@ fn push_block(parts: &mut Vec<Part>, kind: &str, block: &Object) -> Result<bool,
     Ok(true)
 }
 
-/// Reasoning of OpenAI, with its summaries, or of another provider, with its text.
+/// Adds reasoning of OpenAI, with its summaries, or of another provider, with its text.
 fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     let id = block.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = block.text("encrypted_content")?;
@@ -287,7 +288,7 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     for summary in block.list("summary")? {
         texts.push(summary.object()?.text("text")?.unwrap_or_default());
     }
-    // The first, which may be empty, makes the item.
+    // The first text, which may be empty, has the item.
     for text in texts {
         let signature = Signature::OpenAi { id: id.clone(), encrypted: encrypted.clone() };
         parts.push(content::reasoning(text, signature));
@@ -295,7 +296,8 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     Ok(())
 }
 
-/// Media as LangChain's standard blocks have them, in each of their versions, and as Anthropic has them.
+/// Returns media of LangChain's standard blocks, in each of their versions, or of Anthropic's
+/// blocks.
 fn media(block: &Object) -> Result<Option<Media>, WrongValue> {
     let source = block.get("source").filter(Node::is_object);
     let source = source.map(|source| source.object()).transpose()?;

@@ -1,5 +1,5 @@
-//! Threads of LangGraph, as a `SqliteSaver` stores them: checkpoints of the state of a graph, whose
-//! channel `messages` is the conversation.
+//! Threads of LangGraph, stored by a `SqliteSaver` as checkpoints of the state of a graph. The
+//! channel `messages` of the state is the conversation.
 
 mod message;
 mod msgpack;
@@ -92,8 +92,9 @@ impl Thread<'_> {
         Ok(messages.into_conversation())
     }
 
-    /// The values that make the channel at a checkpoint, oldest first: the state of the checkpoint, or of
-    /// one before it and what was written since. `None` if the thread has no such channel.
+    /// Returns the values of the channel at a checkpoint, oldest first: the state of the
+    /// checkpoint, or that of an earlier one and all writes since. Returns `None` if the thread has
+    /// no such channel.
     fn state(&self, newest: &str) -> Result<Option<Vec<(String, Node)>>, ReadError> {
         let (mut values, mut next) = (Vec::new(), Some(newest.to_owned()));
         let mut walked = std::collections::HashSet::new();
@@ -101,7 +102,7 @@ impl Thread<'_> {
             let position = format!("thread {:?}, checkpoint {id}", self.thread);
             let Some(checkpoint) = self.checkpoint(&id)? else { break };
             if walked.len() > 1 {
-                // What was written at a checkpoint is in the state of the one after it.
+                // The writes at a checkpoint are in the state of the next one.
                 let mut written = Vec::new();
                 for value in self.writes(&id)? {
                     written.push((position.clone(), self.decode(&position, value)?));
@@ -132,10 +133,10 @@ impl Thread<'_> {
         Ok(found.into_iter().next())
     }
 
-    /// What was written to the channel by the tasks that began at a checkpoint, in the order in which it
-    /// is applied.
+    /// Returns the values that the tasks of a checkpoint have written to the channel, in the order
+    /// in which they are applied.
     fn writes(&self, checkpoint: &str) -> Result<Vec<StoredValue>, ReadError> {
-        // Files of older releases have no paths of tasks.
+        // Files of older releases do not have the paths of tasks.
         let columns: Vec<String> =
             self.file
                 .rows("SELECT name FROM pragma_table_info('writes')", &[], |row| row.get(0))?;
@@ -162,9 +163,9 @@ impl Thread<'_> {
     }
 }
 
-/// When a checkpoint was made, which its id tells: a UUID of version 6 (RFC 9562).
+/// Returns when a checkpoint was made, from its id, a UUID version 6 (RFC 9562).
 fn time_of(id: &str) -> Option<SystemTime> {
-    /// From the beginning of the calendar of UUIDs to 1970, in steps of 100 ns.
+    /// The time from the epoch of UUIDs to 1970, in units of 100 ns.
     const TO_1970: u64 = 0x01b2_1dd2_1381_4000;
     let digits: String = id.chars().filter(|c| *c != '-').collect();
     let high = digits.get(..12)?;
@@ -187,7 +188,7 @@ fn decode(value: StoredValue) -> Result<RawJson, BoxError> {
     }
 }
 
-/// The messages in the state of a checkpoint, if it has the channel.
+/// Returns the messages in the state of a checkpoint, if it has the channel.
 fn channel(state: &Node) -> Result<Option<Node>, crate::error::WrongValue> {
     let values = state.object()?.get("channel_values").map(|values| values.object()).transpose()?;
     Ok(values.and_then(|values: Object| values.get(CHANNEL)))

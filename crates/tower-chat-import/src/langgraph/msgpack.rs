@@ -1,22 +1,22 @@
-//! What LangGraph's `JsonPlusSerializer` writes, as JSON: MessagePack with extensions that name a class
-//! of Python and what it is made of.
+//! Converts the output of LangGraph's `JsonPlusSerializer` to JSON: MessagePack with extensions
+//! that contain a Python class and its arguments.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rmpv::{Value, decode::read_value_with_max_depth};
 use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use tower_chat_core::{BoxError, RawJson};
 
-/// How deep values may be nested, extensions included.
+/// The maximum depth of nested values, including extensions.
 const MAX_DEPTH: usize = 120;
 
-/// The extension of a class that is made of one argument, of a list of them, and of named ones; of a
-/// method, and of two versions of Pydantic. Each is a list of module, class and arguments.
+/// The extension types of classes: with one argument, a list of arguments, named arguments, a
+/// method, or for two versions of Pydantic. Each contains a list of module, class and arguments.
 const CONSTRUCTORS: std::ops::RangeInclusive<i8> = 0..=5;
 
-/// The extension of a snapshot of a `DeltaChannel`: the value itself.
+/// The extension type of a snapshot of a `DeltaChannel`, which contains the value.
 const SNAPSHOT: i8 = 7;
 
-/// The JSON of a value: a class becomes what it is made of, and an `Overwrite` the object
+/// Converts a value to JSON: a class becomes its arguments, and an `Overwrite` becomes the object
 /// `{"__overwrite__": value}`.
 pub(super) fn to_json(bytes: &[u8]) -> Result<RawJson, BoxError> {
     let value = decode(bytes, MAX_DEPTH)?;
@@ -28,10 +28,10 @@ fn decode(mut bytes: &[u8], depth: usize) -> Result<Value, BoxError> {
     if bytes.is_empty() { Ok(value) } else { Err("there are bytes behind the value".into()) }
 }
 
-/// A value that is written as JSON.
+/// A value that is serialized as JSON.
 struct Json<'a> {
     value: &'a Value,
-    /// How many levels there may still be.
+    /// The number of levels that may follow.
     depth: usize,
 }
 
@@ -92,7 +92,7 @@ impl Json<'_> {
             return self.inner(&value).serialize(serializer);
         }
         if !CONSTRUCTORS.contains(&kind) {
-            // An array of NumPy and what later releases add: no message is one.
+            // NumPy arrays and extensions of later releases are not messages.
             return serializer.serialize_unit();
         }
         let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -113,7 +113,7 @@ impl Json<'_> {
     }
 }
 
-/// JSON has no infinities and no `NaN`; Python writes their names.
+/// Serializes a float. JSON has neither infinities nor `NaN`; Python writes their names.
 fn float<S: Serializer>(number: f64, serializer: S) -> Result<S::Ok, S::Error> {
     match number.is_finite() {
         true => serializer.serialize_f64(number),

@@ -1,4 +1,4 @@
-//! The JSON forms in which systems store calls, results and lists of them.
+//! The JSON forms of calls, results and lists of them in other systems.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -8,30 +8,29 @@ use tower_chat_core::Reasoning;
 
 use super::row::{AggregateCall, AggregateResult};
 
-/// A call or a result as it is stored: its fields, whatever they are.
+/// The fields of a stored call or result, whatever they are.
 ///
-/// The same fields say how a call ended whether the result stands in a list of results or inside
-/// the call.
+/// The fields of a result are the same in a list of results and inside a call.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 struct Stored(BTreeMap<String, Box<RawValue>>);
 
-/// A call as it is stored.
+/// A stored call.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct StoredCall(Stored);
 
-/// A result as it is stored.
+/// A stored result.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct StoredResult(Stored);
 
-/// Fields of laravel/ai's stored calls and results that the message vocabulary has no field for:
-/// second ids, and summaries of reasoning that a later request does without.
+/// Fields of laravel/ai's calls and results without a counterpart in the message types: second ids,
+/// and summaries of reasoning that later requests do not need.
 const WITHOUT_MEANING: [&str; 4] = ["type", "result_id", "reasoning_id", "reasoning_summary"];
 
 impl Stored {
-    /// The first of the fields that is there and not `null`; all of them are taken out.
+    /// Removes these fields. Returns the value of the first one that exists and is not `null`.
     fn take<T: de::DeserializeOwned>(&mut self, names: &[&str]) -> Result<Option<T>, String> {
         let mut found = None;
         for name in names {
@@ -43,7 +42,7 @@ impl Stored {
         Ok(found)
     }
 
-    /// The text of the first of the fields that is there; all of them are taken out.
+    /// Removes these fields. Returns the text of the first one that exists.
     fn take_text(&mut self, names: &[&str]) -> Result<Option<String>, String> {
         let mut found = None;
         for name in names {
@@ -53,8 +52,8 @@ impl Stored {
         Ok(found)
     }
 
-    /// The result that the fields hold: its text and whether the tool failed. `None` if none of
-    /// them belongs to a result: a stored `null` is a result, a missing field is none.
+    /// Removes the fields of a result. Returns its text and whether the tool failed, or `None` if
+    /// none of them exists. A stored `null` is a result.
     fn take_outcome(&mut self) -> Result<Option<(String, bool)>, String> {
         let text = self.take_text(&["result", "content"])?;
         let error = self.0.remove("error");
@@ -81,7 +80,7 @@ impl Stored {
         Ok(Some((content, has_failed)))
     }
 
-    /// Fails on fields that nothing is known of, since one of them may hold the result.
+    /// Fails if there are unknown fields, because one of them may contain the result.
     fn end(self, what: &str) -> Result<(), String> {
         let unknown = self.0.keys().filter(|name| !WITHOUT_MEANING.contains(&name.as_str()));
         let unknown: Vec<&str> = unknown.map(String::as_str).collect();
@@ -118,19 +117,20 @@ impl TryFrom<StoredResult> for AggregateResult {
     type Error = String;
 
     fn try_from(StoredResult(mut stored): StoredResult) -> Result<Self, String> {
-        // Some systems store the result under the call's own id.
+        // Some systems store the result with the id of the call.
         let call_id = stored.take(&["call_id", "tool_call_id", "id"])?;
         let name = stored.take(&["name"])?;
         let native = stored.take(&["native"])?;
         let (content, failed) = stored.take_outcome()?.unwrap_or_default();
-        // The call that it answers has them.
+        // The call that is answered has the arguments.
         stored.0.remove("arguments");
         stored.end("a result")?;
         Ok(Self { call_id, name, content, failed, native })
     }
 }
 
-/// The text of a JSON string; of any other value its JSON text, and nothing of `null`.
+/// Returns the text of a JSON string, the JSON text of any other value, and an empty text for
+/// `null`.
 fn text_of(json: &RawValue) -> Result<String, String> {
     match json.get() {
         "null" => Ok(String::new()),
@@ -139,7 +139,7 @@ fn text_of(json: &RawValue) -> Result<String, String> {
     }
 }
 
-/// Reasoning: a list of it, or its text.
+/// Deserializes reasoning: a list, or its text.
 pub(super) fn reasoning<'de, D>(deserializer: D) -> Result<Vec<Reasoning>, D::Error>
 where
     D: Deserializer<'de>,
@@ -161,8 +161,8 @@ fn list_in<T: de::DeserializeOwned>(json: &str) -> Result<Vec<T>, serde_json::Er
     Ok(list)
 }
 
-/// A list: as such, as an object whose keys are numbers, or either as a text that holds its JSON,
-/// which is what a text column holds.
+/// Deserializes a list: a JSON list, an object with numbers as keys, or a text that contains the
+/// JSON of either, as in a text column.
 pub(super) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -188,7 +188,7 @@ impl<'de, T: de::DeserializeOwned> de::Visitor<'de> for ListVisitor<T> {
         if text.trim().is_empty() {
             return Ok(Vec::new());
         }
-        // A text within the text would be read again: lists of rows are encoded once.
+        // A text within the text is refused, because lists of rows are encoded once.
         if text.trim_start().starts_with('"') {
             return Err(E::invalid_value(de::Unexpected::Str(text), &self));
         }

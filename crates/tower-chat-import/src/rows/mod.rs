@@ -1,9 +1,9 @@
-//! Taking over histories of systems that store one row per turn.
+//! Converting histories of systems that store one row per turn.
 //!
-//! Such a row holds the text of the turn, its calls and their results. It becomes, in this order:
-//! an assistant message with the calls, a tool message with their results, and an assistant
-//! message with the text. Where the row has its steps, each step becomes a message with its text
-//! and its calls, and their results follow it.
+//! Such a row contains the text of the turn, its calls and their results. It becomes, in this
+//! order, an assistant message with the calls, a tool message with their results, and an assistant
+//! message with the text. If the row contains steps, each step becomes a message with its text and
+//! its calls, followed by their results.
 
 mod json;
 mod read;
@@ -27,16 +27,16 @@ pub use self::{
 };
 use tower_chat_layers::replay::{DanglingCallError, DanglingCalls, Replay};
 
-/// A row that cannot be taken over.
+/// The error of a row that cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowsError {
-    /// Somebody else than the model asked for tools.
+    /// A row of another role than the assistant contains tool calls.
     #[error("row {row} holds tool calls, but its role is {role:?}: only rows of the assistant may")]
     NotOfTheModel {
-        /// The row's position, from 0.
+        /// The index of the row, from 0.
         row: usize,
-        /// Its role.
+        /// The role of the row.
         role: Role,
     },
     /// A call has no result, and the policy is to fail.
@@ -44,10 +44,10 @@ pub enum RowsError {
     Dangling(#[from] DanglingCallError),
 }
 
-/// The messages of rows, with everything that is in the rows: calls that were never answered stay,
-/// and so do results of no call, for a replay to deal with.
+/// Converts rows to messages with all of their content. Calls without results and results without
+/// calls are included, because replay handles them.
 ///
-/// Results stand next to the calls they answer, even if a later row holds them.
+/// Results are placed next to the calls they answer, even if a later row contains them.
 ///
 /// ```
 /// use tower_chat::{Role, import::rows::{self, AggregateCall, AggregateRow}};
@@ -74,9 +74,9 @@ pub fn messages_of_rows(
     Ok(import.entries.into_iter().flat_map(Entry::into_messages).collect())
 }
 
-/// The messages of rows as a replay shows them, valid for every provider: a call that was never
-/// answered is treated as the policy says, and results of no call, or of one that was answered
-/// before, are left out.
+/// Converts rows to the messages that replay sends, which are valid for every provider. Calls
+/// without a result are handled by the policy. Results without a call, and further results of a
+/// call, are left out.
 ///
 /// ```
 /// use tower_chat::{
@@ -112,13 +112,13 @@ pub fn valid_messages_of_rows(
 #[derive(Default)]
 struct Import {
     entries: Vec<Entry>,
-    /// The calls of the row that is being taken over.
+    /// The calls of the current row.
     of_row: RowCalls,
-    /// The calls of the entries that have no answer.
+    /// The calls of earlier entries without a result.
     unanswered: UnansweredCalls,
 }
 
-/// A message and the results that stand right after it; results of no call stand alone.
+/// A message with the results directly after it, or results without a call.
 #[derive(Default)]
 struct Entry {
     message: Option<Message>,
@@ -155,7 +155,7 @@ impl Import {
         self.push_results(again.into_iter().filter_map(|call| call.result), first);
         self.push_results(results, first);
         if role == Role::Tool {
-            // Older systems store a result as the text of a row of its own.
+            // Older systems store a result as the text of a separate row.
             let answer = text
                 .map(|text| AggregateResult { call_id: None, ..AggregateResult::new("", text) });
             self.push_results(answer, first);
@@ -165,7 +165,7 @@ impl Import {
         Ok(())
     }
 
-    /// Adds a message, unless there is nothing in it.
+    /// Adds a message, unless it is empty.
     fn push_message(
         &mut self,
         role: Role,
@@ -193,8 +193,8 @@ impl Import {
         self.entries.push(entry.with_results(results));
     }
 
-    /// Puts results next to the calls they answer: first those of the row or step itself, which
-    /// begins at the entry `own`, else an earlier one that they name.
+    /// Places results next to the calls they answer: first the calls of the row or step itself,
+    /// which begins at the entry `own`, then earlier calls with their id.
     fn push_results(&mut self, results: impl IntoIterator<Item = AggregateResult>, own: usize) {
         for result in results.into_iter().map(ToolResult::from) {
             match self.near_call(&result, own).or_else(|| self.left_unanswered(&result)) {
@@ -204,8 +204,8 @@ impl Import {
         }
     }
 
-    /// The message whose call a result answers, from the entry `own` on, and the call; `None` in
-    /// place of the call if that has an answer.
+    /// Returns the entry, from `own` on, whose call a result answers, and the call. The call is
+    /// `None` if it has a result already.
     fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
         let open = self.of_row.first_open(result, own);
         let held = self.of_row.first_with_result(result, own);
@@ -219,8 +219,8 @@ impl Import {
         }
     }
 
-    /// The call that a result names and that has none yet: in the newest message with such a call,
-    /// the first.
+    /// Returns the first call without a result that has the id of a result, in the newest entry
+    /// with such a call.
     fn left_unanswered(&self, result: &ToolResult) -> Option<(usize, Option<usize>)> {
         let (entry, call) = self.unanswered.find(result)?;
         Some((entry, Some(call)))
@@ -233,7 +233,7 @@ impl Import {
             self.of_row.remove(index, &asked.call);
             self.unanswered.remove((index, call), &asked.candidate());
         }
-        // A row may hold in a list of its own what its steps hold already.
+        // A row's own list may repeat the results of its steps.
         if call.is_some() || !entry.holds(&result) {
             self.of_row.push_result(index, &result);
             entry.push_result(result);
@@ -296,11 +296,11 @@ impl From<AggregateResult> for ToolResult {
     }
 }
 
-/// The calls of one message, and the results that they hold themselves.
+/// Returns the calls of one message, and the results inside them.
 ///
-/// A message pairs its results by id, and by their order where ids are missing or equal. So calls
-/// without an id of their own get one, if a call before them is not answered yet: its result may
-/// come later, and theirs must not be taken for it.
+/// A message matches its results by id, and by order if ids are missing or equal. A call without a
+/// unique id therefore gets a generated id, if an earlier call has no result yet: the result of
+/// that call may follow later, and must not be matched with this call.
 fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResult>) {
     let ids: Vec<Option<String>> = calls.iter().map(|call| call.id.clone()).collect();
     let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
@@ -329,7 +329,7 @@ fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResul
     (asked, results)
 }
 
-/// An id for the call at an index that no call beside it has.
+/// Returns an id for the call at an index that no other call of the message has.
 fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     let mut id = format!("call_{index}");
     while counts.contains_key(&Some(id.as_str())) {
@@ -338,7 +338,7 @@ fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     id
 }
 
-/// Whether the text of a row only repeats its steps: the last one's text, or the texts of all.
+/// Returns whether the text of a row only repeats the text of its last step or of all steps.
 fn is_contained_in(steps: &[AggregateStep], text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<String>();
     let texts = || steps.iter().filter_map(|step| step.text.as_deref());

@@ -1,4 +1,4 @@
-//! Reading the rows of a whole history, and saying which of them cannot be.
+//! Reading the rows of a whole history, with a list of the unreadable ones.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use tower_chat_core::Role;
 
 use super::AggregateRow;
 
-/// Reads rows from JSON, one text each, as a table or a file of JSON lines holds them.
+/// Reads rows from JSON, one text each, as in a table or a file of JSON Lines.
 ///
 /// # Errors
 ///
-/// [`UnreadableRows`], which names every row that is not understood and why: nothing of a history is
-/// taken over in part without a word.
+/// [`UnreadableRows`], with every row that cannot be parsed and the reason: a history is never
+/// converted in part.
 ///
 /// ```
 /// use tower_chat::import::rows::read_rows;
@@ -42,26 +42,26 @@ pub fn read_rows<'a>(
     if unreadable.is_empty() { Ok(read) } else { Err(UnreadableRows { rows: unreadable }) }
 }
 
-/// Rows that are not understood.
+/// The rows that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnreadableRows {
-    /// Each of them, in their order.
+    /// The rows, in order.
     pub rows: Vec<UnreadableRow>,
 }
 
-/// A row that is not understood.
+/// A row that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnreadableRow {
-    /// The row's position, from 0.
+    /// The index of the row, from 0.
     pub row: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
 impl UnreadableRows {
-    /// How many rows an error message names.
+    /// The maximum number of rows in an error message.
     const NAMED: usize = 5;
 }
 

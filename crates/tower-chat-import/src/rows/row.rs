@@ -1,19 +1,18 @@
-//! Rows of histories that hold a turn each.
+//! The types of rows that contain a turn each.
 
 use serde::Deserialize;
 use tower_chat_core::{Native, Reasoning, Role};
 
 use super::json::{StoredCall, StoredResult, list, reasoning};
 
-/// One row of a history that is stored one row per turn: what was said, the calls, and their
-/// results.
+/// One row of a history that is stored one row per turn: its text, its calls, and their results.
 ///
-/// It can be read from JSON. `content`, `tool_calls` and `tool_results` are other names of `text`,
-/// `calls` and `results`. Lists may be lists, `null`, objects whose keys are numbers, with gaps
-/// (`{"0": ..., "2": ...}`), as some languages store them, or a text that holds the JSON of either,
-/// as a text column does. Reasoning may be a text. Other columns of the row, and other fields of a
-/// step, are ignored; a call or a result with a field of unknown meaning is refused, since that field
-/// may hold what the tool answered.
+/// It can be deserialized from JSON. `content`, `tool_calls` and `tool_results` are aliases of
+/// `text`, `calls` and `results`. A list may be a JSON list, `null`, an object with numbers as
+/// keys, possibly with gaps (`{"0": ..., "2": ...}`), as some languages write it, or a text with
+/// the JSON of either, as in a text column. Reasoning may be a text. Other columns of the row, and
+/// other fields of a step, are ignored. A call or a result with an unknown field is refused,
+/// because the field may contain the result.
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateRow;
@@ -28,27 +27,27 @@ use super::json::{StoredCall, StoredResult, list, reasoning};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct AggregateRow {
-    /// Who speaks.
+    /// The role of the row.
     pub role: Role,
-    /// What was said; of a turn with tools, the final answer.
+    /// The text; in a turn with tools, the final answer.
     #[serde(default, alias = "content")]
     pub text: Option<String>,
-    /// What the model had thought before it asked for the calls.
+    /// The reasoning of the model before the calls.
     #[serde(default, deserialize_with = "reasoning")]
     pub reasoning: Vec<Reasoning>,
-    /// The calls, all in one round.
+    /// The calls, which belong to one round.
     #[serde(default, alias = "tool_calls", deserialize_with = "list")]
     pub calls: Vec<AggregateCall>,
     /// The results, of these calls or of those of an earlier row.
     #[serde(default, alias = "tool_results", deserialize_with = "list")]
     pub results: Vec<AggregateResult>,
-    /// The rounds of the turn one by one, where the system kept them.
+    /// The rounds of the turn, if the system stored them.
     #[serde(default, deserialize_with = "list")]
     pub steps: Vec<AggregateStep>,
 }
 
 impl AggregateRow {
-    /// A row with nothing in it.
+    /// Creates an empty row.
     pub fn new(role: Role) -> Self {
         Self {
             role,
@@ -60,7 +59,7 @@ impl AggregateRow {
         }
     }
 
-    /// Whether it holds calls, its own or those of a step.
+    /// Returns whether the row or one of its steps contains calls.
     pub(super) fn asks(&self) -> bool {
         !self.calls.is_empty() || self.steps.iter().any(|step| !step.calls.is_empty())
     }
@@ -94,14 +93,14 @@ impl AggregateRow {
     }
 }
 
-/// One service call of a turn, and the results of the calls it asked for.
+/// One service call of a turn, with its calls and their results.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct AggregateStep {
-    /// What was said before the calls.
+    /// The text before the calls.
     #[serde(default, alias = "content")]
     pub text: Option<String>,
-    /// What was thought before that.
+    /// The reasoning before the text.
     #[serde(default, deserialize_with = "reasoning")]
     pub reasoning: Vec<Reasoning>,
     /// The calls.
@@ -113,7 +112,7 @@ pub struct AggregateStep {
 }
 
 impl AggregateStep {
-    /// A step with a text, calls and results.
+    /// Creates a step with a text, calls and results.
     pub fn new(
         text: impl Into<String>,
         calls: impl IntoIterator<Item = AggregateCall>,
@@ -130,7 +129,7 @@ impl AggregateStep {
 
 /// A call in a row.
 ///
-/// As JSON it may hold its own result, in the fields of an [`AggregateResult`]:
+/// Its JSON may contain its result, in the fields of an [`AggregateResult`]:
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateCall;
@@ -144,21 +143,21 @@ impl AggregateStep {
 #[serde(try_from = "StoredCall")]
 #[non_exhaustive]
 pub struct AggregateCall {
-    /// The provider's id, where the row has one.
+    /// The provider's id, if the row has one.
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
-    /// The arguments' text; any other JSON value than a string counts as its own text.
+    /// The text of the arguments; for a JSON value other than a string, its JSON text.
     pub arguments: String,
     /// The provider's item for the call: thought signatures, reasoning ids.
     pub native: Option<Native>,
-    /// The result of this very call, where the system stores it inside the call. It answers the
-    /// call whatever its ids say.
+    /// The result inside the call, if the system stores it there. It answers the call whatever the
+    /// ids are.
     pub result: Option<AggregateResult>,
 }
 
 impl AggregateCall {
-    /// A call with an id.
+    /// Creates a call with an id.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -167,7 +166,7 @@ impl AggregateCall {
         Self { id: Some(id.into()), ..Self::without_id(name, arguments) }
     }
 
-    /// A call whose id was not stored.
+    /// Creates a call without an id.
     pub fn without_id(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self {
             id: None,
@@ -178,7 +177,7 @@ impl AggregateCall {
         }
     }
 
-    /// Sets the result that the call was answered with.
+    /// Sets the result of the call.
     #[must_use]
     pub fn answered(mut self, result: AggregateResult) -> Self {
         self.result = Some(result);
@@ -188,9 +187,9 @@ impl AggregateCall {
 
 /// A result in a row.
 ///
-/// As JSON its id is `call_id`, `tool_call_id` or `id`, and its content `content` or `result`. It
-/// failed if `failed`, `is_error` or `denied` is true, `successful` is false, or there is an `error`;
-/// the text of an `error` is content too.
+/// In JSON the id is `call_id`, `tool_call_id` or `id`, and the content is `content` or `result`.
+/// The tool failed if `failed`, `is_error` or `denied` is true, `successful` is false, or there is
+/// an `error`. The text of `error` is added to the content.
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateResult;
@@ -203,21 +202,21 @@ impl AggregateCall {
 #[serde(try_from = "StoredResult")]
 #[non_exhaustive]
 pub struct AggregateResult {
-    /// The id of the call it answers, where the row has one.
+    /// The id of the call, if the row has one.
     pub call_id: Option<String>,
-    /// The tool's name, where it was stored.
+    /// The tool's name, if it was stored.
     pub name: Option<String>,
-    /// What the tool answered; any other JSON value than a string counts as its own text, and
-    /// `null` as an empty one. Nothing is an answer too.
+    /// The text of the result; for a JSON value other than a string, its JSON text, and for `null`
+    /// an empty text. An empty text is a result too.
     pub content: String,
-    /// The tool failed. Rows from before there was such a flag succeeded.
+    /// Whether the tool failed; false in rows without such a field.
     pub failed: bool,
     /// The provider's item for the result.
     pub native: Option<Native>,
 }
 
 impl AggregateResult {
-    /// The result of the call with an id.
+    /// Creates a result of the call with an id.
     pub fn new(call_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self {
             call_id: Some(call_id.into()),
@@ -228,7 +227,7 @@ impl AggregateResult {
         }
     }
 
-    /// Marks it as that of a tool that failed.
+    /// Marks the result as that of a tool that failed.
     #[must_use]
     pub fn failed(mut self) -> Self {
         self.failed = true;

@@ -1,4 +1,4 @@
-//! The calls of one row, by what results may say of them.
+//! An index of the calls of one row, for matching results.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -9,28 +9,28 @@ use tower_chat_core::{ToolCall, ToolResult};
 
 use super::{AggregateCall, Entry};
 
-/// The entries of a row whose calls a result may answer, so that not all of them have to be looked
-/// through for each result.
+/// An index of the entries of a row whose calls a result may answer, which avoids a scan of all
+/// entries for each result.
 #[derive(Default)]
 pub(super) struct RowCalls {
-    /// By the id of a call, answered or not.
+    /// The entries by the ids of their calls, with or without a result.
     by_id: HashMap<String, BTreeSet<usize>>,
-    /// Calls without an answer, by their ids.
+    /// The number of calls without a result, by id and entry.
     unanswered_by_id: HashMap<String, BTreeMap<usize, usize>>,
-    /// By a result: the entries that hold it and have a call that it names by its id.
+    /// The entries that contain a result and a call with its id, by the result.
     with_result: HashMap<ExactResult, BTreeSet<usize>>,
-    /// Calls without an answer, for results without an id.
+    /// Calls without a result, for results without an id.
     unanswered: OfTools,
-    /// The same, but for those that have an id.
+    /// Calls without a result and without an id.
     without_id: OfTools,
-    /// By the id and the tool of a result: entries of which none has a call without an id that the
-    /// result may answer, since each with one has a call that it names.
+    /// By the id and the tool of a result: a range of entries that were already searched. Each of
+    /// them with a call without an id also has a call with the id of the result.
     named: HashMap<(String, Option<String>), Range<usize>>,
-    /// What was asked for: ids, names and arguments.
+    /// The ids, names and arguments of all calls.
     asked: HashSet<(Option<String>, String, String)>,
 }
 
-/// How many calls each entry has, and the same by the name of their tool.
+/// The number of calls of each entry, in total and by the name of their tool.
 #[derive(Default)]
 struct OfTools {
     all: BTreeMap<usize, usize>,
@@ -60,7 +60,7 @@ impl RowCalls {
         }
     }
 
-    /// An entry has got a result.
+    /// Adds a result to an entry.
     pub(super) fn push_result(&mut self, index: usize, result: &ToolResult) {
         let named = given(result).and_then(|id| self.by_id.get(id));
         if named.is_some_and(|named| named.contains(&index)) {
@@ -68,7 +68,7 @@ impl RowCalls {
         }
     }
 
-    /// A call of an entry has its answer.
+    /// Removes a call that has its result.
     pub(super) fn remove(&mut self, index: usize, call: &ToolCall) {
         self.unanswered.remove(index, &call.name);
         match given_id(call) {
@@ -81,14 +81,14 @@ impl RowCalls {
         }
     }
 
-    /// Whether a step of the row asked for the call already.
+    /// Returns whether a step of the row contains the call already.
     pub(super) fn has_asked(&self, call: &AggregateCall) -> bool {
         let asked = (call.id.clone(), call.name.clone(), call.arguments.clone());
         self.asked.contains(&asked)
     }
 
-    /// Of the entries from `own` on, the first with a call without an answer that a result answers:
-    /// one that it names by its id, or, where it names none of the entry, one by its position.
+    /// Returns the first entry, from `own` on, with a call without a result that a result answers:
+    /// by its id or, if the entry has no call with its id, by order.
     pub(super) fn first_open(&mut self, result: &ToolResult, own: usize) -> Option<usize> {
         let tool = result.name.as_deref();
         let Some(id) = given(result) else { return self.unanswered.entries(tool, own).next() };
@@ -97,8 +97,8 @@ impl RowCalls {
         let by_index = match self.by_id.get(id) {
             None => self.without_id.entries(tool, own).next(),
             Some(named) => {
-                // Entries are only added at the end, and none loses an id: what was passed once need
-                // not be looked at again.
+                // Entries are only added at the end, and none loses an id, so that searched entries
+                // need not be searched again.
                 let known = self.named.entry((id.to_owned(), result.name.clone())).or_default();
                 if !(known.start..=known.end).contains(&own) {
                     *known = own..own;
@@ -117,19 +117,19 @@ impl RowCalls {
         by_index.into_iter().chain(by_id).min()
     }
 
-    /// Of the entries from `own` on, the first with a call that a result names by its id.
+    /// Returns the first entry, from `own` on, that has a call with the id of a result.
     pub(super) fn first_named(&self, result: &ToolResult, own: usize) -> Option<usize> {
         self.by_id.get(given(result)?)?.range(own..).next().copied()
     }
 
-    /// Of the entries from `own` on, the first with a call that a result names by its id that holds
+    /// Returns the first entry, from `own` on, that has a call with the id of a result and contains
     /// the result already.
     pub(super) fn first_with_result(&self, result: &ToolResult, own: usize) -> Option<usize> {
         self.with_result.get(&ExactResult::of(result))?.range(own..).next().copied()
     }
 }
 
-/// A result in a form that can be looked up: equal results alone have equal forms.
+/// A result as a key: only equal results have equal keys.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ExactResult(String);
 
@@ -186,7 +186,7 @@ mod tests {
 
     use crate::rows::AskedCall;
 
-    /// The same as [`RowCalls::first_open`], looked for from the beginning each time.
+    /// Computes [`RowCalls::first_open`] by a search from the beginning.
     fn searched(calls: &RowCalls, result: &ToolResult, own: usize) -> Option<usize> {
         let id = given(result);
         let named = id.and_then(|id| calls.by_id.get(id));

@@ -1,4 +1,4 @@
-//! Microsoft Agent Framework.
+//! Tests of Microsoft Agent Framework.
 
 use serde_json::json;
 use tower_chat::{

@@ -1,4 +1,4 @@
-//! Files that are damaged, cut off, or of another format.
+//! Tests of files that are damaged, truncated, or in another format.
 
 use std::{error::Error, fs, path::PathBuf};
 
@@ -28,7 +28,7 @@ impl Folder {
     }
 }
 
-/// An error with all of its sources.
+/// Returns an error with all of its sources.
 fn whole(error: &ReadError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -170,8 +170,8 @@ fn a_damaged_row_is_named() {
     }
     let checkpoints = "CREATE TABLE writes (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, task_id TEXT, idx INTEGER, channel TEXT, type TEXT, value BLOB);
         CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB);";
-    // 1,000 lists in one another, a list that claims to have 2^32 - 1 items, bytes behind the value, an
-    // extension that names no class.
+    // The damages are 1,000 nested lists, a list with 2^32 - 1 items, bytes behind the value, and
+    // an extension without a class.
     let deep = "91".repeat(1000);
     for (kind, hex, expected) in [
         ("msgpack", deep.as_str(), "thread \"t\", checkpoint 1"),
@@ -200,7 +200,7 @@ fn a_damaged_row_is_named() {
     );
 }
 
-/// What nothing reads may be as deep as it likes, and what is read is refused.
+/// Values that are not read may have any depth, and deep values that are read are refused.
 #[test]
 fn deeply_nested_values_are_errors_or_texts() {
     let folder = Folder::new();

@@ -1,4 +1,5 @@
-//! The systems whose histories are read, installed from PyPI and npm into cargo's target folder, once.
+//! Installs the systems whose histories are read, from PyPI and npm into cargo's target folder,
+//! once.
 
 use std::{
     fs,
@@ -10,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 use tower_chat_testkit::skip;
 
-/// All in one environment: they have most of their own dependencies in common.
+/// All packages are in one environment, because they share most of their dependencies.
 const PYTHON: [&str; 5] = [
     "agent-framework-core==1.23.0",
     "langgraph==1.2.22",
@@ -22,8 +23,8 @@ const PYTHON: [&str; 5] = [
 /// The last release for Node.js 20.
 const JAVASCRIPT: &str = "ai@6.0.326";
 
-/// What a script of the folder `makers` writes into a folder; `None`, with a line that says so, where the
-/// systems cannot be installed.
+/// Returns a folder with the output of a script of the folder `makers`. Returns `None`, and prints
+/// a line, if the systems cannot be installed.
 pub(crate) fn made_by(script: &str) -> Option<TempDir> {
     let is_python = script.ends_with(".py");
     let installed = if is_python { python() } else { javascript() };
@@ -41,14 +42,14 @@ pub(crate) fn made_by(script: &str) -> Option<TempDir> {
         command.arg(makers.join(script));
         command
     } else {
-        // Node.js looks for packages in the folder of the script.
+        // Node.js searches for packages in the folder of the script.
         let copy = program.join(script);
         fs::copy(makers.join(script), &copy).unwrap();
         let mut command = Command::new("node");
         command.arg(copy);
         command
     };
-    // Nothing of this may lead elsewhere.
+    // These variables would make the scripts connect to other hosts or load other packages.
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "OPENAI_API_KEY", "LANGSMITH_API_KEY", "PYTHONPATH"] {
         command.env_remove(name);
     }
@@ -56,7 +57,7 @@ pub(crate) fn made_by(script: &str) -> Option<TempDir> {
     Some(folder)
 }
 
-/// The Python of an environment that has the packages.
+/// Returns the Python of an environment with the packages.
 fn python() -> Result<PathBuf, String> {
     static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     INSTALLED.get_or_init(install_python).clone()
@@ -76,7 +77,7 @@ fn install_python() -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// A folder that has the package.
+/// Returns a folder with the package.
 fn javascript() -> Result<PathBuf, String> {
     static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     INSTALLED.get_or_init(install_javascript).clone()

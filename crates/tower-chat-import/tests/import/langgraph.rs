@@ -1,4 +1,4 @@
-//! LangGraph.
+//! Tests of LangGraph.
 
 use serde_json::{Value, json};
 use tower_chat::{

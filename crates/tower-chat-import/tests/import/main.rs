@@ -1,4 +1,5 @@
-//! Histories made by the systems themselves are read, stored, gone on with and read again.
+//! Tests of histories that the systems themselves have written: they are read, stored, continued
+//! and read again.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod agent_framework;

@@ -1,4 +1,4 @@
-//! The OpenAI Agents SDK for Python.
+//! Tests of the OpenAI Agents SDK for Python.
 
 use serde_json::json;
 use tower_chat::{ToolStatus, import::Format};

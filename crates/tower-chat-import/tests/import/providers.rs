@@ -1,4 +1,4 @@
-//! The JSON of providers, as their documents have it and as they have accepted it.
+//! Tests of the JSON of providers, from their documentation and from accepted requests.
 
 use std::{fs, path::Path};
 
@@ -11,8 +11,8 @@ use tower_chat_wire::{anthropic, gemini, openai_chat, openai_responses};
 
 use crate::support::{Expected, Files, check, sketches};
 
-/// A conversation of a provider: its list of messages, where the first `short` of them are a conversation
-/// too, and what it must be read as.
+/// A conversation of a provider: its list of messages, of which the first `short` ones are a
+/// conversation too, and the expected messages.
 struct Case {
     format: Format,
     name: &'static str,
@@ -216,7 +216,8 @@ fn instructions_in_a_body_are_its_first_message() {
     }
 }
 
-/// What a provider has accepted is read as the parser of its wire reads it, with nothing lost.
+/// A request that a provider has accepted is read like the parser of its wire reads it, without
+/// losses.
 #[test]
 fn requests_that_providers_accepted_are_read_whole() {
     let folder = tempfile::tempdir().unwrap();

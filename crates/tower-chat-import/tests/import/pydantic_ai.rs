@@ -1,4 +1,4 @@
-//! Pydantic AI.
+//! Tests of Pydantic AI.
 
 use serde_json::json;
 use tower_chat::{

@@ -1,4 +1,4 @@
-//! What must hold of the history of every system.
+//! Checks that apply to the history of every system.
 
 use std::{path::Path, sync::Arc};
 
@@ -27,7 +27,7 @@ const WIRES: [(BodyWire, Wire); 7] = [
     (BodyWire::Ollama, Wire::Ollama),
 ];
 
-/// A message at a glance: its role, and each part with all that models see of it.
+/// Returns a summary of a message: its role, and the content of each part that models receive.
 pub(crate) fn sketch(message: &Message) -> Value {
     let role = match message.role {
         Role::System => "system",
@@ -77,30 +77,30 @@ pub(crate) fn sketches<'a>(messages: impl IntoIterator<Item = &'a Message>) -> V
     messages.into_iter().map(sketch).collect()
 }
 
-/// What the file must hold, and what is said of it.
+/// The expected content of a file.
 pub(crate) struct Expected {
     pub(crate) id: &'static str,
     pub(crate) messages: Vec<Value>,
-    /// What is not stored, and what models are not sent.
+    /// The content that is not stored or not sent to models.
     pub(crate) losses: Vec<&'static str>,
-    /// The statuses of its tool calls, in their order.
+    /// The statuses of its tool calls, in order.
     pub(crate) calls: Vec<(&'static str, ToolStatus)>,
 }
 
-/// Three files of one system: the second is the first at a later time, and in the third the first
-/// conversation is another one.
+/// Three files of one system. The second is a later state of the first, and in the third the first
+/// conversation is different.
 pub(crate) struct Files<'a> {
-    /// More than one where the system has a file for each conversation.
+    /// Several files, if the system has a file for each conversation.
     pub(crate) short: &'a [&'a Path],
     pub(crate) long: &'a Path,
     pub(crate) other: &'a Path,
-    /// The number of its first message that is not that of the first file.
+    /// The sequence number of the first message that differs from the first file.
     pub(crate) other_from: u64,
 }
 
-/// Checks that the first file holds the conversations; that each can be stored, is recorded, goes on
-/// with a model, and is not changed by importing it again; that the second file adds to the first of
-/// them; and that the third is refused.
+/// Checks that the first file contains the conversations; that each can be stored, is recorded,
+/// continues with a model, and is not changed by importing it again; that the second file adds to
+/// the first conversation; and that the third is refused.
 pub(crate) async fn check(format: Format, files: &Files<'_>, expected: &[Expected]) {
     let read_file = |path: &&Path| read(format, path).unwrap();
     let conversations: Vec<_> = files.short.iter().flat_map(read_file).collect();
@@ -152,7 +152,8 @@ async fn check_stored(
     assert_eq!(store(history, &copy, conversation).await.unwrap(), Outcome::Unchanged);
 }
 
-/// The conversation goes on, and every provider would accept what the model is sent.
+/// Continues the conversation, and checks that the messages for the model are valid for every
+/// provider.
 async fn go_on(history: &MemoryStore, key: &ConversationKey) {
     let model = ScriptedModel::new([Step::text("Gladly.")]);
     let agent = ChatPipeline::builder(model.clone()).history(history.clone()).build().unwrap();

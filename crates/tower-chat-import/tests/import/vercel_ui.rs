@@ -1,4 +1,4 @@
-//! Vercel's AI SDK.
+//! Tests of Vercel's AI SDK.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ async fn messages_of_vercels_ai_sdk_are_read_stored_and_gone_on_with() {
     check(Format::VercelUi, &files, &[alice(), bob()]).await;
 
     let alice = read(Format::VercelUi, &file("short.json")).unwrap().remove(0);
-    // As the SDK itself takes them apart.
+    // The SDK's own conversion.
     let of_sdk: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(file("model.json")).unwrap()).unwrap();
     let roles = |all: &[Value], role: &dyn Fn(&Value) -> Value| -> Vec<Value> {
@@ -36,7 +36,7 @@ async fn messages_of_vercels_ai_sdk_are_read_stored_and_gone_on_with() {
         roles(&sketches(&alice.messages), &|it| it[0].clone()),
         roles(&of_sdk, &|it| it["role"].clone())
     );
-    // What is there for the screen is kept, and not sent.
+    // Displayed parts are stored, and not sent.
     assert_eq!(
         Value::Object(alice.messages[2].metadata.clone()),
         json!({

@@ -1,4 +1,4 @@
-//! What rows become.
+//! Tests of the conversion of rows.
 
 mod results;
 
@@ -25,7 +25,7 @@ fn row() -> AggregateRow {
     AggregateRow::new(Role::Assistant)
 }
 
-/// Roles, texts and ids at a glance.
+/// Returns a summary of roles, texts and ids.
 fn sketch<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => format!("{:?}", text.text),
@@ -45,7 +45,7 @@ fn sketch<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
     messages.into_iter().map(message).collect::<Vec<_>>().join(" ")
 }
 
-/// What a provider is shown.
+/// Returns a summary of the messages that a provider receives.
 fn valid<const N: usize>(rows: [AggregateRow; N]) -> String {
     let messages = valid_messages_of_rows(rows, DanglingCalls::Drop).unwrap();
     assert_valid(&messages);
@@ -58,12 +58,11 @@ fn assert_valid(messages: &Messages) {
     }
 }
 
-/// What is in the rows.
+/// Returns a summary of all messages.
 fn whole<const N: usize>(rows: [AggregateRow; N]) -> String {
     sketch(&messages_of_rows(rows).unwrap())
 }
 
-/// B 3.1, 0.50
 #[test]
 fn a_row_becomes_call_result_and_text() {
     let rows = || {
@@ -77,7 +76,6 @@ fn a_row_becomes_call_result_and_text() {
     assert_eq!(whole(rows()), valid(rows()));
 }
 
-/// B 0.51
 #[test]
 fn the_calls_of_a_row_are_one_batch() {
     let row = row()
@@ -88,7 +86,6 @@ fn the_calls_of_a_row_are_one_batch() {
     assert_eq!(valid([row.with_text("done")]), r#"a:c(1)+c(2) T:r(1)+r(2) a:"done""#);
 }
 
-/// B 3.2, 3.3, 0.54
 #[test]
 fn unanswered_calls_are_shown_to_nobody_and_kept() {
     let asking = || row().with_call(call("1"));
@@ -100,7 +97,6 @@ fn unanswered_calls_are_shown_to_nobody_and_kept() {
     assert_eq!(whole([user("q"), asking()]), r#"u:"q" a:c(1)"#);
 }
 
-/// B 3.4, 0.55
 #[test]
 fn of_a_batch_that_was_partly_answered_the_answered_calls_stay() {
     let row =
@@ -108,7 +104,6 @@ fn of_a_batch_that_was_partly_answered_the_answered_calls_stay() {
     assert_eq!(valid([row]), r#"a:c(2) T:r(2) a:"done""#);
 }
 
-/// B 3.5
 #[test]
 fn a_repeated_result_answers_once() {
     let mut other = result("1");
@@ -123,7 +118,6 @@ fn a_repeated_result_answers_once() {
     assert_eq!(whole([row]), r#"a:c(1) T:r(1)+r(1) a:"done""#, "what differs is kept");
 }
 
-/// B 3.6
 #[test]
 fn calls_without_ids_are_answered_by_place() {
     let mut row = row().with_text("done");
@@ -138,7 +132,6 @@ fn calls_without_ids_are_answered_by_place() {
     assert_eq!(results, ["of a", "of b"]);
 }
 
-/// B 3.7, 2.23
 #[test]
 fn leading_orphans_are_left_out() {
     let rows = || [AggregateRow::new(Role::Tool).with_result(result("0")), row().with_text("done")];
@@ -146,7 +139,6 @@ fn leading_orphans_are_left_out() {
     assert_eq!(whole(rows()), r#"T:r(0) a:"done""#);
 }
 
-/// B 3.8
 #[test]
 fn a_result_on_a_later_row_stands_next_to_its_call() {
     let rows = [
@@ -193,7 +185,6 @@ fn a_late_result_answers_the_call_that_has_none() {
     assert_eq!(messages_of_rows(rows).unwrap()[1].results().next().unwrap().text(), "late");
 }
 
-/// B 3.9, 0.52
 #[test]
 fn each_result_answers_the_call_of_its_own_step() {
     let row = row()
@@ -209,7 +200,6 @@ fn each_result_answers_the_call_of_its_own_step() {
     assert_eq!(results, ["of x", "again"]);
 }
 
-/// B 3.10
 #[test]
 fn the_calls_of_a_step_limited_tail_go_and_its_text_stays() {
     let row = row()
@@ -222,7 +212,6 @@ fn the_calls_of_a_step_limited_tail_go_and_its_text_stays() {
     );
 }
 
-/// B 3.11, 0.59
 #[test]
 fn a_step_with_nothing_left_to_say_is_skipped() {
     let row = row()
@@ -275,7 +264,6 @@ fn results_beside_the_steps_answer_them_in_their_order() {
     assert_eq!(results, ["a", "b"]);
 }
 
-/// B 3.12
 #[test]
 fn the_failed_flag_is_kept_and_its_absence_means_success() {
     let rows: Vec<AggregateRow> = serde_json::from_value(json!([{
@@ -293,7 +281,6 @@ fn the_failed_flag_is_kept_and_its_absence_means_success() {
     assert_eq!(failed, [true, false, false]);
 }
 
-/// B 3.14
 #[test]
 fn what_the_provider_sent_with_a_call_stays_with_it() {
     let native = Native::new("gemini", r#"{"thoughtSignature": "s"}"#.parse().unwrap());
@@ -307,7 +294,6 @@ fn what_the_provider_sent_with_a_call_stays_with_it() {
     assert_eq!(asking.calls().next().unwrap().native, Some(native));
 }
 
-/// B 3.16
 #[test]
 fn sparse_keyed_lists_are_lists() {
     let row: AggregateRow = serde_json::from_value(json!({

@@ -1,8 +1,8 @@
-//! Which call of a row a result answers, and rows that are not understood.
+//! Tests of the matching of results with calls, and of rows that cannot be parsed.
 
 use super::*;
 
-/// The calls of a message and what each of them was answered with, in their order.
+/// Returns the calls of a message with their results, in order.
 fn answers(rows: &[serde_json::Value]) -> Vec<(String, String, bool)> {
     let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
     let rows = read_rows(rows.iter().map(String::as_str)).unwrap();
@@ -24,7 +24,6 @@ fn answer(arguments: &str, text: &str, failed: bool) -> (String, String, bool) {
     (arguments.to_owned(), text.to_owned(), failed)
 }
 
-/// Issue 15, 20
 #[test]
 fn results_under_the_id_of_their_call_answer_that_call() {
     let row = json!({
@@ -52,7 +51,6 @@ fn results_under_the_id_of_their_call_answer_that_call() {
     assert_eq!(answers(&[encoded]), expected, "as a text column holds them");
 }
 
-/// Issue 15, 20
 #[test]
 fn a_result_inside_a_call_answers_that_call() {
     let calls = |ids: [serde_json::Value; 3]| {
@@ -84,7 +82,6 @@ fn a_result_inside_a_call_answers_that_call() {
     assert_eq!(answers(&[null]), [answer("", "", false)], "a stored null is a result");
 }
 
-/// Issue 15, 20
 #[test]
 fn an_error_field_is_a_failure_with_its_text() {
     let row = json!({
@@ -113,7 +110,6 @@ fn an_error_field_is_a_failure_with_its_text() {
     );
 }
 
-/// Issue 15, 20
 #[test]
 fn each_row_that_is_not_understood_is_named_with_its_position() {
     let result = |result| json!({"role": "tool", "tool_results": [result]}).to_string();
@@ -137,7 +133,6 @@ fn each_row_that_is_not_understood_is_named_with_its_position() {
     assert!(error.to_string().starts_with("6 rows cannot be taken over; row 1: "), "{error}");
 }
 
-/// B 3.17
 #[test]
 fn null_and_empty_results_are_answers() {
     let row: AggregateRow = serde_json::from_value(json!({
@@ -153,7 +148,6 @@ fn null_and_empty_results_are_answers() {
     assert_eq!(texts, ["", "", ""]);
 }
 
-/// B 4.12
 #[test]
 fn arguments_and_results_keep_their_text_byte_for_byte() {
     let row: AggregateRow = serde_json::from_str(
@@ -169,7 +163,6 @@ fn arguments_and_results_keep_their_text_byte_for_byte() {
     assert_eq!(row.results[0].content, r#"{"z": 1, "a" : 2.0}"#);
 }
 
-/// B 3.18
 #[test]
 fn the_policy_for_dangling_calls_decides() {
     let rows = || [row().with_call(call("1")), user("q")];
@@ -179,7 +172,6 @@ fn the_policy_for_dangling_calls_decides() {
     assert!(matches!(failed, RowsError::Dangling(_)), "{failed}");
 }
 
-/// B 3.19
 #[test]
 fn plain_turns_are_unchanged_and_in_order() {
     let rows = [
@@ -199,7 +191,6 @@ fn a_result_that_is_the_text_of_its_own_row_answers_the_call_before() {
     assert_eq!(messages[1].results().next().unwrap().call_id, None);
 }
 
-/// B 4.16
 #[test]
 fn rows_that_make_no_sense_are_refused() {
     for row in [
@@ -215,7 +206,7 @@ fn rows_that_make_no_sense_are_refused() {
     assert_eq!(error, RowsError::NotOfTheModel { row: 1, role: Role::User });
 }
 
-/// Rows of any shape become messages that a provider accepts, and everything said is there.
+/// Rows of any shape become valid messages with all of their content.
 #[test]
 fn any_rows_become_valid_messages() {
     let ids = ["1", "2", "3", ""];
