@@ -1,10 +1,11 @@
-//! The cases of a test, without loops inside of loops.
+//! Combinations of test parameters, without nested loops.
 
 use std::{fmt::Debug, thread};
 
-/// Every combination of the values of two to five lists; those of the last list change first.
+/// Iterates over every combination of the values of two to five lists. The values of the last list
+/// change first.
 ///
-/// A test that panics in one of the cases prints which it was.
+/// If a test panics in one of the cases, the case is printed.
 ///
 /// ```
 /// use tower_chat_testkit::cases;
@@ -41,7 +42,8 @@ macro_rules! cases {
     };
 }
 
-/// Cases, of which the present one is printed when the test panics. See [`cases!`](crate::cases).
+/// An iterator over cases, which prints the current case if the test panics. See
+/// [`cases!`](crate::cases).
 #[derive(Debug)]
 pub struct Cases<I> {
     cases: I,
@@ -49,12 +51,12 @@ pub struct Cases<I> {
 }
 
 impl Cases<()> {
-    /// The cases of an iterator.
+    /// Wraps an iterator of cases.
     pub fn named<I>(cases: I) -> Cases<I> {
         Cases { cases, name: None }
     }
 
-    /// Every combination of two lists.
+    /// Returns every combination of two lists.
     pub fn pairs<A, B>(a: A, b: B) -> impl Iterator<Item = (A::Item, B::Item)>
     where
         A: IntoIterator<Item: Clone>,

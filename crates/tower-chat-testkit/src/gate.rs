@@ -1,10 +1,10 @@
-//! A place where work waits until a test lets it go on.
+//! A gate at which tasks wait until a test opens it.
 
 use tokio::sync::watch;
 
-/// Holds up whatever comes to it until it is opened, and says how many have come.
+/// Blocks tasks until it is opened, and counts how often it was reached.
 ///
-/// Clones are the same gate. Once open it stays open.
+/// Clones are the same gate. An open gate stays open.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -30,34 +30,34 @@ struct State {
 }
 
 impl Gate {
-    /// A closed gate that nobody has come to.
+    /// Creates a closed gate.
     pub fn closed() -> Self {
         Self(watch::Sender::default())
     }
 
-    /// Lets everyone through, now and later.
+    /// Opens the gate for all current and later tasks.
     pub fn open(&self) {
         self.0.send_modify(|state| state.open = true);
     }
 
-    /// Comes to the gate and waits until it is open.
+    /// Counts an arrival and waits until the gate is open.
     pub async fn pass(&self) {
         self.0.send_modify(|state| state.reached += 1);
         self.wait_for(|state| state.open).await;
     }
 
-    /// Comes to the gate without waiting at it.
+    /// Counts an arrival without waiting.
     pub fn arrive(&self) {
         self.0.send_modify(|state| state.reached += 1);
     }
 
-    /// Waits until `count` have come to the gate, whether or not they got through.
+    /// Waits until the gate was reached `count` times, whether it is open or not.
     pub async fn reached(&self, count: usize) {
         self.wait_for(|state| state.reached >= count).await;
     }
 
     async fn wait_for(&self, condition: impl FnMut(&State) -> bool) {
-        // The gate itself keeps the channel open, so waiting cannot fail.
+        // Waiting cannot fail, because the gate itself owns the sender.
         let _ = self.0.subscribe().wait_for(condition).await;
     }
 }

@@ -1,5 +1,5 @@
-//! For tests of agents and of stores: a model that answers from a script, stores that fail on command,
-//! and everything that a store promises as one test macro.
+//! Test doubles for agents and stores: a model client with scripted answers, stores that fail on
+//! command, and the contract of stores as one test macro.
 //!
 //! ```
 //! # futures_util::FutureExt::now_or_never(async {
@@ -11,7 +11,7 @@
 //! use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
 //! use tower_service::Service;
 //!
-//! // A model with two prepared answers. A stack of layers around it is called in the same way.
+//! // A model client with two scripted answers. A stack of layers is called in the same way.
 //! let mut model = ScriptedModel::new([Step::text("Rain."), Step::error("the model is overloaded")]);
 //! poll_fn(|cx| model.poll_ready(cx)).await?;
 //! let answer = model.call(ChatRequest::user("Paris?")).await?.collect().await?;
@@ -20,7 +20,7 @@
 //! poll_fn(|cx| model.poll_ready(cx)).await?;
 //! assert!(model.call(ChatRequest::user("Rome?")).await.is_err());
 //!
-//! // A store whose next load fails, and the one after it does not.
+//! // A store whose next load fails. The load after it succeeds.
 //! let store = FaultyStore::new(MemoryStore::new());
 //! store.fail_next_load(StoreError::backend("read", true, "the disk is away"));
 //! let key = ConversationKey::new("alice", "weather");
@@ -30,21 +30,22 @@
 //! # }).unwrap().unwrap();
 //! ```
 //!
-//! - [`ScriptedModel`] is a model that answers from a script and remembers what it was sent;
-//! - [`FaultyStore`] makes any store fail, or hold its writes, on command, or asks a test at every
-//!   operation what goes wrong with it;
-//! - [`hostile`] has conversations that no service has seen, and says what a service would refuse;
-//! - [`cases!`] combines lists of cases, and names the one in which a test fails;
-//! - [`RecordedMetrics`] has every metric that was recorded on a thread or in a process;
-//! - [`skip`] names a test that cannot run on this machine;
-//! - [`Rng`] makes numbers that are the same at every run;
-//! - [`store_contract!`] tests everything that
-//!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
+//! - [`ScriptedModel`] is a model client that returns scripted answers and records its requests;
+//! - [`FaultyStore`] makes any store fail or hold its writes back on command, or lets a test decide
+//!   the fault of every operation;
+//! - [`hostile`] generates unusual conversations, and returns what a service would refuse in a
+//!   request;
+//! - [`cases!`] combines lists of parameters, and prints the case in which a test fails;
+//! - [`RecordedMetrics`] contains every metric that was recorded on a thread or in a process;
+//! - [`skip`] reports a test that cannot run on this machine;
+//! - [`Rng`] generates the same random numbers in every run;
+//! - [`store_contract!`] tests every rule of
+//!   [`HistoryStore`](tower_chat_core::store::HistoryStore), with one line in the crate of a store;
 //! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
 //! - `server`, with the feature of that name, starts throwaway database servers.
 //!
-//! None of them sleeps or looks at a clock: a [`Gate`] says when something has been reached, and
-//! decides when it goes on.
+//! None of them sleeps or reads a clock: a [`Gate`] signals when a task has reached it, and blocks
+//! the task until the test opens it.
 
 mod cases;
 mod faulty_store;

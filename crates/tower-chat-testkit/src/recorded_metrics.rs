@@ -1,4 +1,4 @@
-//! A recorder of metrics that tests ask what was recorded.
+//! A recorder of metrics, whose values tests can read.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use metrics::{
     Metadata, Recorder, SetRecorderError, SharedString, Unit,
 };
 
-/// Every metric that was recorded on a thread, or in the process.
+/// The metrics that were recorded on a thread, or in the process.
 ///
 /// ```
 /// use tower_chat_core::telemetry::metric::{RETRIES, label};
@@ -38,17 +38,17 @@ enum Values {
 }
 
 impl RecordedMetrics {
-    /// Nothing recorded.
+    /// Creates a recorder without metrics.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Records what happens on this thread until the guard is dropped.
+    /// Records the metrics of this thread until the guard is dropped.
     pub fn record_this_thread(&self) -> LocalRecorderGuard<'_> {
         metrics::set_default_local_recorder(self)
     }
 
-    /// Records what happens in the process, for as long as it runs.
+    /// Records the metrics of the process until its end.
     ///
     /// # Errors
     ///
@@ -57,8 +57,8 @@ impl RecordedMetrics {
         metrics::set_global_recorder(self.clone())
     }
 
-    /// One line for each metric and its labels, in their byte order: the sum of a counter, the number of
-    /// values of a histogram, and what a gauge is at present.
+    /// Returns one line for each metric and its labels, in byte order: the sum of a counter, the
+    /// number of values of a histogram, and the current value of a gauge.
     pub fn lines(&self) -> Vec<String> {
         let recorded = self.recorded();
         let line = |(key, values): (&String, &Values)| match values {
@@ -69,14 +69,14 @@ impl RecordedMetrics {
         recorded.metrics.iter().map(line).collect()
     }
 
-    /// The lines of metrics whose names begin so.
+    /// Returns the lines of metrics with this prefix.
     pub fn lines_of(&self, prefix: &str) -> Vec<String> {
         let mut lines = self.lines();
         lines.retain(|line| line.starts_with(prefix));
         lines
     }
 
-    /// The values of a histogram under all its labels, in the order of the labels.
+    /// Returns the values of a histogram with all its labels, in the order of the labels.
     pub fn values(&self, name: &str) -> Vec<f64> {
         let recorded = self.recorded();
         let of_name =
@@ -88,17 +88,17 @@ impl RecordedMetrics {
         values.flatten().collect()
     }
 
-    /// Unit and description of a metric, if it was described.
+    /// Returns the unit and the description of a metric, if it was described.
     pub fn described(&self, name: &str) -> Option<(Option<Unit>, String)> {
         self.recorded().described.get(name).cloned()
     }
 
-    /// The names of the metrics that were described, in their byte order.
+    /// Returns the names of the described metrics, in byte order.
     pub fn described_names(&self) -> Vec<String> {
         self.recorded().described.keys().cloned().collect()
     }
 
-    /// Forgets what was recorded.
+    /// Removes all recorded values.
     pub fn clear(&self) {
         self.recorded().metrics.clear();
     }

@@ -1,6 +1,7 @@
-//! Numbers that look random and are the same at every run.
+//! A seeded generator of random numbers.
 
-/// A generator of numbers that are the same at every run: SplitMix64, by Steele, Lea and Flood.
+/// A generator of random numbers that are the same in every run: SplitMix64, by Steele, Lea and
+/// Flood.
 ///
 /// ```
 /// use tower_chat_testkit::Rng;
@@ -12,14 +13,14 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// The numbers of one case of a seed.
+    /// Creates the generator of one case of a seed.
     pub fn of(seed: u64, case: u64) -> Self {
         let mut rng = Self(seed ^ case.wrapping_mul(0xd6e8_feb8_6659_fd93));
         rng.next();
         rng
     }
 
-    /// Any number.
+    /// Returns a random number.
     #[allow(clippy::should_implement_trait, reason = "there is no end to it")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -29,17 +30,17 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a limit; 0 for a limit of 0.
+    /// Returns a number below a limit; 0 for a limit of 0.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % (limit.max(1) as u64)).unwrap_or_default()
     }
 
-    /// Whether a number below `many` is 0.
+    /// Returns true with a probability of one in `many`.
     pub fn one_in(&mut self, many: usize) -> bool {
         self.below(many) == 0
     }
 
-    /// One of the values; `None` if there are none.
+    /// Returns one of the values; `None` if there are none.
     pub fn one_of<'a, T>(&mut self, values: &'a [T]) -> Option<&'a T> {
         values.get(self.below(values.len()))
     }

@@ -1,11 +1,11 @@
-//! Faults that are decided at every operation.
+//! Fault injectors, which decide at every operation.
 
 use tower_chat_core::store::{StoreError, author::Write};
 
-/// Decides at every operation of a [`FaultyStore`](super::FaultyStore) what goes wrong with it, and
-/// is told what happened.
+/// Decides for every operation of a [`FaultyStore`](super::FaultyStore) which fault occurs, and is
+/// notified of the operation's effects.
 ///
-/// A closure from [`Operation`] to [`Injection`] is one.
+/// It is implemented for closures from [`Operation`] to [`Injection`].
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -23,20 +23,21 @@ use tower_chat_core::store::{StoreError, author::Write};
 /// # }).unwrap();
 /// ```
 pub trait FaultInjector: Send + Sync + 'static {
-    /// An operation is about to begin.
+    /// Called before an operation. Returns the fault and the delay to inject.
     fn before(&self, operation: Operation) -> Injection;
 
-    /// Writes were submitted; [`before`](Self::before) decides next what becomes of them.
+    /// Called when writes are submitted, before [`before`](Self::before).
     fn submitted(&self, writes: &[Write]) {
         let _ = writes;
     }
 
-    /// A write was stored, or found to be stored already.
+    /// Called when a write was stored, or acknowledged as a repetition.
     fn stored(&self, write: &Write) {
         let _ = write;
     }
 
-    /// An operation had its effect, or had none and failed; its caller does not know yet.
+    /// Called after the effect or the failure of an operation, before its caller receives the
+    /// outcome.
     fn after(&self, operation: Operation) {
         let _ = operation;
     }
@@ -48,7 +49,7 @@ impl<F: Fn(Operation) -> Injection + Send + Sync + 'static> FaultInjector for F 
     }
 }
 
-/// What a store is asked to do, by the name of the method.
+/// An operation of a store, named after its method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each is a method of `HistoryStore`")]
@@ -78,7 +79,7 @@ pub enum Operation {
     Close,
 }
 
-/// What is injected into one operation: a delay, a fault, both or neither.
+/// The injection into one operation: a delay, a fault, both or neither.
 #[derive(Debug, Default)]
 pub struct Injection {
     pub(super) yields_before: usize,
@@ -86,34 +87,34 @@ pub struct Injection {
     pub(super) fault: Option<Fault>,
 }
 
-/// What goes wrong with an operation.
+/// A fault of an operation.
 #[derive(Debug)]
 pub enum Fault {
-    /// It fails, and has no effect.
+    /// The operation fails without an effect.
     Before(StoreError),
-    /// The first writes of a submission are stored, then it fails; other operations fail without
-    /// any effect.
+    /// The first writes of a submission are stored, then the submission fails. Other operations
+    /// fail without an effect.
     Midway(usize, StoreError),
-    /// It has its effect, and fails.
+    /// The operation takes effect, and fails.
     After(StoreError),
-    /// It has no effect and never returns, as when the process has died.
+    /// The operation has no effect and never returns, as when the process has died.
     Never,
 }
 
 impl Injection {
-    /// The operation goes to the store at once.
+    /// Creates an injection without a delay and a fault.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Yields to other tasks this many times before the effect, and this many times after it.
+    /// Sets how often the operation yields to other tasks before its effect, and after its effect.
     #[must_use]
     pub fn delayed(mut self, before: usize, after: usize) -> Self {
         (self.yields_before, self.yields_after) = (before, after);
         self
     }
 
-    /// Injects a fault.
+    /// Sets the fault.
     #[must_use]
     pub fn with(mut self, fault: Fault) -> Self {
         self.fault = Some(fault);

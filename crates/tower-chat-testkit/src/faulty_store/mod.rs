@@ -28,14 +28,14 @@ pub use self::injector::{Fault, FaultInjector, Injection, Operation};
 use self::script::Script;
 use crate::Gate;
 
-/// Any store, made to fail or to wait when a test says so, and keeping count of what is asked.
+/// Wraps any store, makes it fail or wait when a test requires it, and counts its operations.
 ///
-/// Faults are either prepared for the next operations of a kind, or decided at every operation by
-/// a [`FaultInjector`]. Without either it adds nothing.
+/// Faults are either prepared for the next operations of a kind, or decided at every operation by a
+/// [`FaultInjector`]. Without either it only forwards.
 ///
-/// It is the store it wraps: their [`handle`](HistoryStore::handle) is the same, unless it stands
-/// for [another process](Self::in_another_process) or has an injector. Clones share faults and
-/// counts.
+/// It is the same store as the inner one, with the same [`handle`](HistoryStore::handle), unless it
+/// simulates [another process](Self::in_another_process) or has an injector. Clones share faults
+/// and counts.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -81,7 +81,7 @@ struct State {
     held: VecDeque<Held>,
 }
 
-/// A submission that the store inside does not have yet.
+/// A submission that was not passed to the inner store yet.
 struct Held {
     slot: Slot,
     writes: Vec<Write>,
@@ -89,17 +89,17 @@ struct Held {
     ticket: oneshot::Sender<Ticket>,
 }
 
-/// The submissions that the store inside does not have yet, to wait for.
+/// The submissions that were not passed to the inner store yet.
 #[derive(Default)]
 struct Unreleased {
-    /// How many submissions were held and released before these.
+    /// The number of submissions that were held back and released before.
     released: usize,
     /// The conversations of their writes, in order.
     keys: VecDeque<ConversationKey>,
 }
 
 impl<S: HistoryStore> FaultyStore<S> {
-    /// A store with no faults yet.
+    /// Creates a store without faults.
     pub fn new(inner: S) -> Self {
         Self {
             inner: Arc::new(inner),
@@ -111,14 +111,14 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// The store as one process sees it, with an injector that decides at every operation what goes
-    /// wrong. Two of them around clones of one store are two processes.
+    /// Creates a store with an injector, which decides the fault of every operation. It simulates
+    /// the store of one process. Two of them around clones of one store simulate two processes.
     ///
-    /// Operations of the store inside are waited for on the calling thread, so that what happens, and
-    /// in which order, depends on the decisions alone, whatever threads that store has. Each waits
-    /// for the submissions before it. A submission that is delayed belongs to the store all the
-    /// same: a task makes it, in the order of the submissions. None is held by
-    /// [`hold_appends`](Self::hold_appends).
+    /// Operations of the inner store block the calling thread, so that their order and effects
+    /// depend only on the decisions of the injector, whatever threads the inner store has. Each
+    /// operation waits for the earlier submissions. A delayed submission belongs to the store: a
+    /// task passes it on, in the order of the submissions. [`hold_appends`](Self::hold_appends) has
+    /// no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
         Self {
             handle: Some(StoreHandle::new()),
@@ -127,107 +127,110 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// With a queue of this many permits: further reservations wait until one is given back.
+    /// Sets the number of permits of the queue. Further reservations wait until a permit is
+    /// released.
     #[must_use]
     pub fn with_queue_capacity(mut self, permits: usize) -> Self {
         self.permits = Some(Arc::new(Semaphore::new(permits)));
         self
     }
 
-    /// Keeps a value until the last clone is dropped, such as the folder that the store inside uses.
+    /// Stores a value until the last clone is dropped, such as the folder of the inner store.
     #[must_use]
     pub fn keeping(mut self, value: impl Any + Send + Sync) -> Self {
         self.retained = Some(Arc::new(value));
         self
     }
 
-    /// As a store that several processes use, whatever the store inside is: with a handle of its
-    /// own that is not [exclusive](StoreHandle::exclusive), so that journaled runs take leases.
+    /// Makes the store one of several processes, whatever the inner store is. It gets its own
+    /// handle, which is not [exclusive](StoreHandle::exclusive), so that journaled runs take
+    /// leases.
     #[must_use]
     pub fn shared_by_processes(mut self) -> Self {
         self.handle = Some(StoreHandle::new());
         self
     }
 
-    /// The same store as another process sees it: with a handle of its own, so that it knows
-    /// nothing of the runs under way here. Faults and counts are shared.
+    /// Returns the same store as in another process: with its own handle, which does not know the
+    /// runs in progress here. Faults and counts are shared.
     #[must_use]
     pub fn in_another_process(&self) -> Self {
         self.clone().shared_by_processes()
     }
 
-    /// The store inside, to look at without being counted.
+    /// Returns the inner store, whose operations are not counted.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// Fails a load; called again, the one after it too.
+    /// Makes the next load fail. Calling it again makes the load after it fail too.
     pub fn fail_next_load(&self, error: StoreError) {
         self.prepare(Operation::Load, Fault::Before(error));
     }
 
-    /// Fails a reading of the head.
+    /// Makes the next read of a head fail.
     pub fn fail_next_head(&self, error: StoreError) {
         self.prepare(Operation::Head, Fault::Before(error));
     }
 
-    /// Fails a reservation.
+    /// Makes the next reservation fail.
     pub fn fail_next_reserve(&self, error: StoreError) {
         self.prepare(Operation::Reserve, Fault::Before(error));
     }
 
-    /// Fails a question to the record of tool calls, for calls or for totals.
+    /// Makes the next query of the record of tool calls fail, for calls or for totals.
     pub fn fail_next_query(&self, error: StoreError) {
         self.prepare(Operation::Invocations, Fault::Before(error));
     }
 
-    /// Fails a submission with nothing of it stored.
+    /// Makes the next submission fail without storing any of its writes.
     pub fn fail_next_append(&self, error: StoreError) {
         self.prepare(Operation::Append, Fault::Before(error));
     }
 
-    /// Fails a submission at a write, counted from 0; those before it are stored.
+    /// Makes the next submission fail at a write, counted from 0. The writes before it are stored.
     pub fn fail_next_append_at(&self, write: usize, error: StoreError) {
         self.prepare(Operation::Append, Fault::Midway(write, error));
     }
 
-    /// Stores a submission and says that it failed, at its first write, as a lost connection does.
+    /// Stores the next submission and reports a failure of its first write, like a lost connection.
     pub fn fail_next_append_after_storing(&self, error: StoreError) {
         self.prepare(Operation::Append, Fault::After(error));
     }
 
-    /// Lets this many submissions through before the fault that is prepared next.
+    /// Lets this many submissions succeed before the next prepared fault.
     pub fn let_appends_through(&self, count: usize) {
         (0..count).for_each(|_| self.state().script.push(Operation::Append, None));
     }
 
-    /// Fails every submission, with nothing stored, until [`heal`](Self::heal).
+    /// Makes every submission fail without storing any of its writes, until [`heal`](Self::heal).
     pub fn fail_every_append(&self, error: impl Fn() -> StoreError + Send + 'static) {
         self.state().script.fail_every_append(error);
     }
 
-    /// Takes back every prepared fault that has not happened yet. What is held stays held.
+    /// Removes all prepared faults. Submissions that are held back stay held back.
     pub fn heal(&self) {
         self.state().script.clear_faults();
     }
 
-    /// Makes the next load wait at a gate before it reads; that of an open run likewise.
+    /// Makes the next load, or the next read of an open run, wait at a gate before it reads.
     pub fn hold_next_load(&self, gate: &Gate) {
         self.state().script.hold(Operation::Load, gate);
     }
 
-    /// Makes the next reservation wait at a gate, as a store with a full queue does.
+    /// Makes the next reservation wait at a gate, like a store with a full queue.
     pub fn hold_next_reserve(&self, gate: &Gate) {
         self.state().script.hold(Operation::Reserve, gate);
     }
 
-    /// Holds submissions back until [`release_appends`](Self::release_appends). As a slow store
-    /// does, it owns them already: loads of their conversations wait, and so does `flush`.
+    /// Holds submissions back until [`release_appends`](Self::release_appends), like a slow store.
+    /// The store owns these submissions: loads of their conversations and `flush` wait for them.
     pub fn hold_appends(&self) {
         self.state().is_holding = true;
     }
 
-    /// Hands over what was held back, in order, and holds nothing back any more.
+    /// Passes the held submissions to the inner store, in order, and stops holding submissions
+    /// back.
     pub fn release_appends(&self) {
         let mut state = self.state();
         state.is_holding = false;
@@ -240,37 +243,37 @@ impl<S: HistoryStore> FaultyStore<S> {
         let _ = self.shared.unreleased.subscribe().wait_for(is_reached).await;
     }
 
-    /// The process dies: what it has submitted and is not stored yet never will be.
+    /// Simulates the death of the process: submissions that are not stored are never stored.
     pub fn die(&self) {
         self.shared.is_dead.store(true, Ordering::Release);
     }
 
-    /// How many loads were asked for, failed ones too; of open runs likewise.
+    /// Returns the number of loads and reads of open runs, including failed ones.
     pub fn loads(&self) -> usize {
         self.state().script.counted(Operation::Load)
     }
 
-    /// How many readings of a head were asked for.
+    /// Returns the number of reads of a head.
     pub fn heads(&self) -> usize {
         self.state().script.counted(Operation::Head)
     }
 
-    /// How many reservations were asked for.
+    /// Returns the number of reservations.
     pub fn reserves(&self) -> usize {
         self.state().script.counted(Operation::Reserve)
     }
 
-    /// How many questions were put to the record of tool calls, for calls or for totals.
+    /// Returns the number of queries of the record of tool calls, for calls or for totals.
     pub fn queries(&self) -> usize {
         self.state().script.counted(Operation::Invocations)
     }
 
-    /// How many submissions were made.
+    /// Returns the number of submissions.
     pub fn appends(&self) -> usize {
         self.state().script.counted(Operation::Append)
     }
 
-    /// Every write of every submission, failed ones too, oldest first.
+    /// Returns every write of every submission, including failed ones, oldest first.
     pub fn writes(&self) -> Vec<Write> {
         self.state().script.writes.clone()
     }

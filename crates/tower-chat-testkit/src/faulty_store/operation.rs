@@ -1,4 +1,4 @@
-//! One operation, with what is prepared for it or injected into it.
+//! The execution of one operation, with its prepared or injected fault.
 
 use std::{
     pin::pin,
@@ -27,8 +27,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.shared.is_dead.load(Ordering::Acquire)
     }
 
-    /// Performs an operation other than a submission. It waits until no write is held back of a
-    /// conversation that it concerns; with an injector, until none is held back at all.
+    /// Executes an operation other than a submission. It waits until no write of its conversations
+    /// is held back; with an injector, until no write is held back at all.
     pub(super) async fn perform<T>(
         &self,
         operation: Operation,
@@ -47,7 +47,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         yield_times(yields_before).await;
         let is_waited_for = |key: &ConversationKey| self.injector.is_some() || concerns(key);
         let is_released = |unreleased: &Unreleased| !unreleased.keys.iter().any(&is_waited_for);
-        // Where nothing is held back, an operation does not use up the budget of its task.
+        // If nothing is held back, the operation must not consume the budget of its task.
         if !is_released(&self.shared.unreleased.borrow()) {
             let _ = self.shared.unreleased.subscribe().wait_for(is_released).await;
         }
@@ -66,7 +66,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         outcome
     }
 
-    /// Submits to the store inside, with the fault that is due.
+    /// Submits to the inner store, with the fault that is due.
     pub(super) fn submit(
         &self,
         script: &mut Script,
@@ -113,13 +113,13 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Submits what was held back first; says whether anything was.
+    /// Submits the oldest held submission. Returns whether there was one.
     pub(super) fn release_one(&self, state: &mut State) -> bool {
         let Some(Held { slot, writes, fault, ticket }) = state.held.pop_front() else {
             return false;
         };
         let count = writes.len();
-        // The caller may have dropped its ticket; the store has the writes all the same.
+        // The caller may have dropped its ticket; the store stores the writes nevertheless.
         let _ = ticket.send(self.submit(&mut state.script, slot, writes, fault));
         self.shared.unreleased.send_modify(|unreleased| {
             unreleased.released += 1;
@@ -128,7 +128,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         true
     }
 
-    /// Releases the submission with a number once those before it are, and a delay has passed.
+    /// Releases the submission with a number, after all earlier ones and after a delay.
     pub(super) async fn release_in_turn(self, number: usize, yields: usize) {
         let is_first = |unreleased: &Unreleased| unreleased.released == number;
         let _ = self.shared.unreleased.subscribe().wait_for(is_first).await;
@@ -139,7 +139,7 @@ impl<S: HistoryStore> FaultyStore<S> {
     }
 }
 
-/// A ticket whose outcome is known only after so many yields.
+/// Returns a ticket that resolves after this many yields.
 pub(super) fn delayed(ticket: Ticket, yields: usize) -> Ticket {
     if yields == 0 {
         return ticket;
@@ -157,7 +157,7 @@ async fn yield_times(count: usize) {
     }
 }
 
-/// Waits on this thread.
+/// Waits for a future on this thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -166,7 +166,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    // The task's budget is not renewed before this returns.
+    // The budget of the task is not renewed before this function returns.
     let mut future = pin!(unconstrained(future));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {

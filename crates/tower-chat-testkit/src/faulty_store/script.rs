@@ -1,4 +1,4 @@
-//! Faults that a test has prepared, and the count of what was asked for.
+//! The faults that a test has prepared, and the counts of operations.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,11 +7,11 @@ use tower_chat_core::store::{StoreError, author::Write};
 use super::{Fault, Operation};
 use crate::Gate;
 
-/// Prepared faults by operation.
+/// The prepared faults, by operation.
 #[derive(Default)]
 pub(super) struct Script {
     counts: HashMap<Operation, usize>,
-    /// The next times that an operation is asked for; `None` lets one through.
+    /// The faults of the next calls of an operation; `None` lets one succeed.
     faults: HashMap<Operation, VecDeque<Option<Fault>>>,
     gates: HashMap<Operation, Gate>,
     append_error: Option<Box<dyn Fn() -> StoreError + Send>>,
@@ -20,7 +20,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Prepares what happens to the next operation that nothing is prepared for yet.
+    /// Prepares a fault for the next operation without one.
     pub(super) fn push(&mut self, operation: Operation, fault: Option<Fault>) {
         self.faults.entry(scripted(operation)).or_default().push_back(fault);
     }
@@ -38,7 +38,7 @@ impl Script {
         self.gates.insert(scripted(operation), gate.clone());
     }
 
-    /// Whether nothing is prepared for the next operation of this kind.
+    /// Returns whether nothing is prepared for the next operation of this kind.
     pub(super) fn is_empty(&self, operation: Operation) -> bool {
         let operation = scripted(operation);
         !self.gates.contains_key(&operation)
@@ -67,7 +67,7 @@ impl Script {
     }
 }
 
-/// The operation whose faults and count an operation shares.
+/// Returns the operation with which an operation shares faults and counts.
 fn scripted(operation: Operation) -> Operation {
     match operation {
         Operation::OpenRun => Operation::Load,

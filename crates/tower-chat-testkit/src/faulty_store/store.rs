@@ -1,4 +1,4 @@
-//! The faulty store as a store.
+//! The implementation of the store trait.
 
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -84,7 +84,7 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         let (ticket, receiver) = oneshot::channel::<Ticket>();
         state.held.push_back(Held { slot, writes, fault, ticket });
         self.shared.unreleased.send_modify(|unreleased| unreleased.keys.extend(keys));
-        // Where no runtime is left, the process ends, and its submissions with it.
+        // Without a runtime the process is ending, and the submission is lost with it.
         if self.injector.is_some()
             && !is_dead
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -213,7 +213,7 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     }
 }
 
-/// A slot of the store inside that takes a permit here too.
+/// Returns a slot of the inner store together with a permit of this one.
 fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
     match permit {
         Some(permit) => Slot::guarded((permit, slot)),
@@ -221,7 +221,7 @@ fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
     }
 }
 
-/// Whether a query may ask for calls of a conversation.
+/// Returns whether a query may return calls of a conversation.
 fn may_concern(query: &InvocationQuery, key: &ConversationKey) -> bool {
     query.scope == key.scope() && query.conversation.as_ref().is_none_or(|id| id == key.id())
 }

@@ -1,4 +1,4 @@
-//! What a service would refuse.
+//! The checker of request bodies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,8 @@ use super::{
     paths::{calls, texts, walk},
 };
 
-/// What the service would refuse of a request body, in words; nothing of a body that it accepts.
+/// Returns descriptions of everything that the service would refuse in a request body; empty if it
+/// would accept the body.
 ///
 /// ```
 /// use serde_json::json;
@@ -58,7 +59,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
 }
 
-/// The number in the first token `c1.` or `r1.` of a text.
+/// Returns the number in the first token `c1.` or `r1.` of a text.
 fn token(text: &str, letter: char) -> Option<usize> {
     let mut found = text.split(letter).skip(1).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -146,7 +147,7 @@ impl Found<'_> {
         self.check(is_fine, || format!("the id {id:?}"));
     }
 
-    /// A result, whose id is that of an open call, and whose token is the call's.
+    /// Checks a result: its id must be that of an open call, and its token that of the call.
     fn answer(&mut self, open: &mut HashMap<String, String>, id: &str, result: &Value) {
         let Some(arguments) = open.remove(id) else {
             return self.refuse(format!("a result of no open call: {id:?}"));

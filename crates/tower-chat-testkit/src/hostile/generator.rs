@@ -1,4 +1,4 @@
-//! Hostile conversations.
+//! The generator of hostile conversations.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -34,7 +34,7 @@ const IDS: [Option<&str>; 8] = [
     Some("fc_0f0e50a1476a6c35006912c58dc9f8819192c25864eb16f07f-0f0e50a1476a6c35"),
 ];
 
-/// Each has a place for the token of its call.
+/// Arguments of calls. `TOKEN` is replaced with the token of the call.
 const ARGUMENTS: [&str; 11] = [
     r#"{"of": "TOKEN"}"#,
     r#" {"of": "TOKEN", "n": [1.50, null]} "#,
@@ -64,7 +64,7 @@ const MEDIA: [&str; 12] = [
     "application/zip",
 ];
 
-/// The services whose items are in the history, by their wires.
+/// The services whose native items occur in histories, by wire.
 const ISSUERS: [(&str, &[Option<&str>]); 7] = [
     ("openai-chat", &[Some("deepseek"), Some("mistral"), Some("openrouter"), Some("openai")]),
     ("anthropic", &[Some("anthropic"), Some("minimax"), Some("zai"), None]),
@@ -75,9 +75,9 @@ const ISSUERS: [(&str, &[Option<&str>]); 7] = [
     ("ollama", &[Some("ollama"), Some("localhost:11434")]),
 ];
 
-/// A conversation of a few turns, which ends with a message of the user or with results. Each text of the
-/// user and of the model has a token `t1`, `t2` and so on; each call a token `c1` in its arguments, and its
-/// result `r1`.
+/// Generates a conversation of a few turns, which ends with a user message or with results. Each
+/// text of the user and of the model contains a token `t1`, `t2` and so on. Each call contains a
+/// token `c1` in its arguments, and its result contains `r1`.
 pub fn history(rng: &mut Rng) -> Vec<Message> {
     let mut making = Making { rng, texts: 0, calls: 0 };
     let mut messages = Vec::new();
@@ -97,7 +97,7 @@ pub fn history(rng: &mut Rng) -> Vec<Message> {
     messages
 }
 
-/// Definitions of tools with odd names and schemas.
+/// Generates definitions of tools with unusual names and schemas.
 pub fn definitions(rng: &mut Rng) -> Vec<ToolDefinition> {
     let schemas = [
         json!({"type": "object"}),
@@ -186,7 +186,7 @@ impl Making<'_> {
         Message::new(Role::Assistant, parts)
     }
 
-    /// An answer with calls, and their results.
+    /// Adds an answer with calls, and their results.
     fn round(&mut self, messages: &mut Vec<Message>) {
         let mut parts = if self.rng.one_in(2) { self.items() } else { Vec::new() };
         if self.rng.one_in(3) {
@@ -225,7 +225,7 @@ impl Making<'_> {
         (call, result)
     }
 
-    /// Items of one service before the content of its answer.
+    /// Returns native items of one service, which precede the content of its answer.
     fn items(&mut self) -> Vec<Part> {
         let Some((wire, issuers)) = self.pick(&ISSUERS) else { return Vec::new() };
         let issuer = self.pick(issuers).flatten();

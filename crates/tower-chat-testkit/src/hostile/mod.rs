@@ -1,9 +1,9 @@
-//! Conversations that no service has seen, and what each service would refuse of a request.
+//! Generated conversations for tests of request bodies, and a checker of the bodies.
 //!
-//! [`history`] makes a conversation of all kinds of parts: odd ids, names and arguments, media, the native
-//! items of several services, answers without a content. Each call has one result. [`violations`] says what
-//! a service would refuse of a request body. It shares no code with the crates that write bodies: its rules
-//! are its own table.
+//! [`history`] generates a conversation with all kinds of parts: unusual ids, names and arguments,
+//! media, the native items of several services, and answers without content. Each call has one
+//! result. [`violations`] returns what a service would refuse in a request body. It shares no code
+//! with the crates that write bodies, and has its own table of rules.
 
 #[allow(clippy::indexing_slicing, reason = "a JSON value gives null for what it has not")]
 mod checker;

@@ -1,9 +1,9 @@
-//! Where things are in bodies of any wire.
+//! Finds calls and texts in bodies of any wire.
 
 use serde_json::Value;
 
-/// The calls in a body: the name and the arguments as the JSON value that the service reads, or a text
-/// where the service reads no value.
+/// Returns the calls in a body: the name, and the arguments as the JSON value that the service
+/// parses, or as a text if the service cannot parse them.
 pub fn calls(body: &Value) -> Vec<(String, Value)> {
     let mut calls = Vec::new();
     walk(body, &mut |fields| {
@@ -36,7 +36,7 @@ pub fn calls(body: &Value) -> Vec<(String, Value)> {
     calls
 }
 
-/// All texts in a body, one after the other.
+/// Returns all texts in a body, one per line.
 pub fn texts(body: &Value) -> String {
     match body {
         Value::String(text) => format!("{text}\n"),
@@ -46,7 +46,7 @@ pub fn texts(body: &Value) -> String {
     }
 }
 
-/// Visits every object.
+/// Calls `visit` for every object.
 pub(super) fn walk(value: &Value, visit: &mut impl FnMut(&serde_json::Map<String, Value>)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| walk(item, visit)),

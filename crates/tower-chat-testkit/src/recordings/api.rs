@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::{error::RecordingError, exchange::Exchange};
 
-/// The API that a request belongs to, by its address.
+/// The API of a request, by its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Api {
     /// Chat Completions of OpenAI, and of services that are compatible with it.
@@ -25,11 +25,11 @@ pub enum Api {
     Ollama,
     /// Chat of Writer.
     Writer,
-    /// No call of a chat model: tokens that are counted, files, telemetry, keys.
+    /// Not a call of a chat model: counting of tokens, files, telemetry, keys.
     Other,
 }
 
-/// The ends of addresses.
+/// Suffixes of URLs.
 const ENDS: [(&str, Api); 16] = [
     ("/chat/completions", Api::ChatCompletions),
     ("/responses", Api::Responses),
@@ -49,7 +49,8 @@ const ENDS: [(&str, Api); 16] = [
     ("/messages/count_tokens", Api::Other),
 ];
 
-/// Ends of addresses that have fields of a conversation too, and are no calls of a chat model.
+/// Suffixes of URLs whose requests have fields of a conversation, but are not calls of a chat
+/// model.
 const OTHER: [&str; 8] = [
     ":countTokens",
     "/count-tokens",
@@ -61,11 +62,11 @@ const OTHER: [&str; 8] = [
     "/cachedContents",
 ];
 
-/// Fields by which a request carries a conversation.
+/// Fields of a request that may contain a conversation.
 const CONVERSATION: [&str; 5] = ["messages", "contents", "input", "prompt", "message"];
 
 impl Api {
-    /// Whether a request of this API asks a chat model.
+    /// Returns whether a request of this API calls a chat model.
     pub fn asks_model(self) -> bool {
         self != Self::Other
     }

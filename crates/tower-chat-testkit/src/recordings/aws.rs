@@ -1,4 +1,4 @@
-//! `application/vnd.amazon.eventstream`
+//! Parses `application/vnd.amazon.eventstream`
 //! (<https://smithy.io/2.0/aws/amazon-eventstream.html>): binary messages of headers and a payload,
 //! with two checksums each.
 
@@ -11,12 +11,13 @@ use super::events::StreamEvent;
 const PRELUDE: usize = 8;
 const CHECKSUM: usize = 4;
 
-/// Whether bytes begin with a message of such a stream, by the checksum of its lengths.
+/// Returns whether bytes begin with a message of such a stream, by the checksum of its lengths.
 pub(super) fn is_event_stream(bytes: &[u8]) -> bool {
     bytes.get(..PRELUDE).is_some_and(|prelude| word(bytes, PRELUDE) == Some(checksum(prelude)))
 }
 
-/// The events of a stream. The payload of a `chunk` (InvokeModel) is what its `bytes` stand for.
+/// Returns the events of a stream. The payload of a `chunk` (InvokeModel) is decoded from its field
+/// `bytes`.
 pub(super) fn events(bytes: &[u8]) -> Result<Vec<StreamEvent>, String> {
     let (mut events, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {
@@ -60,7 +61,7 @@ fn event(message: &[u8]) -> Option<StreamEvent> {
     Some(StreamEvent { data: unwrapped(data)?, event: name })
 }
 
-/// The event that a `chunk` of InvokeModel wraps in base64.
+/// Decodes the event in a `chunk` of InvokeModel from base64.
 fn unwrapped(data: String) -> Option<String> {
     match serde_json::from_str::<Value>(&data).ok()?.get("bytes").and_then(Value::as_str) {
         Some(bytes) => String::from_utf8(BASE64.decode(bytes).ok()?).ok(),
@@ -68,7 +69,7 @@ fn unwrapped(data: String) -> Option<String> {
     }
 }
 
-/// Takes a header off the front: its name, and its value if that is a text.
+/// Removes a header from the front. Returns its name, and its value if that is a text.
 fn header(bytes: &mut &[u8]) -> Option<(String, Option<String>)> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;

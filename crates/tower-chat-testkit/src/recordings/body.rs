@@ -1,4 +1,4 @@
-//! The bytes of a recorded body.
+//! Decoding of recorded bodies.
 
 use std::io::Read;
 
@@ -9,8 +9,8 @@ use super::yaml::BINARY;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// The bytes of the body of a recorded request or response, after decompression. `content_encoding`
-/// is what its headers say, which recorders leave there when they have decompressed it themselves.
+/// Returns the bytes of a recorded body, after decompression. `content_encoding` is the value of
+/// the header, which recorders may leave unchanged when they decompress a body.
 pub(super) fn bytes(of: &Value, content_encoding: Option<&str>) -> Result<Vec<u8>, String> {
     let recorded = recorded(of)?;
     decompressed(recorded, content_encoding)
@@ -45,7 +45,7 @@ fn recorded(of: &Value) -> Result<Vec<u8>, String> {
                     None => Err("the text of a body is a mapping".to_owned()),
                 },
                 Some(other) => Err(format!("the text of a body is {other}")),
-                // The JSON itself, as one client of Python records it.
+                // One Python client records the JSON itself.
                 None => Ok(of.get("body").unwrap_or(&Value::Null).to_string().into_bytes()),
             }
         }
@@ -60,7 +60,7 @@ fn from_base64(text: &str) -> Result<Vec<u8>, String> {
 
 fn decompressed(recorded: Vec<u8>, content_encoding: Option<&str>) -> Result<Vec<u8>, String> {
     let mut bytes = recorded;
-    // Some recorders write what is compressed in base64, as a text.
+    // Some recorders write a compressed body as a text in base64.
     if is_base64_of_gzip(&bytes) {
         bytes = from_base64(&String::from_utf8_lossy(&bytes))?;
     }
@@ -72,7 +72,7 @@ fn decompressed(recorded: Vec<u8>, content_encoding: Option<&str>) -> Result<Vec
         Some("deflate") if std::str::from_utf8(&bytes).is_err() => {
             flate2::read::ZlibDecoder::new(&*bytes).read_to_end(&mut unpacked)
         }
-        // The recorder has decompressed it and has left the header.
+        // The recorder has decompressed the body and left the header.
         None | Some("" | "identity" | "gzip" | "deflate") => return Ok(bytes),
         Some(_) if std::str::from_utf8(&bytes).is_ok() => return Ok(bytes),
         Some(other) => return Err(format!("a body is compressed with {other}")),

@@ -1,4 +1,4 @@
-//! The files of recorded exchanges.
+//! Files of recorded exchanges.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,20 +9,20 @@ use super::{body, error::RecordingError, exchange::Exchange, yaml};
 /// A file of recorded exchanges.
 #[derive(Debug, Clone)]
 pub struct Cassette {
-    /// The folder of the file, which names a provider or a host.
+    /// The name of the file's folder, which is that of a provider or a host.
     pub folder: String,
     /// The name of the file, without its extension.
     pub name: String,
-    /// What was sent and answered, in order.
+    /// The exchanges, in order.
     pub exchanges: Vec<Exchange>,
 }
 
 impl Cassette {
-    /// The exchanges in the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
     ///
-    /// If the text, or anything in it, is not understood.
+    /// If the text, or a part of it, cannot be parsed.
     pub fn parse(folder: &str, file: &str, text: &str) -> Result<Self, RecordingError> {
         let name = file.rsplit_once('.').map_or(file, |(name, _)| name).to_owned();
         let source = format!("{folder}/{file}");
@@ -51,8 +51,8 @@ impl Cassette {
 
 type Pair<'a> = (&'a Value, &'a Value);
 
-/// The requests of a document with their responses: of a list under `interactions` (vcrpy, go-vcr)
-/// or `http_interactions` (VCR), or of a document for each exchange (httpmock).
+/// Returns the requests of a document with their responses: from a list `interactions` (vcrpy,
+/// go-vcr) or `http_interactions` (VCR), or from one document per exchange (httpmock).
 fn pairs<'a>(document: &'a Value, source: &str) -> Result<Vec<Pair<'a>>, RecordingError> {
     if document.is_null() {
         return Ok(Vec::new());
@@ -111,7 +111,8 @@ fn status(response: &Value) -> Result<u16, String> {
     number.or_else(named).ok_or_else(|| format!("{found} is no status"))
 }
 
-/// Headers, in lower case: a mapping to texts or to lists of texts, or a list of `{name, value}`.
+/// Returns headers in lower case, from a mapping to texts or lists of texts, or from a list of
+/// `{name, value}`.
 fn headers(of: &Value) -> Result<BTreeMap<String, String>, String> {
     let mut headers = BTreeMap::new();
     let mut add = |name: &str, value: &Value| {

@@ -1,4 +1,4 @@
-//! The folders of recorded data.
+//! Folders of recorded data.
 
 use std::{
     ffi::OsStr,
@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use super::{cassette::Cassette, error::RecordingError};
 
-/// The folders that hold no whole conversations.
+/// The folders without whole conversations.
 const OTHERS: [&str; 2] = ["cassettes", "oracle"];
 
-/// The environment variable that names a folder of recorded data beside those of the repository.
+/// The environment variable with a folder of recorded data, which is used in addition to the data
+/// of the repository.
 const VARIABLE: &str = "TOWER_CHAT_DATA";
 
 /// Folders of recorded data.
@@ -33,36 +34,35 @@ pub struct Recordings {
     folders: Vec<PathBuf>,
 }
 
-/// A request body from the oracle, and what is recorded about it.
+/// A request body with its recorded outcome.
 #[derive(Debug, Clone)]
 pub struct OracleRequest {
-    /// Its name in the oracle.
+    /// The id of the record.
     pub id: String,
-    /// The body that was sent.
+    /// The request body.
     pub body: Value,
-    /// The whole line: the provider, the status, the error of a refusal.
+    /// The whole record: the provider, the status, and the error if it was refused.
     pub line: Value,
 }
 
 /// A whole conversation in the format of OpenAI Chat Completions.
 #[derive(Debug, Clone)]
 pub struct RecordedConversation {
-    /// The folder of its file, which names where it was recorded.
+    /// The name of the file's folder, which is the source of the recordings.
     pub folder: String,
     /// The file and the line.
     pub source: String,
-    /// Its messages, as they were recorded.
+    /// The recorded messages.
     pub messages: Vec<Value>,
 }
 
 impl Recordings {
-    /// The data of the repository, in `data/` of this crate, and those in the folder that the
-    /// environment variable `TOWER_CHAT_DATA` names, if it is set.
+    /// Returns the data of the repository, in `data/` of this crate, and those in the folder of the
+    /// environment variable `TOWER_CHAT_DATA`, if it is set.
     ///
     /// # Panics
     ///
-    /// If one of these folders does not have data of every kind: a test must not pass because there
-    /// is nothing to test with.
+    /// If one of these folders lacks a kind of data: a test must not pass because it has no data.
     pub fn all() -> Self {
         let named = std::env::var_os(VARIABLE);
         match Self::with(named.as_deref()) {
@@ -71,7 +71,7 @@ impl Recordings {
         }
     }
 
-    /// The data of the repository, and those in another folder.
+    /// Returns the data of the repository, and those in another folder.
     fn with(named: Option<&OsStr>) -> Result<Self, RecordingError> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
         let folders = [own].into_iter().chain(named.map(PathBuf::from)).collect();
@@ -93,21 +93,21 @@ impl Recordings {
         Ok(recordings)
     }
 
-    /// The recorded data in one folder.
+    /// Returns the recorded data in one folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folders: vec![folder.into()] }
     }
 
-    /// The folders.
+    /// Returns the folders.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// Every file of recorded exchanges, ordered by provider and name within each folder.
+    /// Reads every file of recorded exchanges, ordered by provider and name within each folder.
     ///
     /// # Errors
     ///
-    /// If a file, or an exchange in it, is not understood.
+    /// If a file, or an exchange in it, cannot be parsed.
     pub fn cassettes(&self) -> Result<Vec<Cassette>, RecordingError> {
         let mut all = Vec::new();
         for folder in &self.folders {
@@ -116,21 +116,21 @@ impl Recordings {
         Ok(all)
     }
 
-    /// The request bodies of a wire that a provider answered with 2xx, such as `openai-chat`,
-    /// `bedrock-invoke`; none, if no folder has a file of this wire.
+    /// Reads the request bodies of a wire, such as `openai-chat` or `bedrock-invoke`, that a
+    /// provider answered with 2xx; none if no folder has a file of this wire.
     ///
     /// # Errors
     ///
-    /// If a line is not understood.
+    /// If a line cannot be parsed.
     pub fn accepted(&self, wire: &str) -> Result<Vec<OracleRequest>, RecordingError> {
         self.oracle(&format!("accepted_{wire}.jsonl"))
     }
 
-    /// The request bodies that a provider refused; none, if no folder has a file of them.
+    /// Reads the request bodies that a provider refused; none if no folder has a file of them.
     ///
     /// # Errors
     ///
-    /// If a line is not understood.
+    /// If a line cannot be parsed.
     pub fn rejected(&self) -> Result<Vec<OracleRequest>, RecordingError> {
         self.oracle("rejected.jsonl")
     }
@@ -153,11 +153,11 @@ impl Recordings {
         lines.collect()
     }
 
-    /// Every whole conversation, ordered by folder, file and line.
+    /// Reads every whole conversation, ordered by folder, file and line.
     ///
     /// # Errors
     ///
-    /// If a line is not understood.
+    /// If a line cannot be parsed.
     pub fn conversations(&self) -> Result<Vec<RecordedConversation>, RecordingError> {
         let mut conversations = Vec::new();
         for path in self.conversation_files()? {
@@ -177,7 +177,8 @@ impl Recordings {
         Ok(conversations)
     }
 
-    /// The files of whole conversations, a conversation a line, ordered by folder and name.
+    /// Returns the files of whole conversations, which have one conversation per line, ordered by
+    /// folder and name.
     ///
     /// # Errors
     ///
@@ -196,7 +197,7 @@ impl Recordings {
     }
 }
 
-/// The files of recorded exchanges in a folder.
+/// Reads the files of recorded exchanges in a folder.
 fn cassettes(folder: &Path) -> Result<Vec<Cassette>, RecordingError> {
     let mut cassettes = Vec::new();
     for folder in entries(&folder.join("cassettes"))? {
@@ -207,7 +208,7 @@ fn cassettes(folder: &Path) -> Result<Vec<Cassette>, RecordingError> {
         for path in entries(&folder)? {
             match path.extension().and_then(|kind| kind.to_str()) {
                 Some("yaml" | "yml") => cassettes.push(Cassette::read(&name, &path)?),
-                // Where the files come from.
+                // The file names the source of the others.
                 None if file_name(&path) == "SOURCE" => {}
                 _ => {
                     let source = path.display().to_string();
@@ -235,7 +236,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, RecordingError> {
     Ok(paths)
 }
 
-/// The lines of a file of JSON values, with where each is.
+/// Reads the lines of a file of JSON values, each with its position.
 fn lines(path: &Path) -> Result<Vec<(String, Value)>, RecordingError> {
     let source = path.display().to_string();
     let text = fs::read_to_string(path)

@@ -1,11 +1,11 @@
-/// A recording that is not understood. A test fails on it: a recording that is left out silently
+/// A recording that cannot be parsed. It must make a test fail, because a recording that is skipped
 /// would not be tested.
 #[derive(Debug, thiserror::Error)]
 #[error("{source_name}: {problem}")]
 pub struct RecordingError {
-    /// The file, and within it the number of the exchange or line.
+    /// The file, and the number of the exchange or line.
     pub source_name: String,
-    /// What is not understood.
+    /// A description of the problem.
     pub problem: String,
 }
 

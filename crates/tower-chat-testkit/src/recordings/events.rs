@@ -1,17 +1,17 @@
-//! The events of streamed responses, decoded from the whole body.
+//! The events of streamed responses, decoded from whole bodies.
 
 use serde_json::Value;
 
 use super::{aws, error::RecordingError, exchange::Exchange};
 
-/// How a response was sent.
+/// The framing of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Framing {
-    /// One body: JSON, a picture, or nothing.
+    /// One body: JSON, an image, or empty.
     Whole,
     /// Server-sent events.
     Sse,
-    /// One JSON value a line.
+    /// One JSON value per line.
     JsonLines,
     /// A JSON array that Gemini writes item by item, without `alt=sse`.
     JsonArray,
@@ -22,10 +22,10 @@ pub enum Framing {
 /// An event of a streamed response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamEvent {
-    /// Its name, where the framing has names. For an exception in an AWS event stream, the type of
-    /// the exception.
+    /// The name of the event, if the framing has names. For an exception in an AWS event stream,
+    /// the type of the exception.
     pub event: Option<String>,
-    /// Its data.
+    /// The data of the event.
     pub data: String,
 }
 
@@ -40,7 +40,7 @@ impl Framing {
         let is_field = |line: &str| {
             ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field))
         };
-        // What a client asked for says little: an error may come whole although it asked for a
+        // The request is not conclusive: an error may be one body although the client requested a
         // stream, and with the media type of the stream.
         if is_field(text) {
             return Self::Sse;
@@ -83,7 +83,7 @@ pub(super) fn events(exchange: &Exchange) -> Result<Vec<StreamEvent>, RecordingE
                 .iter()
                 .any(|known| media_type.starts_with(known))
             {
-                // Without a media type, only JSON is known.
+                // A body of unknown media type must be JSON.
                 exchange.json().map_err(|_| {
                     exchange.error(format!("its body of the media type {media_type:?} is no JSON"))
                 })?;
@@ -93,8 +93,8 @@ pub(super) fn events(exchange: &Exchange) -> Result<Vec<StreamEvent>, RecordingE
     }
 }
 
-/// Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). An event
-/// that ends with the body, without a blank line after it, counts.
+/// Parses server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+/// The last event need not be followed by a blank line.
 fn sse(text: &str) -> Vec<StreamEvent> {
     let mut events = Vec::new();
     let (mut event, mut data): (Option<String>, Option<String>) = (None, None);

@@ -11,13 +11,13 @@ use super::{
 /// A request and its response.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// The folder of its file, which names a provider or a host.
+    /// The name of the file's folder, which is that of a provider or a host.
     pub folder: String,
-    /// The method, in capitals.
+    /// The method, in upper case.
     pub method: String,
-    /// The address; without a host in the files of some recorders.
+    /// The URL; without a host in the files of some recorders.
     pub url: String,
-    /// The body of the request, if it is JSON, else `null`.
+    /// The body of the request, if it is JSON, otherwise `null`.
     pub request: Value,
     /// The body of the request.
     pub request_body: Vec<u8>,
@@ -25,8 +25,8 @@ pub struct Exchange {
     pub request_headers: BTreeMap<String, String>,
     /// The status of the response.
     pub status: u16,
-    /// The headers of the response, with names in lower case. A `content-encoding` tells how the
-    /// body was sent: [`body`](Self::body) is decompressed.
+    /// The headers of the response, with names in lower case. [`body`](Self::body) is decompressed,
+    /// even if there is a `content-encoding`.
     pub headers: BTreeMap<String, String>,
     /// The body of the response, decompressed.
     pub body: Vec<u8>,
@@ -35,55 +35,55 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The address without its query.
+    /// Returns the URL without its query.
     pub fn path(&self) -> &str {
         self.url.split('?').next().unwrap_or_default()
     }
 
-    /// The API that the request belongs to.
+    /// Returns the API of the request.
     ///
     /// # Errors
     ///
-    /// If the request carries a conversation to an address that no known API has.
+    /// If the request contains a conversation and its URL belongs to no known API.
     pub fn api(&self) -> Result<Api, RecordingError> {
         Api::of(self)
     }
 
-    /// Whether the response is one of success.
+    /// Returns whether the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// How the response was sent: whole, or as a stream of events.
+    /// Returns the framing of the response: one body, or a stream of events.
     pub fn framing(&self) -> Framing {
         Framing::of(self)
     }
 
-    /// Whether the response is a stream of events.
+    /// Returns whether the response is a stream of events.
     pub fn is_streamed(&self) -> bool {
         self.framing() != Framing::Whole
     }
 
-    /// The body of the response as text.
+    /// Returns the body of the response as text.
     ///
     /// # Errors
     ///
-    /// If it is no UTF-8.
+    /// If it is not UTF-8.
     pub fn text(&self) -> Result<&str, RecordingError> {
         std::str::from_utf8(&self.body).map_err(|error| self.error(format!("its body: {error}")))
     }
 
-    /// The body of the response as JSON.
+    /// Returns the body of the response as JSON.
     ///
     /// # Errors
     ///
-    /// If it is no JSON.
+    /// If it is not JSON.
     pub fn json(&self) -> Result<Value, RecordingError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| self.error(format!("its body is no JSON: {error}")))
     }
 
-    /// The events of a streamed response; of a whole one, the body as one event.
+    /// Returns the events of a streamed response, or the body of another response as one event.
     ///
     /// # Errors
     ///
@@ -92,11 +92,11 @@ impl Exchange {
         events(self)
     }
 
-    /// The JSON of the events, without the mark `[DONE]`.
+    /// Returns the JSON of the events, without the terminator `[DONE]`.
     ///
     /// # Errors
     ///
-    /// If the body is damaged, or the data of an event are no JSON.
+    /// If the body is damaged, or the data of an event are not JSON.
     pub fn json_events(&self) -> Result<Vec<Value>, RecordingError> {
         let events = self.events()?.into_iter().filter(|event| event.data.trim() != "[DONE]");
         let json = events.map(|event| {
@@ -107,8 +107,8 @@ impl Exchange {
         json.collect()
     }
 
-    /// The message of an error that the service reports inside a response of success: in an event of
-    /// a stream, or as a response that has failed.
+    /// Returns the message of an error that the service reports with status 2xx: in an event of a
+    /// stream, or as a response that has failed.
     ///
     /// # Errors
     ///
@@ -136,12 +136,12 @@ impl Exchange {
         Ok(self.events()?.into_iter().find_map(message))
     }
 
-    /// An error about this exchange.
+    /// Creates an error about this exchange.
     pub(super) fn error(&self, problem: impl Into<String>) -> RecordingError {
         RecordingError::new(&self.source, problem)
     }
 
-    /// The exchange with its request parsed; the response must be readable too.
+    /// Parses the request. Fails if the response cannot be parsed.
     pub(super) fn with_request_json(mut self) -> Result<Self, RecordingError> {
         let media_type = self.request_headers.get("content-type");
         let is_json = media_type.is_some_and(|kind| kind.contains("json"));

@@ -1,19 +1,19 @@
 //! Recorded HTTP exchanges with model providers, and recorded conversations.
 //!
-//! [`Recordings::all`] opens the data of the repository, which are in `data/` of this crate and were
-//! written for it, and those in the folder that `TOWER_CHAT_DATA` names. Each folder has
+//! [`Recordings::all`] opens the data of the repository, which are in `data/` of this crate and
+//! were written for it, and those in the folder of `TOWER_CHAT_DATA`. Each folder contains
 //!
 //! - `cassettes/<provider>/*.yaml`: HTTP exchanges, as vcrpy, VCR for Ruby and R, go-vcr and
 //!   httpmock write them ([`Recordings::cassettes`]);
 //! - `oracle/accepted_<wire>.jsonl`: request bodies that a provider answered with 2xx, and
-//!   `oracle/rejected.jsonl`: those that a provider refused ([`Recordings::accepted`],
+//!   `oracle/rejected.jsonl`: request bodies that a provider refused ([`Recordings::accepted`],
 //!   [`Recordings::rejected`]);
 //! - one folder for each source of whole conversations in the format of OpenAI Chat Completions
 //!   ([`Recordings::conversations`]).
 //!
-//! Nothing is skipped: a file, a body or an address that is not understood is a
-//! [`RecordingError`] that names the file and the exchange. The readers here share no code with
-//! the model clients, so a test can compare the two.
+//! Nothing is skipped: a file, a body or a URL that cannot be parsed causes a [`RecordingError`]
+//! with the file and the exchange. These parsers share no code with the model clients, so that a
+//! test can compare the two.
 //!
 //! ```
 //! use tower_chat_testkit::recordings::{Api, Cassette};

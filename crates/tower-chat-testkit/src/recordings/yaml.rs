@@ -1,10 +1,10 @@
-//! YAML as JSON.
+//! Converts YAML to JSON.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The documents of a file. A binary scalar becomes `{BINARY: "its base64"}`, so that it is told
-/// apart from text.
+/// Parses the documents of a file. A binary scalar becomes `{BINARY: "its base64"}`, which
+/// distinguishes it from a text.
 pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let text = with_local_tags(text);
     let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| {
@@ -14,11 +14,11 @@ pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     documents.collect()
 }
 
-/// The only field of an object that stands for a binary scalar.
+/// The only field of the object that represents a binary scalar.
 pub(super) const BINARY: &str = "!binary";
 
-/// The text with the tag `!!binary` of its values written as `!binary`: the deserializer reports
-/// local tags only, and a binary scalar would look like a text.
+/// Replaces the tag `!!binary` of values with `!binary`, because the deserializer reports only
+/// local tags, and a binary scalar would look like a text.
 fn with_local_tags(text: &str) -> String {
     let mut local = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,4 @@
-//! A model that answers from a script.
+//! A model client with scripted answers.
 
 mod error;
 mod model;

@@ -17,15 +17,16 @@ use super::{
 };
 use crate::Gate;
 
-/// A model that answers each call with the next [`Step`] of a script, and keeps every request.
+/// A model client that answers each call with the next [`Step`] of a script, and records every
+/// request.
 ///
-/// Clones share script and requests. It is as strict as a real model client: a request that carries
-/// the sentinel is refused, and so is a call on a clone that was not polled to readiness; neither
-/// uses up a step. A call beyond the script fails with [`ScriptError::Exhausted`].
+/// Clones share script and requests. It is as strict as a real model client: it refuses a request
+/// with the sentinel, and a call on a clone that was not polled to readiness; neither consumes a
+/// step. A call beyond the script fails with [`ScriptError::Exhausted`].
 ///
-/// An answer comes whole or as a stream, as the request's options say, unless its step forces one;
-/// an answer that is interrupted always is a stream. A stream has deltas, then the message, for
-/// each message, then the finish.
+/// An answer is whole or a stream, as the request's options require, unless its step forces one of
+/// them. An interrupted answer is always a stream. A stream has the deltas and the message for each
+/// message, then the finish.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -59,7 +60,7 @@ struct Script {
 }
 
 impl ScriptedModel {
-    /// A model client that takes one step for each call.
+    /// Creates a model client that uses one step per call.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         let script = Script { steps: steps.into_iter().collect(), requests: Vec::new() };
         let shared = Shared { script: Mutex::new(script), arrivals: Gate::closed() };
@@ -71,12 +72,12 @@ impl ScriptedModel {
         self.script().steps.push_back(step);
     }
 
-    /// Every request that was sent, refused ones too, oldest first.
+    /// Returns every request, including refused ones, oldest first.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.script().requests.clone()
     }
 
-    /// How many steps no call has taken yet.
+    /// Returns the number of unused steps.
     pub fn remaining(&self) -> usize {
         self.script().steps.len()
     }
@@ -90,7 +91,7 @@ impl ScriptedModel {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the request and takes the step that answers it.
+    /// Records the request and removes the next step.
     fn take_step(&self, request: &ChatRequest, was_ready: bool) -> Result<Step, BoxError> {
         let mut script = self.script();
         script.requests.push(request.clone());
@@ -104,7 +105,7 @@ impl ScriptedModel {
 }
 
 impl Clone for ScriptedModel {
-    /// Another handle on the same script, not ready yet, as tower demands.
+    /// Returns a handle of the same script, which is not ready, as tower requires.
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), ready: false }
     }

@@ -1,4 +1,4 @@
-//! What a scripted model client does with one call.
+//! The steps of a scripted model client.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use tower_chat_core::{BoxError, ChatRequest, ChatUpdate, Finish, Message};
 
 use crate::Gate;
 
-/// What a [`ScriptedModel`](crate::ScriptedModel) does with one call.
+/// The answer of a [`ScriptedModel`](crate::ScriptedModel) to one call.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall};
@@ -29,7 +29,7 @@ pub struct Step {
     pub(super) interruption: Option<(usize, Interruption)>,
 }
 
-/// What the step answers.
+/// The kind of the answer.
 pub(super) enum Reply {
     Answer(Vec<Message>, Box<Finish>),
     Updates(Vec<ChatUpdate>),
@@ -38,7 +38,7 @@ pub(super) enum Reply {
     Respond(Box<dyn FnOnce(&ChatRequest) -> Step + Send>),
 }
 
-/// What happens in the middle of the answer.
+/// An interruption within the answer.
 #[derive(Debug)]
 pub(super) enum Interruption {
     Fail(BoxError),
@@ -57,17 +57,19 @@ impl Step {
         Self::new(Reply::Answer(messages.into_iter().collect(), Box::new(finish)))
     }
 
-    /// Answers with one message and an ordinary end.
+    /// Answers with one message and the reason
+    /// [`FinishReason::Stop`](tower_chat_core::FinishReason::Stop).
     pub fn message(message: Message) -> Self {
         Self::answer([message], Finish::stop())
     }
 
-    /// Answers with a text and an ordinary end.
+    /// Answers with a text and the reason
+    /// [`FinishReason::Stop`](tower_chat_core::FinishReason::Stop).
     pub fn text(text: impl Into<String>) -> Self {
         Self::message(Message::assistant(text))
     }
 
-    /// Streams exactly these updates, whatever the request asks for.
+    /// Streams exactly these updates, whether or not the request asks for a stream.
     pub fn updates(updates: impl IntoIterator<Item = ChatUpdate>) -> Self {
         Self::new(Reply::Updates(updates.into_iter().collect()))
     }
@@ -82,34 +84,34 @@ impl Step {
         Self::new(Reply::Hang)
     }
 
-    /// Decides by the request. What this step itself says about streaming, waiting and
-    /// interruptions counts where the chosen step says nothing.
+    /// Computes the step from the request. The settings of this step for streaming, waiting and
+    /// interruptions apply where the computed step has none.
     pub fn respond(decide: impl FnOnce(&ChatRequest) -> Step + Send + 'static) -> Self {
         Self::new(Reply::Respond(Box::new(decide)))
     }
 
-    /// Streams the answer, even if the request does not ask for it.
+    /// Streams the answer, even if the request does not ask for a stream.
     #[must_use]
     pub fn streamed(mut self) -> Self {
         self.streamed = Some(true);
         self
     }
 
-    /// Gives the answer whole, even if the request asks for a stream.
+    /// Returns a whole answer, even if the request asks for a stream.
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.streamed = Some(false);
         self
     }
 
-    /// Waits at a gate before anything is answered.
+    /// Waits at a gate before the answer.
     #[must_use]
     pub fn waits(mut self, gate: &Gate) -> Self {
         self.gate = Some(gate.clone());
         self
     }
 
-    /// Streams `updates` updates, then waits at a gate, then goes on.
+    /// Streams `updates` updates, waits at a gate, then continues.
     #[must_use]
     pub fn waits_after(self, updates: usize, gate: &Gate) -> Self {
         self.interrupted(updates, Interruption::Wait(gate.clone()))
@@ -127,7 +129,7 @@ impl Step {
         self.interrupted(updates, Interruption::CutOff)
     }
 
-    /// Streams `updates` updates, then nothing, for ever.
+    /// Streams `updates` updates, then nothing, without ending.
     #[must_use]
     pub fn hangs_after(self, updates: usize) -> Self {
         self.interrupted(updates, Interruption::Hang)
@@ -138,7 +140,7 @@ impl Step {
         self
     }
 
-    /// The step that answers this request.
+    /// Returns the step that answers this request.
     pub(super) fn resolve(self, request: &ChatRequest) -> Self {
         let Reply::Respond(decide) = self.reply else { return self };
         let chosen = decide(request).resolve(request);

@@ -1,12 +1,12 @@
-//! An answer as the stream of updates that a provider would send.
+//! The updates of an answer, as a provider would send them.
 
 use futures_util::{Stream, StreamExt, stream};
 use tower_chat_core::{BoxError, ChatUpdate, Finish, Message, Part, Role, ToolCallDelta};
 
 use super::step::Interruption;
 
-/// The updates of an answer: for each message of the model its deltas, texts and arguments in two
-/// halves, then the message; then the end.
+/// Returns the updates of an answer: for each message of the model its deltas, with texts and
+/// arguments in two halves, then the message; then the finish.
 pub(super) fn of_answer(messages: Vec<Message>, finish: Finish) -> Vec<ChatUpdate> {
     let mut updates = Vec::new();
     for message in messages {
@@ -19,7 +19,7 @@ pub(super) fn of_answer(messages: Vec<Message>, finish: Finish) -> Vec<ChatUpdat
     updates
 }
 
-/// The updates as a stream, with what happens after some of them.
+/// Returns the updates as a stream, with an interruption after some of them.
 pub(super) fn stream(
     updates: Vec<ChatUpdate>,
     interruption: Option<(usize, Interruption)>,
@@ -71,7 +71,7 @@ fn deltas(message: &Message, updates: &mut Vec<ChatUpdate>) {
     }
 }
 
-/// The text in two halves, those that are not empty.
+/// Returns the two halves of a text, without empty ones.
 fn halves(text: &str) -> impl Iterator<Item = String> {
     let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
     let (left, right) = text.split_at(middle);

@@ -1,17 +1,17 @@
-//! What is done when a process ends.
+//! Scripts that run when a process ends.
 
 use std::{
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
 };
 
-/// Runs a shell script once it is dropped, or once this process has ended, by whatever means: a
-/// shell of its own waits for the end of a pipe that only this process holds.
+/// Runs a shell script when it is dropped, or when this process has ended, by whatever cause: a
+/// separate shell waits for the end of a pipe that only this process has open.
 #[derive(Debug)]
 pub struct AtTheEnd(Child);
 
 impl AtTheEnd {
-    /// Waits with a script, whose parameters are `$1` and so on.
+    /// Starts a shell that waits to run a script, whose parameters are `$1` and so on.
     ///
     /// # Panics
     ///
@@ -19,7 +19,7 @@ impl AtTheEnd {
     pub fn run(script: &str, parameters: &[&str]) -> Self {
         let waiting = Command::new("sh")
             .arg("-c")
-            // What ends this process by a key must not end the shell.
+            // A signal that ends this process must not end the shell.
             .arg(format!("trap '' INT TERM HUP; cat >/dev/null; {script}"))
             .arg("sh")
             .args(parameters)
@@ -35,7 +35,7 @@ impl AtTheEnd {
 impl Drop for AtTheEnd {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // It has nothing to tell, and a panic must not hide another.
+        // The script returns nothing of interest, and a panic must not hide another.
         drop(self.0.wait());
     }
 }

@@ -1,11 +1,12 @@
 //! Throwaway database servers, for tests that need a real one.
 //!
-//! A server listens on the loopback alone, on a free port, keeps its data in a temporary folder, and
-//! is gone with everything when the process ends, however it ends. Nothing depends on a server that
-//! is already running.
+//! A server listens only on the loopback interface, on a free port, stores its data in a temporary
+//! folder, and is removed with its data when the process ends, by whatever cause. Tests never use a
+//! server that is already running.
 //!
-//! Where its programs are missing, Debian's package is installed if this process is root; otherwise
-//! what needs it is named and skipped. With `TOWER_CHAT_CI=1` in the environment that is a failure.
+//! If its programs are missing, Debian's package is installed if this process is root. Otherwise
+//! the tests that need it are reported and skipped. With `TOWER_CHAT_CI=1` in the environment, this
+//! is a failure instead.
 
 #![allow(clippy::expect_used, reason = "a panic is a failing test")]
 
@@ -32,19 +33,20 @@ pub use self::{
     redis_cluster::RedisCluster,
 };
 
-/// Why there is no server.
+/// The reason why there is no server.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} is not installed and cannot be: {reason}")]
 #[non_exhaustive]
 pub struct Missing {
-    /// What is missing.
+    /// The missing program.
     pub what: &'static str,
-    /// Why it was not installed.
+    /// The reason why it was not installed.
     pub reason: String,
 }
 
-/// The server, or the end of this process: with success, once [`skip`](crate::skip) has named what was
-/// not tested. It is for programs all of whose tests need the server, since it ends them all.
+/// Returns the server. If it is missing, ends this process with success, after
+/// [`skip`](crate::skip) has reported what was not tested. Use it only in programs in which all
+/// tests need the server.
 ///
 /// # Panics
 ///
@@ -59,7 +61,7 @@ pub fn required<Server>(server: Result<Server, Missing>, what_needs_it: &str) ->
     }
 }
 
-/// A port of the loopback that nobody used a moment ago.
+/// Returns a port of the loopback interface that was free a moment ago.
 ///
 /// # Panics
 ///

@@ -1,17 +1,17 @@
-//! The user that runs a server.
+//! The operating system's user that runs a server.
 
 use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 
-/// The user under which a server runs: this process's own, or, since a database server refuses to
-/// run as root, another.
+/// The user of a server: that of this process, or another one if this process is root, because
+/// database servers refuse to run as root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OsUser {
-    /// Its user and group, if it is another.
+    /// The ids of user and group, if it is another user.
     other: Option<(u32, u32)>,
 }
 
 impl OsUser {
-    /// A user that is not root: the first of these names that the system has, or `nobody`.
+    /// Returns a user other than root: the first existing user of these names, or `nobody`.
     ///
     /// # Panics
     ///
@@ -25,7 +25,7 @@ impl OsUser {
         Self { other: Some(other.expect("a user that is not root")) }
     }
 
-    /// A command that will run under this user.
+    /// Returns a command that runs as this user.
     pub fn command(&self, program: &Path) -> Command {
         let Some((user, group)) = self.other else { return Command::new(program) };
         let mut command = Command::new("setpriv");
@@ -38,7 +38,7 @@ impl OsUser {
         command
     }
 
-    /// Gives it a file or folder.
+    /// Makes it the owner of a file or folder.
     ///
     /// # Panics
     ///
@@ -55,7 +55,7 @@ pub(super) fn is_root() -> bool {
     id.stdout.trim_ascii() == b"0"
 }
 
-/// The user id and group id of a user, as /etc/passwd has them.
+/// Returns the user id and group id of a user in the text of /etc/passwd.
 fn find(accounts: &str, name: &str) -> Option<(u32, u32)> {
     let fields = accounts
         .lines()

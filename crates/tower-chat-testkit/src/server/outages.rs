@@ -1,4 +1,4 @@
-//! Writes that go on while a server goes away and comes back.
+//! Continuous writes during outages of a server.
 
 use std::sync::{
     Arc,
@@ -13,15 +13,15 @@ use tower_chat_core::{
 
 const SCOPE: &str = "outages";
 const WRITERS: usize = 12;
-/// Writes of all writers together.
+/// The number of writes of all writers together between two outages.
 const BETWEEN_OUTAGES: usize = 120;
 
-/// Writes to `store` without a pause, each of several writers to a conversation of its own, while
-/// one outage after the other happens in their middle; then looks that every write is stored, once
-/// and in order.
+/// Writes to `store` continuously, from several writers with their own conversations, during a
+/// sequence of outages. Then checks that every write is stored once and in order.
 ///
-/// An outage takes the server away and brings it back. The writers go on until the last is over,
-/// however fast they and the server are. The store must be patient enough for every outage.
+/// An outage stops the server and restarts it. The writers continue until the last outage has
+/// ended, however fast they and the server are. The store's retries must last longer than every
+/// outage.
 ///
 /// # Panics
 ///
@@ -66,7 +66,7 @@ fn texts(number: usize) -> [String; 2] {
     [number.to_string(), "second".to_owned()]
 }
 
-/// How many writes were stored when it was over.
+/// Returns the number of writes that were stored when the outages had ended.
 async fn write_until(
     is_over: Arc<AtomicBool>,
     store: impl HistoryStore,

@@ -1,4 +1,4 @@
-//! A pooler in front of a PostgreSQL server.
+//! A PgBouncer in front of a PostgreSQL server.
 
 use std::{
     fs,
@@ -19,13 +19,13 @@ const PROGRAMS: Programs = Programs {
     names: &["pgbouncer"],
 };
 
-/// How often another port is tried when another process takes the one that was free.
+/// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
-/// How long the pooler may take until it accepts connections.
+/// How long the pooler may take to accept connections.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For how long a connection to the server belongs to one client.
+/// How long a connection to the server belongs to one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolMode {
     /// Until the client disconnects.
@@ -34,9 +34,9 @@ pub enum PoolMode {
     Transaction,
 }
 
-/// A PgBouncer of this process alone, in front of a [`PostgresServer`].
+/// A PgBouncer for this process only, in front of a [`PostgresServer`].
 ///
-/// It ignores the startup parameter `options`, and keeps no statements prepared
+/// It ignores the startup parameter `options`, and does not support prepared statements
 /// (`max_prepared_statements` is 0, which versions before 1.21 cannot change).
 ///
 /// ```no_run
@@ -49,14 +49,14 @@ pub enum PoolMode {
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Option<Child>,
-    // Dropped after the pooler was ended.
+    // Dropped after the pooler has ended.
     _end: AtTheEnd,
     folder: TempDir,
     port: u16,
 }
 
 impl PgBouncer {
-    /// Starts a pooler that has at most `pool_size` connections to the server for each user and
+    /// Starts a pooler with at most `pool_size` connections to the server for each user and
     /// database.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl PgBouncer {
     ///
     /// # Panics
     ///
-    /// If it is there and does not start.
+    /// If it is installed and does not start.
     pub fn start(
         server: &PostgresServer,
         mode: PoolMode,
@@ -97,7 +97,7 @@ impl PgBouncer {
         panic!("PgBouncer does not start: {log}");
     }
 
-    /// The address of a database of the server, for its superuser, through the pooler.
+    /// Returns the address of a database of the server, for its superuser, through the pooler.
     pub fn address(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
@@ -119,7 +119,7 @@ impl PgBouncer {
         )
     }
 
-    /// Waits until it accepts connections; says whether it does.
+    /// Waits until it accepts connections, and returns whether it does.
     fn is_running(&mut self, mut process: Child) -> bool {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -143,7 +143,7 @@ impl Drop for PgBouncer {
         if let Some(mut process) = self.process.take() {
             drop(process.kill());
             drop(process.wait());
-            // Its number may soon be that of another process.
+            // Another process may soon get the same process id.
             drop(fs::remove_file(self.folder.path().join("pid")));
         }
     }

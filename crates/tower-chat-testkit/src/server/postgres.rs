@@ -20,22 +20,22 @@ const PROGRAMS: Programs = Programs {
     names: &["initdb", "pg_basebackup", "pg_ctl", "postgres"],
 };
 
-/// How often another port is tried when somebody else takes the one that was free.
+/// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
-/// How long the processes of a server that was killed may take to notice.
+/// How long the processes of a killed server may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A PostgreSQL server of this process alone. Everybody who can reach it on the loopback is let in,
-/// as whichever user they say.
+/// A PostgreSQL server for this process only. Every client on the loopback interface is accepted as
+/// any user.
 ///
-/// Unless it is told to, it does not wait for the disk, so it is fast, survives the end of its own
-/// processes, and would not survive the loss of power.
+/// By default it does not sync to the disk. It is therefore fast, survives the end of its own
+/// processes, and would not survive a power loss.
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{PostgresServer, required};
 ///
-/// // Skips what needs it where PostgreSQL is not installed and cannot be.
+/// // Skips the tests if PostgreSQL is not installed and cannot be installed.
 /// let server = required(PostgresServer::start(), "my store");
 /// let address = server.address("postgres");
 /// server.crash();
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Debug)]
 pub struct PostgresServer {
-    // Dropped first: it needs the folder.
+    // Dropped first: the script needs the folder.
     _end: AtTheEnd,
     pub(super) folder: TempDir,
     pub(super) programs: PathBuf,
@@ -53,14 +53,14 @@ pub struct PostgresServer {
     pub(super) setup: PostgresSetup,
 }
 
-/// How a [`PostgresServer`] is set up.
+/// The settings of a [`PostgresServer`].
 #[derive(Debug, Clone, Default)]
 pub struct PostgresSetup {
     durable_under: Option<PathBuf>,
     tls: Option<TlsFiles>,
 }
 
-/// What a server shows of itself, as PEM.
+/// The certificate and the key of a server, as PEM.
 #[derive(Debug, Clone)]
 struct TlsFiles {
     certificate: String,
@@ -76,61 +76,62 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it is there and does not start.
+    /// If it is installed and does not start.
     pub fn start() -> Result<Self, Missing> {
         PostgresSetup::default().start()
     }
 
-    /// A server that is set up in another way.
+    /// Returns settings to start a server with.
     pub fn setup() -> PostgresSetup {
         PostgresSetup::default()
     }
 
-    /// The address of a database on the server, for its superuser. There is one called `postgres`.
+    /// Returns the address of a database on the server, for its superuser. The database `postgres`
+    /// always exists.
     pub fn address(&self, database: &str) -> String {
         self.address_for("postgres", database)
     }
 
-    /// The address of a database on the server, for one of its users.
+    /// Returns the address of a database on the server, for one of its users.
     pub fn address_for(&self, user: &str, database: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
 
-    /// The port on which it listens.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The folder that holds its data. It belongs to the server's user.
+    /// Returns the folder of its data, which belongs to the server's user.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Ends the server as a crash would. Whoever is connected is cut off.
+    /// Stops the server as a crash would, which disconnects all clients.
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn crash(&self) {
         let stopped = self.control(&["stop", "--mode=immediate"]);
         stopped.expect("PostgreSQL is stopped");
     }
 
-    /// Stops the server in order, without waiting for those who are connected: what they are doing is
-    /// rolled back.
+    /// Stops the server in order, without waiting for its clients, whose transactions are rolled
+    /// back.
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn stop(&self) {
         self.control(&["stop", "--mode=fast"]).expect("PostgreSQL is stopped");
     }
 
-    /// Kills the server's first process, which cannot tell the others. They notice, and end.
+    /// Kills the server's main process, which cannot notify the others. They notice it and end.
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn kill(&self) {
         let file = self.folder.path().join("data/postmaster.pid");
         let text = fs::read_to_string(&file).expect("the number of the server's process");
@@ -139,14 +140,14 @@ impl PostgresServer {
         assert!(killed.success(), "PostgreSQL is killed");
     }
 
-    /// Starts the server on the same data and port again.
+    /// Restarts the server with the same data and port.
     ///
     /// # Panics
     ///
-    /// If it does not start again.
+    /// If it does not start.
     pub fn start_again(&self) {
         let end = Instant::now() + PATIENCE;
-        // After a kill it refuses while one of the other processes is still there.
+        // After a kill, the server refuses to start while another of its processes is running.
         while let Err(error) = self.control(&["start"]) {
             let log = self.log();
             assert!(Instant::now() < end, "PostgreSQL does not start again: {error}\n{log}");
@@ -154,12 +155,12 @@ impl PostgresServer {
         }
     }
 
-    /// What the server said of itself.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Runs a server on the data in a folder, on a free port.
+    /// Runs a server with the data in a folder, on a free port.
     pub(super) fn run(
         folder: TempDir,
         programs: PathBuf,
@@ -184,7 +185,7 @@ impl PostgresServer {
         panic!("PostgreSQL does not start: {failure}\n{}", server.log());
     }
 
-    /// Lets `pg_ctl` do something, and waits until it is done.
+    /// Executes an action of `pg_ctl`, and waits for its end.
     pub(super) fn control(&self, arguments: &[&str]) -> Result<(), String> {
         let mut command = self.user.command(&self.programs.join("pg_ctl"));
         command.args(arguments).args(["--wait", "--timeout=120", "--silent", "--pgdata"]);
@@ -208,16 +209,16 @@ impl PostgresServer {
 }
 
 impl PostgresSetup {
-    /// Lets the server wait for the disk before it says that a transaction is committed, as
-    /// PostgreSQL does by default, and keeps its data under a folder: that for temporary files may be
-    /// in memory. The server's user must be able to reach the folder.
+    /// Makes the server sync each commit, which is PostgreSQL's default, and stores its data under
+    /// a folder, because the default folder for temporary files may be in memory. The server's user
+    /// must have access to the folder.
     #[must_use]
     pub fn durable_under(mut self, folder: impl Into<PathBuf>) -> Self {
         self.durable_under = Some(folder.into());
         self
     }
 
-    /// Lets nobody in without TLS, for which the server has a certificate and its key, as PEM.
+    /// Requires TLS. The certificate and its key are PEM.
     #[must_use]
     pub fn tls(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
         self.tls = Some(TlsFiles { certificate: certificate.into(), key: key.into() });
@@ -232,7 +233,7 @@ impl PostgresSetup {
     ///
     /// # Panics
     ///
-    /// If it is there and does not start.
+    /// If it is installed and does not start.
     pub fn start(self) -> Result<PostgresServer, Missing> {
         let programs = PROGRAMS.find()?;
         let user = OsUser::not_root(&["postgres"]);
@@ -248,7 +249,7 @@ impl PostgresSetup {
         Ok(PostgresServer::run(folder, programs, user, self))
     }
 
-    /// A folder for a server's data.
+    /// Creates a folder for a server's data.
     pub(super) fn folder(&self, user: &OsUser) -> TempDir {
         let mut temporary = tempfile::Builder::new();
         temporary.prefix("postgres-");
@@ -263,7 +264,7 @@ impl PostgresSetup {
 }
 
 impl TlsFiles {
-    /// Puts the files where the server looks for them, and lets nobody in without TLS.
+    /// Writes the files to the paths of the server's settings, and requires TLS.
     fn write(&self, data: &Path, user: &OsUser) {
         for (name, content) in [
             ("server.crt", self.certificate.as_str()),
@@ -272,7 +273,7 @@ impl TlsFiles {
         ] {
             let path = data.join(name);
             fs::write(&path, content).expect("a file of the server");
-            // PostgreSQL refuses a key that others may read.
+            // PostgreSQL refuses a key that is readable for other users.
             let owner_alone = fs::Permissions::from_mode(0o600);
             fs::set_permissions(&path, owner_alone).expect("a file of the server");
             user.own(&path);
@@ -280,9 +281,9 @@ impl TlsFiles {
     }
 }
 
-/// Runs a command in a folder that its user may be in.
+/// Runs a command in a folder to which its user has access.
 pub(super) fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
-    // A pipe would stay open for as long as the server that is started holds it.
+    // A pipe would stay open as long as the server that the command starts.
     let printed = folder.join("printed");
     let file = fs::File::create(&printed).map_err(|error| error.to_string())?;
     let other = file.try_clone().map_err(|error| error.to_string())?;

@@ -1,16 +1,15 @@
-//! Replicas of a PostgreSQL server, and what becomes of them and of it.
+//! Replicas of a PostgreSQL server, and failovers.
 
 use std::fs;
 
 use super::{PostgresServer, postgres::run};
 
 impl PostgresServer {
-    /// Starts a server that copies this one and follows it, as a streaming replica. It answers
-    /// questions, and refuses changes.
+    /// Starts a streaming replica of this server. It answers queries, and refuses changes.
     ///
     /// # Panics
     ///
-    /// If the server does not run, or the replica does not start.
+    /// If the server is not running, or the replica does not start.
     pub fn replica(&self) -> Self {
         let setup = self.setup.clone();
         let folder = setup.folder(&self.user);
@@ -23,17 +22,17 @@ impl PostgresServer {
         Self::run(folder, self.programs.clone(), self.user.clone(), setup)
     }
 
-    /// Makes a replica a server of its own, which takes changes.
+    /// Promotes a replica to a primary server.
     ///
     /// # Panics
     ///
-    /// If this server is no replica, or is not running.
+    /// If this server is not a replica, or is not running.
     pub fn promote(&self) {
         self.control(&["promote"]).expect("the replica is promoted");
     }
 
-    /// Starts a server that has ended so that it follows another and takes no changes, whatever it
-    /// was before. Where their histories differ it does not follow, and still takes no changes.
+    /// Restarts a stopped server as a replica of another server. If their histories differ, it does
+    /// not replicate, and still refuses changes.
     ///
     /// # Panics
     ///

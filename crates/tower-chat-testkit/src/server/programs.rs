@@ -1,4 +1,4 @@
-//! The programs of a server, where they are installed.
+//! The installed programs of a server.
 
 use std::{
     env, fs,
@@ -9,28 +9,28 @@ use std::{
 
 use super::{Missing, os_user};
 
-/// What a server's programs are called, and how they come onto the machine.
+/// The names of a server's programs, and the package that installs them.
 #[derive(Debug, Clone, Copy)]
 pub struct Programs {
-    /// The server, in words.
+    /// The name of the server, for people.
     pub what: &'static str,
     /// Debian's package.
     pub package: &'static str,
-    /// Folders, apart from `PATH`, in which to look; a `*` stands for any folder's name.
+    /// Folders to search in addition to `PATH`. A `*` matches the name of any folder.
     pub folders: &'static [&'static str],
-    /// The programs that must be there, all in one folder.
+    /// The required programs, which must all be in one folder.
     pub names: &'static [&'static str],
 }
 
-/// The package manager takes one at a time.
+/// A lock, because the package manager accepts one command at a time.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 impl Programs {
-    /// The folder that has them all; they are installed if that is possible.
+    /// Returns the folder with all programs, after installing them if that is possible.
     ///
     /// # Errors
     ///
-    /// [`Missing`].
+    /// [`Missing`], if they are not installed and cannot be.
     pub fn find(&self) -> Result<PathBuf, Missing> {
         if let Some(folder) = self.installed() {
             return Ok(folder);
@@ -43,7 +43,7 @@ impl Programs {
         })
     }
 
-    /// The folder that has them all, where they are installed already.
+    /// Returns the folder with all programs, if they are installed.
     pub fn installed(&self) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
@@ -52,7 +52,7 @@ impl Programs {
     }
 }
 
-/// The folders that fit a pattern, the highest version first.
+/// Returns the folders that match a pattern, the highest version first.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once("/*/") else { return vec![pattern.into()] };
     let entries = fs::read_dir(Path::new(before)).into_iter().flatten().flatten();

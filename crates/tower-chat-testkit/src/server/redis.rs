@@ -1,4 +1,4 @@
-//! A Redis server, or a Valkey server where that is installed instead.
+//! A Redis server, or a Valkey server if that is installed instead.
 
 use std::{
     fs,
@@ -24,16 +24,16 @@ const REDIS: Programs = Programs {
 const VALKEY: Programs =
     Programs { what: "Valkey", package: "valkey-server", names: &["valkey-server"], ..REDIS };
 
-/// How often another port is tried when somebody else takes the one that was free.
+/// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
-/// How long a server may take until it answers.
+/// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A Redis server of this process alone.
+/// A Redis server for this process only.
 ///
-/// It writes everything to its append-only file and waits for the disk before it answers
-/// (`appendfsync always`), so what it has acknowledged survives [`crash`](Self::crash).
+/// It writes everything to its append-only file and syncs before it replies (`appendfsync always`),
+/// so that acknowledged writes survive [`crash`](Self::crash).
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{RedisServer, required};
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct RedisServer {
     process: Option<Child>,
-    // Dropped after the server was ended.
+    // Dropped after the server has ended.
     _end: AtTheEnd,
     folder: TempDir,
     pub(super) program: PathBuf,
@@ -61,13 +61,12 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it is there and does not start.
+    /// If it is installed and does not start.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(&[])
     }
 
-    /// Starts a server with settings as its command line takes them, such as `--requirepass` and
-    /// a password.
+    /// Starts a server with command line settings, such as `--requirepass` and a password.
     ///
     /// # Errors
     ///
@@ -75,7 +74,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it is there and does not start.
+    /// If it is installed and does not start.
     pub fn start_with(settings: &[&str]) -> Result<Self, Missing> {
         let program = match VALKEY.installed() {
             Some(folder) => folder.join("valkey-server"),
@@ -103,48 +102,49 @@ impl RedisServer {
         panic!("Redis does not start: {}", server.log());
     }
 
-    /// The port on the loopback.
+    /// Returns the port on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The address of one of the server's databases; there are 16, from 0.
+    /// Returns the address of one of the server's 16 databases, from 0.
     pub fn address(&self, database: u32) -> String {
         format!("redis://127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The folder that holds the server's data.
+    /// Returns the folder of the server's data.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// Ends the server as a crash would (`kill -9`). Whoever is connected is cut off.
+    /// Kills the server (`kill -9`), which disconnects all clients.
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn crash(&mut self) {
         let mut process = self.process.take().expect("a server that runs");
         process.kill().expect("Redis is killed");
         process.wait().expect("Redis has ended");
-        // Its number may soon be that of another process.
+        // Another process may soon get the same process id.
         drop(fs::remove_file(self.folder.path().join("pid")));
     }
 
-    /// Suspends the server's process (`SIGSTOP`): it answers nobody until [`go_on`](Self::go_on).
+    /// Suspends the server's process (`SIGSTOP`), which then does not reply until
+    /// [`go_on`](Self::go_on).
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets a server that was paused go on: it knows nothing of the time between.
+    /// Resumes a suspended server, which does not notice the time in between.
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn go_on(&self) {
         self.signal("-CONT");
     }
@@ -155,21 +155,21 @@ impl RedisServer {
         assert!(status.success(), "the server's process takes {signal}");
     }
 
-    /// Starts the server on the same data and port again.
+    /// Restarts the server with the same data and port.
     ///
     /// # Panics
     ///
-    /// If it does not start again.
+    /// If it does not start.
     pub fn start_again(&mut self) {
         assert!(self.run(), "Redis does not start again: {}", self.log());
     }
 
-    /// What the server said of itself.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Runs the server until it answers; says whether it does.
+    /// Runs the server until it replies, and returns whether it does.
     fn run(&mut self) -> bool {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let port = self.port.to_string();
@@ -209,7 +209,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// Whether a server answers at a port, and has its data in memory.
+/// Returns whether a server replies at a port, and has loaded its data.
 fn is_ready(port: u16) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -219,6 +219,6 @@ fn is_ready(port: u16) -> bool {
         stream.read_exact(&mut answer)?;
         std::io::Result::Ok(answer)
     };
-    // Whoever has to say a password first is told so.
+    // A server with a password replies with an error, which is sufficient.
     ask().is_ok_and(|answer| matches!(&answer, b"+PONG" | b"-NOAU"))
 }

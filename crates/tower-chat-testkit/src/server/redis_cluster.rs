@@ -1,4 +1,4 @@
-//! Redis servers that work together.
+//! A cluster of Redis servers.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,23 +10,23 @@ use std::{
 
 use super::{Missing, RedisServer, free_port};
 
-/// How many slots the keys of a cluster are divided into.
+/// The number of slots of a cluster.
 const SLOTS: usize = 16_384;
 
-/// How long the servers may take until they know each other.
+/// How long the servers may take to know each other.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A cluster of Redis servers, each with its part of the keys.
+/// A cluster of Redis servers, each of which has a part of the slots.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
-/// How long a server of a cluster with replicas may be silent until a replica takes over.
+/// How long a primary server may be unreachable until its replica takes over, in milliseconds.
 const NODE_TIMEOUT: &str = "2000";
 
 impl RedisCluster {
-    /// Starts a cluster of so many servers, without replicas.
+    /// Starts a cluster of this many servers, without replicas.
     ///
     /// # Errors
     ///
@@ -34,13 +34,13 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// If it does not come about.
+    /// If the cluster does not form.
     pub fn start(servers: usize) -> Result<Self, Missing> {
         Self::start_with(servers, servers, &[])
     }
 
-    /// Starts a cluster of so many servers, each with a replica that takes over after two seconds: that
-    /// of server `n` is server `servers + n`.
+    /// Starts a cluster of this many servers, each with a replica that takes over after two
+    /// seconds. The replica of server `n` is server `servers + n`.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// If it does not come about.
+    /// If the cluster does not form.
     pub fn start_with_replicas(servers: usize) -> Result<Self, Missing> {
         let settings =
             ["--cluster-node-timeout", NODE_TIMEOUT, "--cluster-replica-validity-factor", "0"];
@@ -90,11 +90,11 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition is true.
     ///
     /// # Panics
     ///
-    /// If it is not so for two minutes.
+    /// If the condition is not true within two minutes.
     pub fn until(&self, mut is_so: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so() {
@@ -103,11 +103,11 @@ impl RedisCluster {
         }
     }
 
-    /// The answer of one of its servers to a command; that answer must be one text or number.
+    /// Returns the reply of one of its servers to a command. The reply must be one text or number.
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If the server does not reply.
     pub fn ask(&self, server: usize, command: &str) -> String {
         ask(self.server(server).port(), command)
     }
@@ -116,26 +116,26 @@ impl RedisCluster {
         self.servers.get(number).expect("a server of the cluster")
     }
 
-    /// Whether a server is a replica that has all that its primary had.
+    /// Returns whether a server is a replica that is in sync with its primary server.
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If the server does not reply.
     pub fn is_following(&self, server: usize) -> bool {
         self.ask(server, "INFO replication").contains("master_link_status:up")
     }
 
-    /// Whether a server takes changes, as far as it knows.
+    /// Returns whether a server considers itself a primary server.
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If the server does not reply.
     pub fn is_primary(&self, server: usize) -> bool {
         self.ask(server, "INFO replication").contains("role:master")
     }
 
-    /// Moves so many slots of one server to another, with the keys in them, by `redis-cli --cluster
-    /// reshard`. A server that has no slot left may become a replica.
+    /// Moves this many slots of one server to another, with their keys, by
+    /// `redis-cli --cluster reshard`. A server without slots may become a replica.
     ///
     /// # Panics
     ///
@@ -154,21 +154,21 @@ impl RedisCluster {
         assert!(moved.status.success(), "slots are not moved: {printed}");
     }
 
-    /// The addresses of its servers.
+    /// Returns the addresses of its servers.
     pub fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| format!("redis://127.0.0.1:{}", server.port())).collect()
     }
 
-    /// Its servers.
+    /// Returns its servers.
     pub fn servers(&mut self) -> &mut [RedisServer] {
         &mut self.servers
     }
 
-    /// Whether all keys can be reached, as far as a server knows.
+    /// Returns whether a server considers all slots reachable.
     ///
     /// # Panics
     ///
-    /// If the server does not answer.
+    /// If the server does not reply.
     pub fn is_known_to(&self, server: &RedisServer) -> bool {
         let known = ask(server.port(), "CLUSTER INFO");
         let size = format!("cluster_known_nodes:{}\r\n", self.servers.len());
@@ -176,7 +176,7 @@ impl RedisCluster {
     }
 }
 
-/// The server's answer to a command.
+/// Returns the server's reply to a command.
 fn ask(port: u16, command: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
     stream.write_all(format!("{command}\r\n").as_bytes()).expect("a question");

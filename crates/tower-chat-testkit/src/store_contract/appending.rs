@@ -1,4 +1,4 @@
-//! What a write stores, and when it stores nothing.
+//! The rules of writes: when they are stored, and when they are not.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -26,7 +26,7 @@ pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
     assert_eq!(store.list("scope", None, 10).await.expect("a list"), []);
 }
 
-/// Messages come back in the order in which they were appended, over several writes and runs.
+/// Messages are returned in the order in which they were appended, over several writes and runs.
 pub async fn what_is_appended_comes_back_in_order(store: Store) {
     let key = key("order");
     let first = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
@@ -45,7 +45,7 @@ pub async fn what_is_appended_comes_back_in_order(store: Store) {
     assert_eq!(revision(&store, &key).await, third);
 }
 
-/// A loaded message has the id that its write gave it.
+/// Loaded messages have the ids that their writes assigned.
 pub async fn loaded_messages_carry_their_ids(store: Store) {
     let key = key("ids");
     let (run, other) = (RunId::new(), RunId::new());
@@ -61,7 +61,7 @@ pub async fn loaded_messages_carry_their_ids(store: Store) {
     assert_eq!(ids, [(run, 5), (run, 6), (other, 0)].map(|(run, index)| MessageId { run, index }));
 }
 
-/// Every kind of part comes back equal, native items and arguments to the byte.
+/// Every kind of part is returned unchanged, native items and arguments byte for byte.
 pub async fn messages_come_back_as_they_were(store: Store) {
     let item = RawJson::from_str(r#"{ "z":1.50, "a":1E+2, "a":[ ], "e":"\u00e9\/" }"#);
     let native = Native::new("some-wire", item.expect("an item"));
@@ -100,8 +100,8 @@ pub async fn messages_come_back_as_they_were(store: Store) {
     }
 }
 
-/// A write whose expected revision is not the conversation's is refused whole, and the conflict
-/// says which revision was found.
+/// A write at another revision is refused as a whole, and the conflict contains the revision that
+/// was found.
 pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store: Store) {
     let (key, unknown) = (key("conflict"), key("conflict of nothing"));
     let current = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
@@ -143,7 +143,7 @@ pub async fn a_repeated_write_stores_nothing_twice(store: Store) {
     assert_eq!((head.revision, head.service_id.as_deref()), (second.result(), Some("new")));
 }
 
-/// Writes are told apart by their ids, never by what is in them.
+/// Writes are identified by their ids, not by their content.
 pub async fn equal_messages_of_different_writes_are_all_stored(store: Store) {
     let key = key("equal");
     let mut expected = Revision::ABSENT;
@@ -167,7 +167,7 @@ pub async fn a_submission_stops_at_the_first_write_that_fails(store: Store) {
     assert_eq!(revision(&store, &other).await, Revision::ABSENT);
 }
 
-/// The service id changes with the write that says so, and with no other.
+/// The service id changes only with a write that changes it.
 pub async fn a_service_id_is_set_kept_and_cleared(store: Store) {
     let key = key("service id");
     let service_id = async || store.head(&key).await.expect("a head").service_id;
@@ -188,7 +188,7 @@ pub async fn a_service_id_is_set_kept_and_cleared(store: Store) {
     assert_eq!(texts(&store, &key).await, ["1", "2", "3"]);
 }
 
-/// A write may have no messages: it can set a service id, and the conversation exists then.
+/// A write may have no messages: it can set a service id, and creates the conversation.
 pub async fn a_write_without_messages_makes_a_conversation(store: Store) {
     let key = key("empty");
     let empty =
@@ -205,7 +205,7 @@ pub async fn a_write_without_messages_makes_a_conversation(store: Store) {
     assert_eq!(head.service_id.as_deref(), Some("conv_1"));
 }
 
-/// Nothing is cut off, however long: a message of 4 MB, and 2,000 messages in one write.
+/// Long data are not truncated: a message of 4 MB, and 2,000 messages in one write.
 pub async fn large_messages_and_writes_are_stored(store: Store) {
     let key = key("large");
     let text = "0123456789abcde\u{e9}".repeat(256 * 1024);
@@ -219,8 +219,8 @@ pub async fn large_messages_and_writes_are_stored(store: Store) {
     assert_eq!(loaded[1..], numbers);
 }
 
-/// The order is that of the writes, though clocks are set back between them and ids are made by
-/// them, and though a tool ended before it began.
+/// The order is that of the writes, even if the clocks that make ids are set back between them, and
+/// even if a tool ended before it began.
 pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     let key = key("clocks");
     let mut at = Revision::ABSENT;
@@ -240,7 +240,7 @@ pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     assert_eq!(texts(&store, &key).await, expected);
     let calls: Vec<u64> = recorded(&store, &key).await.iter().map(|call| call.sequence).collect();
     assert_eq!(calls, [2, 4, 6, 8, 10, 12, 14]);
-    // A run that is sent again is looked for in what a load gives.
+    // A repeated run is searched in the loaded history.
     let history = store.load(&key).await.expect("a history");
     let runs: Vec<_> =
         history.messages.iter().filter_map(|message| Some(message.id?.run)).collect();

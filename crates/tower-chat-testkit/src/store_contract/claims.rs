@@ -1,4 +1,4 @@
-//! Tool calls that wait for approval: who begins them, and where they are found.
+//! The rules of claims of tool calls, and of calls that wait for approval.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -20,7 +20,7 @@ fn request(id: &str) -> ApprovalRequest {
     ApprovalRequest::new(id, ToolCall::new("", "tool", "{}"), true)
 }
 
-/// A message that asks for approval to calls, and for one that needs none between them.
+/// Returns a message with two approval requests, and a call that needs no approval between them.
 fn requesting(ids: [&str; 2]) -> Message {
     let [first, last] = ids.map(|id| Part::ApprovalRequest(request(id)));
     let call = Part::ToolCall(ToolCall::new("", "tool", "{}"));
@@ -42,7 +42,7 @@ fn claim(call: SequencePosition, started: Option<u64>) -> Claim {
     Claim { call, started_at: started.map(at) }
 }
 
-/// Stores a write whose claims must not hold, and gives the call that was named.
+/// Stores a write with an invalid claim, and returns the call in the error.
 async fn claimed(store: &Store, write: Write) -> SequencePosition {
     let before = revision(store, write.key()).await;
     let error = submit(store, vec![write.clone()]).await.expect_err("a claim that does not hold");
@@ -57,7 +57,8 @@ async fn claimed(store: &Store, write: Write) -> SequencePosition {
     }
 }
 
-/// Of two that claim a call the first wins; who knows when it was begun may claim it again.
+/// Of two claims of a call, only the first is valid. A claim with the current start time is valid
+/// again.
 pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     let key = key("claimed");
     let first = write_messages(&key, Revision::ABSENT, [requesting(["r1", "r2"])])
@@ -86,7 +87,8 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     assert_eq!(claimed(&store, begin(Some(10), 30, &[0])).await, position(1, 0));
 }
 
-/// A call that was answered, or never waited, is no call to claim; one without a row was not begun.
+/// A call that was answered, or never waited, cannot be claimed. A call without a row was not
+/// begun.
 pub async fn only_calls_that_wait_can_be_claimed(store: Store) {
     let key = key("answered");
     let answered = with_outcome(waiting(1, 0), ToolStatus::Ok, RecordedResult::None);
@@ -104,7 +106,7 @@ pub async fn only_calls_that_wait_can_be_claimed(store: Store) {
     assert_eq!(texts(&store, &key).await, ["May I?", "stored with the claim"]);
 }
 
-/// A run that is open claims as any other; of what it has staged there is nothing to claim.
+/// An open run can claim visible calls, but not its staged ones.
 pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     let key = key("staged claims");
     let first = write_messages(&key, Revision::ABSENT, [requesting(["r1", "r2"])])
@@ -123,8 +125,9 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     stored(&store, late.with_claims(again(Some(10)))).await;
 }
 
-/// The requests that wait come with the head: those of one answer together and in order, whether it is
-/// one message or several and whoever has begun them, until they are answered; and none that is staged.
+/// The head contains the requests that wait, grouped by answer and in order, whether the answer is
+/// one message or several and whichever run has begun the calls, until they are answered. Staged
+/// requests are not included.
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {

@@ -1,4 +1,4 @@
-//! What the directory says of conversations, and how they are described.
+//! The rules of the directory, and of descriptions.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -21,7 +21,7 @@ use super::{
     },
 };
 
-/// What a service call of a model has used.
+/// Returns the usage of a service call of a model.
 pub(super) fn used(model: &str, tokens: u64) -> ModelUsage {
     let mut tokens = Usage::new(tokens, tokens + 1);
     tokens.cached_input_tokens = tokens.input_tokens / 2;
@@ -30,19 +30,19 @@ pub(super) fn used(model: &str, tokens: u64) -> ModelUsage {
     ModelUsage::new(Some(model.into()), sum)
 }
 
-/// The sum of what was used.
+/// Returns the sum of usages.
 pub(super) fn sum_of<'a>(usage: impl IntoIterator<Item = &'a ModelUsage>) -> UsageSum {
     let mut sum = UsageSum::default();
     usage.into_iter().for_each(|usage| sum += &usage.sum);
     sum
 }
 
-/// Something that was done at a millisecond since 1970.
+/// Returns an activity at a millisecond since 1970.
 pub(super) fn activity(milliseconds: u64, usage: &[ModelUsage]) -> RunActivity {
     RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned())
 }
 
-/// A write of this run with one message.
+/// Returns a write of this run with one message.
 pub(super) fn write_of(key: &ConversationKey, id: MessageId, at: Revision, text: &str) -> Write {
     Write::new(key.clone(), id, at, [Arc::new(Message::user(text))])
 }
@@ -51,7 +51,7 @@ pub(super) fn id(run: RunId, index: u32) -> MessageId {
     MessageId { run, index }
 }
 
-/// What the directory says of a conversation; the list must agree.
+/// Returns the summary of a conversation, after checking that the list contains the same.
 pub(super) async fn summary(store: &Store, key: &ConversationKey) -> ConversationSummary {
     let summary = store.summary(key).await.expect("an answer").expect("a summary");
     let query = ConversationQuery::in_scope(key.scope()).with_limit(10_000);
@@ -75,7 +75,7 @@ pub(super) fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }
 
-/// Metadata of as many levels as they may have.
+/// Returns metadata with the maximum number of levels.
 fn deepest() -> Map<String, Value> {
     let inner = (2..Description::NESTING_LIMIT).fold(json!([7]), |inner, _| json!([inner]));
     object(json!({ "deep": inner }))
@@ -86,7 +86,8 @@ fn described(title: &str, metadata: Value) -> Description {
     description.with_metadata(object(metadata)).expect("metadata")
 }
 
-/// A run begins when its first request arrived, as its first write tells; later writes change nothing.
+/// A run begins when its first request arrived, as its first write reports. Later writes do not
+/// change the time.
 pub async fn a_run_begins_when_its_request_arrived(store: Store) {
     let key = key("arrived before it was written");
     let run = RunId::from_bytes([0xa7; 16]);
@@ -101,15 +102,15 @@ pub async fn a_run_begins_when_its_request_arrived(store: Store) {
     assert_eq!(times.collect::<Vec<_>>(), [(at(4_000), at(12_000))]);
     let summary = summary(&store, &key).await;
     assert_eq!((summary.created_at, summary.last_active_at), (at(4_000), at(12_000)));
-    // A write that tells of no arrival begins its run when it is made.
+    // A write without a time of arrival begins its run at the time of the write.
     let other = write_of(&key, id(RunId::new(), 0), revision, "text");
     stored(&store, other.with_activity(activity(20_000, &[]))).await;
     let runs = store.runs(&key, None, 10).await.expect("runs");
     assert!(runs.iter().any(|run| run.started_at() == at(20_000)));
 }
 
-/// The directory has a conversation from its first write on, with the times that the writes tell, the
-/// last mode that was told, and a count of its runs.
+/// The directory includes a conversation from its first write on, with the times of the writes, the
+/// last known mode, and the number of its runs.
 pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Store) {
     let key = key("described by its writes");
     assert!(!has_entry(&store, &key).await);
@@ -144,8 +145,8 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     assert_eq!(summary(&store, &key).await.runs, 3, "another run was written in between");
 }
 
-/// A write of which nothing is said was made now, and adds the tool calls of its messages. One that
-/// belongs to no run changes nothing.
+/// A write without an activity is made now, and its usage is the number of tool calls in its
+/// messages. A write that belongs to no run changes nothing.
 pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: Store) {
     let key = key("nothing is said");
     let before = SystemTime::now();
@@ -161,8 +162,8 @@ pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: S
     assert_eq!(summary(&store, &key).await, now);
 }
 
-/// What was used is added up, by run and model; what is acknowledged again adds nothing, and neither
-/// does a write without messages.
+/// Usage is summed up by run and model. A repeated write adds nothing, and neither does a write
+/// without messages.
 pub async fn usage_is_added_up_once(store: Store) {
     let key = key("usage");
     let run = RunId::new();
@@ -196,7 +197,7 @@ pub async fn usage_is_added_up_once(store: Store) {
     assert_eq!(summary(&store, &key).await, now, "a refused write adds nothing");
 }
 
-/// Counts stop at the largest that every store can keep.
+/// Counts saturate at the largest count that every store can represent.
 pub async fn usage_stops_at_the_largest_count(store: Store) {
     let key = key("much usage");
     let tokens = Usage::new(u64::MAX, u64::MAX);
@@ -215,8 +216,8 @@ pub async fn usage_stops_at_the_largest_count(store: Store) {
     assert_eq!(totals.iter().map(|total| total.sum).collect::<Vec<_>>(), [largest]);
 }
 
-/// What is staged is in the directory at once, apart from its messages; a discard takes the run off
-/// the count, and leaves what was paid for.
+/// The activity of staged writes is in the directory at once. A discard decrements the number of
+/// runs, and leaves the usage, because the calls were paid for.
 pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
     let [committed, discarded] = [key("committed"), key("discarded")];
     for key in [&committed, &discarded] {
@@ -256,8 +257,8 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
     assert!(!has_entry(&store, &discarded).await);
 }
 
-/// A run that goes on after another was discarded is counted once, and so is one that was open when
-/// it went on.
+/// A run that continues after another was discarded is counted once, and so is a run that was open
+/// meanwhile.
 pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     let key = key("counted");
     let earlier = RunId::new();
@@ -280,7 +281,7 @@ pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     assert_eq!(summary(&store, &key).await.runs, 2);
 }
 
-/// A prune leaves the count of runs, their usage, and when the conversation was made.
+/// A prune leaves the number of runs, their usage, and the creation time of the conversation.
 pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     let key = key("pruned");
     let mut revision = Revision::ABSENT;
@@ -303,7 +304,8 @@ pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     assert_eq!(listed.len(), 3);
 }
 
-/// A copy has the description, the counts and the mode; it has used nothing, and was made now.
+/// A copy has the description, the number of runs and the mode. It has no usage, and its own
+/// creation time.
 pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let runs = [(); 3].map(|()| RunId::new());
@@ -334,7 +336,8 @@ pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
     assert_eq!(summary(&store, &from).await.description, description, "the original stays");
 }
 
-/// A deleted conversation leaves nothing in the directory, and the next one of its key begins anew.
+/// A deleted conversation leaves no data in the directory, and a new one with the same key begins
+/// without them.
 pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
     let (deleted, other) = (key("deleted"), key("other"));
     for key in [&deleted, &other] {
@@ -363,7 +366,7 @@ pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
     assert_eq!(store.runs(&deleted, None, 10).await.expect("runs").len(), 1);
 }
 
-/// What goes on in a conversation is told, and can be asked for.
+/// The directory contains the states of conversations, and queries can select by them.
 pub async fn the_directory_tells_what_goes_on(store: Store) {
     let [idle, waiting, open, both] = ["idle", "waiting", "open", "both"].map(key);
     stored(&store, write(&idle, Revision::ABSENT, &["idle"])).await;
@@ -403,7 +406,7 @@ pub async fn the_directory_tells_what_goes_on(store: Store) {
     assert_eq!(summary(&store, &waiting).await.state, ConversationState::Idle);
 }
 
-/// A description is set by who knows its version, and changes nothing else.
+/// A description is set only at the expected version, and nothing else changes.
 pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
     let [key, open] = ["described", "open"].map(key);
     let unwritten = store.set_description(&key, &Description::new(), 0).await;
@@ -446,7 +449,7 @@ pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
     assert_eq!(texts(&store, &key).await, ["first"]);
 }
 
-/// Changes that are made at the same time are all made.
+/// Concurrent changes of a description are all applied.
 pub async fn changes_of_a_description_are_merged(store: Store) {
     let key = key("changed by many");
     stored(&store, write(&key, Revision::ABSENT, &["first"])).await;
@@ -479,7 +482,7 @@ pub async fn changes_of_a_description_are_merged(store: Store) {
     assert!(matches!(nobody, Err(StoreError::NoConversation { .. })), "{nobody:?}");
 }
 
-/// Messages are read from the end backwards: those that readers see.
+/// Messages are read in pages from the end backwards. Only visible messages are returned.
 pub async fn messages_are_paged_from_the_end(store: Store) {
     let key = key("paged");
     let page = store.messages_before(&key, None, 5).await.expect("a page");
@@ -535,7 +538,7 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
     }
 }
 
-/// Whatever is asked of the directory sees what was submitted before.
+/// Every query of the directory includes the writes that were submitted before.
 pub async fn the_directory_sees_what_was_submitted_before(store: Store) {
     for (name, question) in ["summary", "list", "usage", "runs", "messages", "description"]
         .into_iter()
@@ -569,7 +572,7 @@ pub async fn the_directory_sees_what_was_submitted_before(store: Store) {
     }
 }
 
-/// A closed store sets no description, and its directory can still be read.
+/// A closed store refuses descriptions, and its directory can still be read.
 pub async fn a_closed_store_keeps_its_directory(store: Store) {
     let key = key("closed");
     stored(&store, write(&key, Revision::ABSENT, &["first"])).await;

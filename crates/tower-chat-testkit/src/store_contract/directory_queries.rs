@@ -1,4 +1,4 @@
-//! Questions to the directory.
+//! The rules of queries of the directory.
 
 use serde_json::json;
 use tower_chat_core::{
@@ -26,8 +26,8 @@ async fn found(store: &Store, query: &ConversationQuery) -> Vec<ConversationKey>
     page.conversations.into_iter().map(|summary| summary.key).collect()
 }
 
-/// Conversations are listed newest first, those of one millisecond by key, and page by page as all at
-/// once.
+/// Conversations are listed newest first, those of one millisecond by key. All pages together are
+/// equal to the whole list.
 pub async fn conversations_are_listed_by_their_last_activity(store: Store) {
     let keys = [
         ("scope", "b", 30),
@@ -76,13 +76,13 @@ pub async fn conversations_are_listed_by_their_last_activity(store: Store) {
     }
     let nothing = ConversationQuery::in_scope("scope").with_limit(0);
     assert_eq!(store.conversations(&nothing).await.expect("a page").conversations, []);
-    // A position need not be that of a conversation which is there.
+    // A position need not be that of an existing conversation.
     let between = DirectoryCursor::new(30, ConversationKey::new("scope", "aa"));
     let after = found(&store, &ConversationQuery::in_scope("scope").after(between)).await;
     assert_eq!(after, ["b", "é", "oldest"].map(key));
 }
 
-/// Conversations are found by everything that a query can name.
+/// Conversations are found by every criterion of a query.
 pub async fn conversations_are_found_by_times_and_metadata(store: Store) {
     let [first, second, third] = ["first", "second", "third"].map(key);
     for (key, created, active, metadata) in [
@@ -129,14 +129,14 @@ pub async fn conversations_are_found_by_times_and_metadata(store: Store) {
     }
 }
 
-/// What was used is added up by run, conversation, scope, model and day.
+/// Usage is summed up by run, conversation, scope, model and day.
 pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
     const DAY: u64 = 86_400_000;
     let alice = ConversationKey::new("alice", "a");
     let other = ConversationKey::new("alice", "b");
     let bob = ConversationKey::new("bob", "a");
     let runs = [(); 4].map(|()| RunId::new());
-    // The conversation, its run, when, what was used, and the number of the message in its run.
+    // The conversation, its run, the time, the usage, and the index of the message in its run.
     let [x1, x2, y1, none] = [used("x", 1), used("x", 20), used("y", 300), used("", 4000)];
     let mut ends = std::collections::HashMap::new();
     for (key, run, index, time, usage) in [
@@ -198,7 +198,8 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
             everything(UsageGrouping::Scope).since(at(2 * DAY)).before(at(3 * DAY)),
             vec![(UsageGroup::Scope(a.into()), 1, vec![n])],
         ),
-        // What a run uses of a model counts at the time at which it first told of that model.
+        // The usage of a model by a run counts at the time of its first write with usage of that
+        // model.
         (
             everything(UsageGrouping::Model).since(at(DAY)).before(at(2 * DAY)),
             vec![(model("x"), 1, vec![x, &x2]), (model("y"), 1, vec![y])],
@@ -217,11 +218,11 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
     }
 }
 
-/// Runs are listed by their ids, newest first, page by page as all at once.
+/// Runs are listed by their ids, newest first. All pages together are equal to the whole list.
 pub async fn runs_are_listed_newest_first(store: Store) {
     let (key, other) = (key("runs"), key("another"));
     let mut runs: Vec<RunId> = (0..5).map(|_| RunId::new()).collect();
-    // The order is that of the ids, whatever that of the writes.
+    // The order is that of the ids, not that of the writes.
     runs.swap(1, 3);
     let mut revision = Revision::ABSENT;
     for (number, run) in (1..).zip(&runs) {

@@ -1,4 +1,4 @@
-//! Futures that are dropped at each of their awaits.
+//! The rules of futures that are dropped at any await.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
@@ -18,8 +18,8 @@ use super::{
     },
 };
 
-/// Polls a future so many times, each when it was woken, and drops it; its output, if it came to
-/// its end before.
+/// Polls a future this many times, each time after it was woken, and drops it. Returns its output,
+/// if it completed before.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut left = times;
     let mut future = pin!(future);
@@ -37,7 +37,7 @@ async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     .await
 }
 
-/// What can be seen of a conversation.
+/// The visible state of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 struct Seen {
     revision: Revision,
@@ -55,7 +55,7 @@ async fn seen(store: &Store, key: &ConversationKey) -> Seen {
     }
 }
 
-/// What is seen once whatever was begun has ended; it must be so from the first look on.
+/// Returns the visible state after everything has ended, and checks that it was the same before.
 async fn settled(store: &Store, key: &ConversationKey) -> Seen {
     let first = seen(store, key).await;
     store.flush().await.expect("flushed");
@@ -63,7 +63,7 @@ async fn settled(store: &Store, key: &ConversationKey) -> Seen {
     first
 }
 
-/// Two runs, the first with a tool call.
+/// Writes two runs, the first with a tool call.
 async fn filled(store: &Store, key: &ConversationKey) -> Seen {
     let row = with_outcome(pending(1, 0, "tool"), ToolStatus::Ok, RecordedResult::None);
     let first = write_messages(key, Revision::ABSENT, [asking(&["tool"])]).with_tools(vec![row]);
@@ -72,17 +72,17 @@ async fn filled(store: &Store, key: &ConversationKey) -> Seen {
     seen(store, key).await
 }
 
-/// Goes on with a conversation after something was dropped.
+/// Checks that a conversation can be continued after a future was dropped.
 async fn goes_on(store: &Store, key: &ConversationKey) {
     let before = seen(store, key).await;
     stored(store, write(key, before.revision, &["it goes on"])).await;
     assert_eq!(texts(store, key).await.len(), before.texts.len() + 1);
 }
 
-/// How many polls are tried at most. A future that takes more has no end.
+/// The maximum number of polls. A future that needs more does not end.
 const MOST: usize = 10_000;
 
-/// A reading that is dropped at any await changes nothing.
+/// A read that is dropped at any await changes nothing.
 pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
     let key = key("read");
     let before = filled(&store, &key).await;
@@ -110,7 +110,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
     goes_on(&store, &key).await;
 }
 
-/// A ticket may be dropped at any await: the write is stored.
+/// A ticket may be dropped at any await, and the write is stored.
 pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
     for times in 0..MOST {
         let key = key(&format!("ticket {times}"));
@@ -125,7 +125,7 @@ pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
     }
 }
 
-/// A deletion that is dropped at any await has deleted everything, or nothing.
+/// A deletion that is dropped at any await has deleted everything or nothing.
 pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
     for times in 0..MOST {
         let key = key(&format!("deleted {times}"));
@@ -145,7 +145,7 @@ pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// A copy that is dropped at any await is there whole, or not at all.
+/// A copy that is dropped at any await is complete or absent.
 pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
     let from = key("original");
     let original = filled(&store, &from).await;
@@ -168,7 +168,7 @@ pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// A prune that is dropped at any await has taken whole runs away, or nothing.
+/// A prune that is dropped at any await has deleted all runs that it should, or nothing.
 pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
     for times in 0..MOST {
         let key = key(&format!("pruned {times}"));
@@ -190,7 +190,7 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// A rewrite that is dropped at any await has changed all that it names, or nothing.
+/// A rewrite that is dropped at any await has made all of its changes, or none.
 pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
     for times in 0..MOST {
         let key = key(&format!("rewritten {times}"));
@@ -215,7 +215,8 @@ pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// Closing may be dropped at any await; what was submitted is stored, and it can be closed again.
+/// Closing may be dropped at any await: submitted writes are stored, and the store can be closed
+/// again.
 pub async fn a_close_dropped_at_any_await_loses_nothing(store: Store) {
     let key = key("closed");
     let mut at = Revision::ABSENT;

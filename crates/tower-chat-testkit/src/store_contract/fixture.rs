@@ -1,4 +1,4 @@
-//! What the promises are tested with.
+//! Helpers of the contract's tests.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ pub(super) fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }
 
-/// A write of a run of its own, with these texts as user messages.
+/// Returns a write of a new run, with these texts as user messages.
 pub(super) fn write(key: &ConversationKey, expected: Revision, texts: &[&str]) -> Write {
     let messages = texts.iter().map(|text| Message::user(*text));
     write_messages(key, expected, messages)
@@ -41,7 +41,7 @@ pub(super) async fn submit(store: &Store, writes: Vec<Write>) -> Result<Revision
     store.append(slot, writes).await
 }
 
-/// Stores a write that must succeed, and gives the revision after it.
+/// Stores a write that must succeed, and returns the revision after it.
 pub(super) async fn stored(store: &Store, write: Write) -> Revision {
     let expected = write.result();
     let revision = submit(store, vec![write]).await.expect("the write is stored");
@@ -49,7 +49,7 @@ pub(super) async fn stored(store: &Store, write: Write) -> Revision {
     revision
 }
 
-/// Stores a write that must be refused as a conflict.
+/// Stores a write that must be refused with a conflict.
 pub(super) async fn refused(store: &Store, write: Write) -> Conflict {
     let error = submit(store, vec![write.clone()]).await.expect_err("a conflict");
     assert_eq!(error.completed, 0);
@@ -66,7 +66,7 @@ pub(super) fn conflict(error: AppendError) -> Conflict {
     }
 }
 
-/// The texts of a conversation.
+/// Returns the texts of a conversation.
 pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
     let history = store.load(key).await.expect("a history");
     let Revision { sequence, .. } = history.head.revision;
@@ -75,8 +75,8 @@ pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
     history.messages.iter().map(|message| message.text()).collect()
 }
 
-/// The revision of a conversation; head and load must agree on all but the pending approvals, which
-/// a load need not have.
+/// Returns the revision of a conversation, after checking that head and load agree on everything
+/// but the pending approvals, which a load may lack.
 pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     let head = store.head(key).await.expect("a head");
     let loaded = store.load(key).await.expect("a history").head;
@@ -84,7 +84,7 @@ pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     head.revision
 }
 
-/// A message that asks for these tools, each with arguments that say which call it is.
+/// Returns a message with calls of these tools, each with arguments that identify the call.
 pub(super) fn asking(tools: &[&str]) -> Message {
     let call = |(index, tool): (usize, &&str)| {
         ToolCall::new(format!("id {index}"), *tool, format!("{{\"cut off {index}"))
@@ -96,12 +96,12 @@ pub(super) fn position(sequence: u64, index: u32) -> SequencePosition {
     SequencePosition { sequence, index }
 }
 
-/// A row of a call that nothing has answered.
+/// Returns the row of a call without a result.
 pub(super) fn pending(sequence: u64, index: u32, tool: &str) -> ToolRecord {
     ToolRecord::pending(position(sequence, index), 0, format!("id {index}"), tool)
 }
 
-/// The same call with an outcome.
+/// Sets the outcome of the call.
 pub(super) fn with_outcome(
     mut row: ToolRecord,
     status: ToolStatus,
@@ -112,7 +112,7 @@ pub(super) fn with_outcome(
     row
 }
 
-/// The same call, from one millisecond since 1970 to another.
+/// Sets the start and the end of the call, in milliseconds since 1970.
 pub(super) fn with_times(mut row: ToolRecord, started: u64, finished: u64) -> ToolRecord {
     row.started_at = Some(at(started));
     row.finished_at = Some(at(finished));
@@ -123,7 +123,7 @@ pub(super) fn at(milliseconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds)
 }
 
-/// A write of rows alone.
+/// Returns a write of rows without messages.
 pub(super) fn write_rows(
     key: &ConversationKey,
     expected: Revision,
@@ -132,7 +132,7 @@ pub(super) fn write_rows(
     write_messages(key, expected, []).with_tools(rows)
 }
 
-/// What a query finds; all of it can be read.
+/// Returns the result of a query, after checking that all of it can be read.
 pub(super) async fn invocations(
     store: &Store,
     query: &InvocationQuery,
@@ -142,14 +142,14 @@ pub(super) async fn invocations(
     invocations.found
 }
 
-/// The calls recorded for a conversation.
+/// Returns the calls in the record of a conversation.
 pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolInvocation> {
     let found = invocations(store, &InvocationQuery::of(key)).await;
     assert!(found.iter().all(|(found, _)| found == key));
     found.into_iter().map(|(_, invocation)| invocation).collect()
 }
 
-/// A run that stages what it writes, and where it is.
+/// A run that stages its writes, and its state.
 pub(super) struct Journal {
     pub(super) key: ConversationKey,
     pub(super) run: RunId,
@@ -162,7 +162,7 @@ impl Journal {
         Self { key: key.clone(), run: RunId::new(), at, next: 0 }
     }
 
-    /// The run's next write.
+    /// Returns the next write of the run.
     pub(super) fn write(
         &mut self,
         staged: Staged,
@@ -176,20 +176,20 @@ impl Journal {
         write
     }
 
-    /// Its next write of one user message.
+    /// Returns the next write of the run, with one user message.
     pub(super) fn text(&mut self, staged: Staged, text: &str) -> Write {
         self.write(staged, [Message::user(text)])
     }
 }
 
-/// The lease of an attempt, by a holder of its own.
+/// Returns the lease of an attempt, with its own holder.
 pub(super) fn lease(attempt: u32) -> Lease {
     let renewed_at = at(1_750_000_000_123 + u64::from(attempt));
     let until = Some(renewed_at + Duration::from_secs(30));
     Lease { attempt, holder: u64::MAX - u64::from(attempt), renewed_at, until }
 }
 
-/// A write of an attempt that leaves the run open.
+/// Returns the properties of a write that leaves the run open.
 pub(super) fn staging(attempt: u32) -> Staged {
     Staged { lease: lease(attempt), close: None, service_id: None, partial_text: None }
 }
@@ -206,12 +206,12 @@ pub(super) fn set(id: &str) -> Option<ServiceIdChange> {
     Some(ServiceIdChange::Set(id.into()))
 }
 
-/// Submits a write again; it must be acknowledged as it was the first time.
+/// Repeats a write, which must be acknowledged as the first time.
 pub(super) async fn acknowledged(store: &Store, write: &Write) {
     stored(store, write.clone()).await;
 }
 
-/// The open run of a conversation; all who know of it must agree.
+/// Returns the open run of a conversation, after checking that all methods agree.
 pub(super) async fn open_run(store: &Store, key: &ConversationKey) -> Option<OpenRun> {
     let head = store.head(key).await.expect("a head");
     assert_eq!(store.load(key).await.expect("a history").head.open_run, head.open_run);

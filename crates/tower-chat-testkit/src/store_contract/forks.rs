@@ -1,4 +1,4 @@
-//! Copies of conversations.
+//! The rules of copies of conversations.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use super::{
     },
 };
 
-/// A copy has the messages and the record, and a life of its own.
+/// A copy has the messages and the record, and is independent of the original.
 pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let result = ToolResult::new("id 0", "done");
@@ -54,7 +54,7 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert_eq!((texts(&store, &to).await.len(), recorded(&store, &to).await.len()), (4, 2));
 }
 
-/// A call that waits for approval waits in the original alone, whatever is known of it.
+/// A call that waits for approval waits in the original only, whatever its row contains.
 pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let result = Box::new(ToolResult::new("id 1", "paid"));
@@ -84,7 +84,7 @@ pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
     assert_eq!(of_original, rows.iter().map(|row| row.status).collect::<Vec<_>>());
 }
 
-/// What is staged is not copied, and a copy has no open run.
+/// Staged messages are not copied, and a copy has no open run.
 pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
     let (from, to) = (key("open"), key("copy"));
     let first = write_messages(&from, Revision::ABSENT, [asking(&["a"])])
@@ -102,7 +102,7 @@ pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
     assert_eq!(recorded(&store, &to).await.len(), 1);
 }
 
-/// Where there is nothing to copy nothing is made, and what is there is not written over.
+/// Copying an absent conversation creates nothing, and a copy does not replace a conversation.
 pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) {
     let (absent, open, there) = (key("absent"), key("open"), key("there"));
     let to = key("copy");
@@ -122,7 +122,7 @@ pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) 
     assert_eq!(texts(&store, &there).await, ["there"]);
 }
 
-/// A copy has everything submitted before; a closed store makes none.
+/// A copy includes everything submitted before. A closed store makes no copy.
 pub async fn a_fork_sees_what_was_submitted_before_it(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let slot = store.reserve().await.expect("a slot");

@@ -1,4 +1,4 @@
-//! Much of it.
+//! The rules for large messages and conversations.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{
     fixture::{key, revision, stored, write},
 };
 
-/// A message may be of 16 MB, in one append, and comes back as it was.
+/// A message of 16 MB can be stored in one append, and is returned unchanged.
 pub async fn a_message_of_16_megabytes_is_stored(store: Store) {
     let key = key("16 MB");
-    // Some of it is longer in JSON.
+    // Some of its characters are longer in JSON.
     let text = "0123456789abc\"\u{e9}".repeat(1024 * 1024);
     assert_eq!(text.len(), 16 * 1024 * 1024);
     let at = stored(&store, write(&key, Revision::ABSENT, &[&text])).await;
@@ -26,7 +26,7 @@ pub async fn a_message_of_16_megabytes_is_stored(store: Store) {
     assert!(first.text() == text, "the long text came back changed");
 }
 
-/// A conversation may have 20,000 messages, and goes on after them.
+/// A conversation may have 20,000 messages, and can be continued.
 pub async fn a_conversation_of_20_000_messages_is_stored(store: Store) {
     const WRITES: u32 = 10;
     const MESSAGES: u32 = 2_000;

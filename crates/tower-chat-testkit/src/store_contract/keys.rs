@@ -1,4 +1,4 @@
-//! Which conversation is which.
+//! The rules of keys.
 
 use tower_chat_core::{ConversationKey, store::Revision};
 
@@ -7,7 +7,8 @@ use super::{
     fixture::{stored, texts, write},
 };
 
-/// Halves of keys that a careless store confuses when it joins, quotes, cuts or compares them.
+/// Returns scopes and ids that a store may confuse when it joins, quotes, truncates or compares
+/// them.
 fn similar_names() -> Vec<String> {
     let long = "x".repeat(10 * 1024);
     let mut halves: Vec<String> = [
@@ -65,12 +66,14 @@ fn similar_names() -> Vec<String> {
     halves
 }
 
-/// Two keys are the same only if both halves are the same, byte for byte; nothing crosses a scope.
+/// Two keys are the same only if scope and id are the same, byte for byte. No operation crosses a
+/// scope.
 pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
     let halves = similar_names();
     let mut keys = Vec::new();
     for separator in ["", "/", ":", "|", ".", " ", "\0", "\n", "'", "\u{1F}"] {
-        // Joined with the separator, the first two are one text, and so are the other two.
+        // If scope and id are joined with the separator, the first two keys yield one text, and so
+        // do the other two.
         keys.push(ConversationKey::new("x", format!("y{separator}z")));
         keys.push(ConversationKey::new(format!("x{separator}y"), "z"));
         keys.push(ConversationKey::new(format!("v{separator}"), "w"));
@@ -110,7 +113,7 @@ pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
     }
 }
 
-/// A list starts after an id, which need not exist, in byte order, and ends at its limit.
+/// A list begins after an id, which need not exist, is in byte order, and ends at its limit.
 pub async fn conversations_are_listed_in_the_byte_order_of_their_ids(store: Store) {
     let mut ids = vec!["", "10", "9", "B", "a", "a\0", "a\0b", "aa", "\u{e9}", "\u{1F600}", "z"];
     for id in ids.iter().rev() {

@@ -1,4 +1,4 @@
-//! Who may write an open run, and how open runs are found.
+//! The rules of leases, and of lists of open runs.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{
     },
 };
 
-/// An open run says who writes it, since when it is open, and after what.
+/// An open run contains its lease, its start time, and the number of visible messages.
 pub async fn an_open_run_knows_its_lease(store: Store) {
     let key = key("leased");
     let mut run = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
@@ -39,8 +39,8 @@ pub async fn an_open_run_knows_its_lease(store: Store) {
     assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
 }
 
-/// A later attempt takes the run over; what an earlier one still sends is refused, but for what is
-/// stored already.
+/// A later attempt resumes the run. The late writes of an earlier attempt are refused, unless they
+/// are stored already.
 pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
     let key = key("taken over");
     let mut first = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
@@ -64,7 +64,7 @@ pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", "1", "2", "3"]);
 }
 
-/// Of two that take a run over under the same number, one holds it.
+/// Of two processes that resume a run with the same attempt number, one gets the lease.
 pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
     let key = key("contended");
     let mut run = Journal::new(&key, Revision::ABSENT);
@@ -84,8 +84,8 @@ pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
     stored(&store, run.write(winner, [])).await;
 }
 
-/// The first write of an attempt is never taken for that of another attempt, although both have the
-/// same name at the same position: one is stored and the other is refused, in either order.
+/// The first write of an attempt is never confused with that of another attempt, although both have
+/// the same id at the same position: one is stored and the other is refused, in either order.
 pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     for (position, texts) in [&[][..], &["first"]].into_iter().enumerate() {
         for is_new in [true, false] {
@@ -124,7 +124,7 @@ pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     }
 }
 
-/// What an earlier attempt sends once a later one has ended the run opens no run again.
+/// A late write of an earlier attempt opens no run after a later attempt has ended the run.
 pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
     for end in ["committed", "discarded"] {
         let key = key(end);
@@ -149,7 +149,7 @@ pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
     }
 }
 
-/// The open runs of a scope come in the byte order of their conversations, in pages.
+/// The open runs of a scope are listed in the byte order of their conversations, in pages.
 pub async fn open_runs_are_listed_by_scope(store: Store) {
     let ids = ["", "A", "B", "a", "a\u{e9}", "b"];
     for (scope, id) in ids.map(|id| ("scope", id)).into_iter().chain([("scope2", "a"), ("", "z")]) {

@@ -1,4 +1,4 @@
-//! Submissions that nobody waits for, and the end of a store.
+//! The rules of submissions that are not awaited, and of closing a store.
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{InvocationQuery, Revision, StoreError};
@@ -8,7 +8,7 @@ use super::{
     fixture::{key, refused, revision, stored, texts, write},
 };
 
-/// A load that begins after a submission to the same conversation sees it, before its ticket is
+/// A load that begins after a submission to the same conversation includes it, before its ticket is
 /// awaited.
 pub async fn a_load_sees_what_was_submitted_before_it(store: Store) {
     let key = key("seen");
@@ -46,7 +46,7 @@ pub async fn submissions_are_stored_in_the_order_they_were_made(store: Store) {
     assert_eq!(texts(&store, &key).await, texts_written);
 }
 
-/// The store owns a write from the moment it is submitted.
+/// The store owns a write once it is submitted.
 pub async fn a_dropped_ticket_cancels_nothing(store: Store) {
     let key = key("dropped");
     let mut expected = Revision::ABSENT;
@@ -59,7 +59,7 @@ pub async fn a_dropped_ticket_cancels_nothing(store: Store) {
     assert_eq!(texts(&store, &key).await, ["kept"; 10]);
 }
 
-/// A submission may come from `Drop`, on a thread that no runtime knows.
+/// A submission may be made in `Drop`, on a thread without a runtime.
 pub async fn writes_can_be_submitted_where_nothing_can_be_awaited(store: Store) {
     let key = key("from drop");
     let slot = store.reserve().await.expect("a slot").without_blocking();
@@ -74,7 +74,7 @@ pub async fn writes_can_be_submitted_where_nothing_can_be_awaited(store: Store) 
     store.flush().await.expect("flushed");
 }
 
-/// After a flush every ticket given out before it has its outcome.
+/// After a flush, every earlier ticket has its outcome.
 pub async fn flush_waits_for_everything_submitted(store: Store) {
     let mut tickets = Vec::new();
     for number in 0..20 {
@@ -89,7 +89,7 @@ pub async fn flush_waits_for_everything_submitted(store: Store) {
     }
 }
 
-/// Closing finishes what was submitted; then writes are refused, and reading goes on.
+/// Closing finishes the submitted writes. Then writes are refused, and reads still work.
 pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Store) {
     let key = key("closed");
     let first = write(&key, Revision::ABSENT, &["before"]);
@@ -119,7 +119,7 @@ pub async fn slots_that_are_dropped_are_free_again(store: Store) {
     stored(&store, write(&key("slots"), Revision::ABSENT, &["x"])).await;
 }
 
-/// Reading may be given up at any await.
+/// A read may be dropped at any await.
 pub async fn reads_that_are_dropped_leave_no_trace(store: Store) {
     let key = key("given up");
     let at = stored(&store, write(&key, Revision::ABSENT, &["1"])).await;
@@ -135,7 +135,8 @@ pub async fn reads_that_are_dropped_leave_no_trace(store: Store) {
     assert_eq!(texts(&store, &key).await, ["1", "2"]);
 }
 
-/// Deleting takes everything of a conversation away; a new one of the same key is another.
+/// A deletion removes all data of a conversation. A new conversation with the same key is a
+/// different one.
 pub async fn a_deleted_conversation_is_gone_and_its_key_can_be_used_again(store: Store) {
     let (key, other) = (key("deleted"), key("kept"));
     let old = write(&key, Revision::ABSENT, &["old", "older"])

@@ -1,7 +1,7 @@
-//! Everything that a [`HistoryStore`] promises, as tests.
+//! The contract of stores: every rule of a [`HistoryStore`], as tests.
 //!
-//! One line in the crate of a store runs them all, on a runtime of one thread and on one of
-//! several:
+//! One line in the crate of a store runs all tests, on a runtime with one thread and on one with
+//! several threads:
 //!
 //! ```
 //! mod contract {
@@ -10,8 +10,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! The expression opens a new, empty store; it may `await`. What has to live as long as the store,
-//! such as a temporary folder, is bound before it:
+//! The expression opens a new, empty store; it may `await`. A value that must live as long as the
+//! store, such as a temporary folder, is bound before it:
 //!
 //! ```
 //! # struct Folder;
@@ -24,13 +24,14 @@
 //! # fn main() {}
 //! ```
 //!
-//! A store that keeps something outside of its process hands it over, so that it can be searched for
-//! what was deleted, discarded or pruned: `residual_data:` is a closure over the store that gives all the
-//! bytes of its files or tables. Where it is left out, a test that is ignored says so.
+//! A store with data outside of its process provides them, so that tests can search them for
+//! deleted, discarded and pruned data: `residual_data:` is a closure over the store that returns
+//! all bytes of its files or tables. Without the closure, the test is ignored and reports the
+//! reason.
 //!
-//! What takes long, a message of 16 MB and a conversation of 20,000, is tested on one runtime. A
-//! store that is tested in several settings may leave it out in some of them, by `heavy: "why"`: the
-//! tests are ignored then, and say why.
+//! The slow tests, with a message of 16 MB and a conversation of 20,000 messages, run on one
+//! runtime. A store that is tested in several settings may omit them in some, by `heavy: "reason"`:
+//! the tests are then ignored and report the reason.
 //!
 //! ```
 //! mod contract {
@@ -42,14 +43,15 @@
 //! # fn main() {}
 //! ```
 //!
-//! A store around another one, and a second setting of a store, need not run everything on both runtimes:
-//! `one_runtime: "why"` leaves out the one of a single thread. A setting that shares all code with one that is
-//! already tested runs the promises that concern it: see [`store_promises!`](crate::store_promises).
+//! A store around another one, and a second setting of a store, need not run all tests on both
+//! runtimes: `one_runtime: "reason"` omits the runtime with one thread. A setting that shares all
+//! code with a tested one only runs the tests that concern it: see
+//! [`store_promises!`](crate::store_promises).
 //!
-//! A store that has no directory yet leaves it out, by `directory: "why"`, in the same way; one that
-//! cannot list its scopes, or be repaired, by `maintenance: "why"` at the end.
+//! A store without a directory omits its tests by `directory: "reason"`. A store that cannot list
+//! its scopes, or be repaired, omits those tests by `maintenance: "reason"` at the end.
 //!
-//! Each promise is a function here as well, for a store that needs a setting of its own.
+//! Each test is a function of this module as well, for a store that needs a special setup.
 //!
 //! [`HistoryStore`]: tower_chat_core::store::HistoryStore
 
@@ -88,25 +90,25 @@ pub use self::{
     record_queries::*, residual_data::*, rows::*, scopes::*, staging::*,
 };
 
-/// The store under test, as the promises take it.
+/// The store under test, as the parameter of the tests.
 pub type Store = Arc<dyn HistoryStore>;
 
-/// Which runtime a promise is tested on.
+/// The runtime of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    /// One thread, which the test itself runs on.
+    /// One thread, on which the test itself runs.
     OneThread,
-    /// Four threads beside the test's own.
+    /// Four threads besides that of the test.
     SeveralThreads,
 }
 
-/// Tests one promise against a store that `open` opens, on a runtime of its own.
+/// Runs one test with a store that `open` opens, on a new runtime.
 ///
-/// The second thing that `open` gives is dropped last.
+/// The second value that `open` returns is dropped last.
 ///
 /// # Panics
 ///
-/// If the promise is broken.
+/// If the test fails.
 pub fn check<S, Guard, Open, Promise>(
     runtime: Runtime,
     open: impl FnOnce() -> Open,
@@ -133,8 +135,7 @@ pub fn check<S, Guard, Open, Promise>(
     drop(guard);
 }
 
-/// The promises, ready to be polled: a store's test is linked against them and need not build them
-/// anew.
+/// The tests as boxed futures: the crate of a store links them and need not compile them again.
 #[doc(hidden)]
 pub mod boxed {
     use futures_util::future::BoxFuture;
@@ -154,7 +155,7 @@ pub mod boxed {
     crate::__maintenance_promises! { boxed () }
 }
 
-/// Tests everything that a store promises; see [the module](mod@crate::store_contract).
+/// Runs the contract of stores; see [the module](mod@crate::store_contract).
 #[macro_export]
 macro_rules! store_contract {
     (
@@ -193,8 +194,8 @@ macro_rules! store_contract {
     };
 }
 
-/// Tests the named promises alone, on a runtime of several threads: for a store whose code the other promises have
-/// already tested in another setting.
+/// Runs only the named tests of the contract, on a runtime with several threads, for a store whose
+/// code the other tests have tested in another setting.
 ///
 /// ```
 /// mod part_of_the_contract {
@@ -217,7 +218,7 @@ macro_rules! store_promises {
     };
 }
 
-/// The function by which each test opens a store.
+/// Defines the function by which each test opens a store.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __open_store {
@@ -234,8 +235,9 @@ macro_rules! __open_store {
     };
 }
 
-/// A module for each promise with its tests: on both runtimes, or on several threads alone if there is a reason in
-/// the second pair of parentheses. A reason in the first pair makes cargo ignore the tests.
+/// Defines a module with tests for each rule: on both runtimes, or only on the one with several
+/// threads if there is a reason in the second pair of parentheses. A reason in the first pair makes
+/// cargo ignore the tests.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __promise_tests {
@@ -263,8 +265,7 @@ macro_rules! __promise_tests {
     )* };
 }
 
-/// Hands the names of the promises of the directory to the macro `boxed`, or to
-/// `__promise_tests`.
+/// Passes the names of the directory's tests to the macro `boxed`, or to `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __directory_promises {
@@ -298,8 +299,8 @@ macro_rules! __directory_promises {
     };
 }
 
-/// Hands the names of the promises about the whole of a store and about repairs to the macro `boxed`, or
-/// to `__promise_tests`.
+/// Passes the names of the tests of scopes and repairs to the macro `boxed`, or to
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __maintenance_promises {
@@ -325,8 +326,7 @@ macro_rules! __maintenance_promises {
     };
 }
 
-/// Hands the names of the promises that take long to the macro `boxed`, or to
-/// `__promise_tests`.
+/// Passes the names of the slow tests to the macro `boxed`, or to `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __heavy_promises {
@@ -342,7 +342,7 @@ macro_rules! __heavy_promises {
     };
 }
 
-/// Searches what a store keeps for what was taken away.
+/// Defines the test that searches the data of a store for deleted data.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __residual_data {
@@ -363,7 +363,7 @@ macro_rules! __residual_data {
     };
 }
 
-/// Hands the names of all promises to the macro `boxed`, or to `__promise_tests`.
+/// Passes the names of all tests to the macro `boxed`, or to `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __every_promise {

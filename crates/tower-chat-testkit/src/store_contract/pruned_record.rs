@@ -1,4 +1,4 @@
-//! The record of tool calls of a conversation that is pruned.
+//! The rules of the record of tool calls of a pruned conversation.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -24,7 +24,8 @@ fn answer(text: &str) -> Message {
     Message::tool_results([ToolResult::new("id 0", text)])
 }
 
-/// Rows go with the messages of their calls; the others stay where they are, and can be replaced.
+/// Rows are deleted with the messages of their calls. The others do not change, and can be
+/// replaced.
 pub async fn rows_are_pruned_with_their_messages(store: Store) {
     let key = key("rows");
     let mut at = Revision::ABSENT;
@@ -71,7 +72,7 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     assert_eq!(what(&copied), what(&original));
 }
 
-/// A call that was answered by a later run goes with that, or stays with it.
+/// A call that a later run answered is deleted or kept together with that run.
 pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
     let key = key("answered later");
     let first = write_messages(&key, Revision::ABSENT, [asking(&["tool"])])
@@ -93,8 +94,8 @@ pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
     );
 }
 
-/// A call that waits for approval, or for a result that a caller may still give, stays with all
-/// that comes after it, and can be answered.
+/// A call that waits for approval, or for a result of the caller, is kept together with all later
+/// messages, and can be answered.
 pub async fn calls_that_wait_are_not_pruned(store: Store) {
     let key = key("waiting");
     let request = ApprovalRequest::new("r", ToolCall::new("", "tool", "{}"), true);

@@ -1,4 +1,4 @@
-//! Taking the oldest runs of a conversation away.
+//! The rules of pruning.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use super::{
     },
 };
 
-/// Prunes, and gives the numbers of runs and messages that went; nothing may have held it back.
+/// Prunes, and returns the numbers of deleted runs and messages. No call may prevent the deletion.
 async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) {
     let Pruned { runs, messages, held_back_by, .. } =
         store.prune(key, keep).await.expect("a prune");
@@ -23,14 +23,14 @@ async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) 
     (runs, messages)
 }
 
-/// A write of a run that was begun before.
+/// Returns a write of a run that has begun before.
 fn of_run(run: RunId, index: u32, at: Revision, key: &ConversationKey, texts: &[&str]) -> Write {
     let messages = texts.iter().map(|text| Message::user(*text).into());
     Write::new(key.clone(), MessageId { run, index }, at, messages)
 }
 
-/// What is left are whole runs with their numbers, in another incarnation; a repetition takes
-/// nothing away, and the conversation goes on.
+/// The remaining messages are those of whole runs, with unchanged numbers, in a new incarnation.
+/// Repeating the prune deletes nothing, and the conversation can be continued.
 pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     let key = key("pruned");
     let mut at = Revision::ABSENT;
@@ -70,8 +70,7 @@ pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     assert_eq!(texts(&store, &key).await, ["new"]);
 }
 
-/// The last run stays, however little is to be kept; nothing is made of a conversation that is not
-/// there, or has no messages.
+/// The last run is always kept. A prune of an absent or empty conversation creates nothing.
 pub async fn the_last_run_is_never_pruned(store: Store) {
     let (absent, empty, one) = (key("absent"), key("empty"), key("one run"));
     let none =
@@ -94,7 +93,7 @@ fn far() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000)
 }
 
-/// Runs are as old as their ids say; the order is that of the conversation.
+/// Runs are pruned by the times in their ids. The order is that of the conversation.
 pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     let key = key("by time");
     let made_at = |second: u64| {
@@ -115,7 +114,7 @@ pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     assert_eq!(texts(&store, &key).await, ["50"]);
 }
 
-/// Where another run stands between two writes of a run, the three go or stay together.
+/// If another run is between two writes of a run, all of them are deleted or kept together.
 pub async fn a_run_that_was_gone_on_with_is_pruned_whole(store: Store) {
     let key = key("gone on with");
     let run = RunId::new();
@@ -129,8 +128,8 @@ pub async fn a_run_that_was_gone_on_with_is_pruned_whole(store: Store) {
     assert_eq!(texts(&store, &key).await, ["c1"]);
 }
 
-/// Who has read the conversation before it was pruned can write no more, and no write that was
-/// stored before it is taken for stored.
+/// A writer that has read the conversation before the prune gets a conflict, and no write from
+/// before the prune is acknowledged as a repetition.
 pub async fn a_revision_from_before_a_prune_conflicts(store: Store) {
     let key = key("read before");
     let first = write(&key, Revision::ABSENT, &["1"]);
@@ -146,7 +145,8 @@ pub async fn a_revision_from_before_a_prune_conflicts(store: Store) {
     assert_eq!(texts(&store, &key).await, ["2"]);
 }
 
-/// An open run is in the way, as is one that is under way in this process; nothing is done then.
+/// An open run prevents a prune, and so does a run in progress in this process. Nothing is then
+/// deleted.
 pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
     let key = key("under way");
     let at = stored(&store, write(&key, Revision::ABSENT, &["1"])).await;
@@ -175,7 +175,7 @@ pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
     assert_eq!(texts(&store, &key).await, ["staged"]);
 }
 
-/// Runs are staged, committed and discarded after the messages that are left.
+/// Runs can be staged, committed and discarded after the remaining messages.
 pub async fn a_pruned_conversation_can_be_staged_to(store: Store) {
     let key = key("staged to");
     let at = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
@@ -194,7 +194,7 @@ pub async fn a_pruned_conversation_can_be_staged_to(store: Store) {
     assert_eq!(revision(&store, &key).await.sequence, 5);
 }
 
-/// A conversation of the same id in another scope, and others of the same scope, stay as they are.
+/// A conversation with the same id in another scope, and others of the same scope, do not change.
 pub async fn a_prune_reaches_one_conversation_alone(store: Store) {
     let pruned_key = key("a");
     let others = [
@@ -215,7 +215,7 @@ pub async fn a_prune_reaches_one_conversation_alone(store: Store) {
     }
 }
 
-/// A copy has what is left.
+/// A copy has the remaining messages.
 pub async fn a_pruned_conversation_is_copied_as_it_is_left(store: Store) {
     let (from, to) = (key("pruned"), key("copy"));
     let at = stored(&store, write(&from, Revision::ABSENT, &["1", "2"])).await;
@@ -233,7 +233,7 @@ pub async fn a_pruned_conversation_is_copied_as_it_is_left(store: Store) {
     );
 }
 
-/// A reader sees all of a run that is being pruned, or nothing of it.
+/// A reader sees all of a run that is being pruned, or none of it.
 pub async fn readers_see_a_prune_at_one_moment(store: Store) {
     const RUNS: usize = 20;
     const MESSAGES: usize = 10;
@@ -266,7 +266,7 @@ pub async fn readers_see_a_prune_at_one_moment(store: Store) {
     }
 }
 
-/// What was submitted before a prune is seen by it, and a store that is closed does none.
+/// A prune includes the writes that were submitted before, and a closed store refuses it.
 pub async fn a_prune_sees_what_was_submitted_before_it(store: Store) {
     let key = key("submitted");
     let first = write(&key, Revision::ABSENT, &["1"]);

@@ -1,4 +1,4 @@
-//! Several at once.
+//! The rules of concurrent operations.
 
 use futures_util::future::join_all;
 use tower_chat_core::store::Revision;
@@ -10,7 +10,7 @@ use super::{
 
 const WRITERS: usize = 16;
 
-/// Of several writes that expect the same revision one is stored, and the others learn of it.
+/// Of several writes that expect the same revision one is stored, and the others get a conflict.
 pub async fn of_concurrent_writers_to_one_conversation_exactly_one_wins(store: Store) {
     let key = key("race");
     let mut expected = Revision::ABSENT;
@@ -34,7 +34,7 @@ pub async fn of_concurrent_writers_to_one_conversation_exactly_one_wins(store: S
     }
 }
 
-/// Writers that do not share a conversation all get through.
+/// Writers with different conversations all succeed.
 pub async fn writers_to_different_conversations_do_not_disturb_each_other(store: Store) {
     let tasks = (0..WRITERS).map(|writer| {
         let store = store.clone();
@@ -56,7 +56,7 @@ pub async fn writers_to_different_conversations_do_not_disturb_each_other(store:
     }
 }
 
-/// A reader sees all of a write or nothing of it, and never goes back.
+/// A reader sees all of a write or none of it, and never an older state afterwards.
 pub async fn readers_never_see_part_of_a_write(store: Store) {
     const MESSAGES: usize = 25;
     const WRITES: usize = 20;

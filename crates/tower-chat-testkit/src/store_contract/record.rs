@@ -1,4 +1,4 @@
-//! What a write puts into the record of tool calls.
+//! The rules of the record of tool calls.
 
 use std::{str::FromStr, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     },
 };
 
-/// A row and its message are stored together, and everything of both comes back.
+/// A row and its message are stored together, and both are returned unchanged.
 pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store) {
     let key = key("recorded");
     let tools = ["weather \0 'x'"; ToolStatus::ALL.len()];
@@ -29,7 +29,7 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
             row = with_times(row, 1_750_000_000_123, 1_750_000_004_567);
         }
         if status == ToolStatus::PendingApproval {
-            // It has not finished: a run holds it until then.
+            // The call has not finished, and a run has a lease on it.
             row.held_until = row.finished_at.take();
         }
         row
@@ -56,7 +56,7 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
     assert_eq!(totals[0].times.calls(), timed as u64, "a call that is held has not ended");
 }
 
-/// A write that is refused leaves no row, and changes none; rows of writes before it stay.
+/// A write that is refused adds no row, and changes none. Earlier rows do not change.
 pub async fn a_write_that_is_refused_records_nothing(store: Store) {
     let (key, other) = (key("refused"), key("refused too"));
     let first = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])])
@@ -84,7 +84,7 @@ pub async fn a_write_that_is_refused_records_nothing(store: Store) {
     assert_eq!(recorded(&store, &other).await, []);
 }
 
-/// There is one row of a call: the last that was written, whole.
+/// Each call has one row: the last that was written, with all of its fields.
 pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     let key = key("replaced");
     let mut first = with_times(pending(1, 0, "a"), 1, 2);
@@ -110,7 +110,7 @@ pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     assert_eq!((&found[0].error, found[0].started_at, found[0].finished_at), (&None, None, None));
     assert_eq!(found[1].status, ToolStatus::Pending, "its sibling stays");
 
-    // Twice in one write: the last row counts.
+    // Of several rows for a call in one write, the last is stored.
     stored(&store, write_rows(&key, after, vec![second, first])).await;
     let found = recorded(&store, &key).await;
     assert_eq!(found.len(), 2);
@@ -119,7 +119,7 @@ pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     assert_eq!(found[0].error.as_deref(), Some("interrupted"));
 }
 
-/// A write that is stored already does not put its rows over newer ones.
+/// A repeated write does not replace newer rows.
 pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     let key = key("repeated rows");
     let call = write_messages(&key, Revision::ABSENT, [asking(&["a"])])
@@ -131,7 +131,7 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     assert_eq!(stored(&store, call.clone()).await, call.result());
     assert_eq!(recorded(&store, &key).await[0].status, ToolStatus::Ok);
 
-    // Also where nothing but rows came after it.
+    // This also applies if the later writes had only rows.
     let call = write_messages(&key, revision(&store, &key).await, [asking(&["b"])])
         .with_tools(vec![pending(3, 0, "b")]);
     stored(&store, call.clone()).await;
@@ -142,8 +142,8 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     assert_eq!(recorded(&store, &key).await[1].status, ToolStatus::Ok);
 }
 
-/// A result is found in the message that holds it, or in the row; an empty one is one, and all
-/// parts are kept.
+/// A result is returned from its message or from the row. An empty result is a result, and all
+/// parts are preserved.
 pub async fn results_come_back_from_messages_and_from_the_record(store: Store) {
     let key = key("results");
     let item = RawJson::from_str(r#"{ "z":1.50, "a":[ ] }"#).expect("an item");
@@ -176,8 +176,8 @@ pub async fn results_come_back_from_messages_and_from_the_record(store: Store) {
     assert_eq!(found[4..], results);
 }
 
-/// Rows may come without messages: the conversation, and what a write to it must expect, stay as
-/// they are.
+/// Rows may be written without messages. The conversation, and the expected revision of its next
+/// write, do not change.
 pub async fn rows_can_be_written_without_messages(store: Store) {
     let key = key("rows alone");
     let result = ToolResult::new("id 0", "late");
@@ -197,7 +197,7 @@ pub async fn rows_can_be_written_without_messages(store: Store) {
     assert_eq!(recorded(&store, &key).await, found);
 }
 
-/// A row of a message that the conversation does not hold after its write is no row, then or
+/// A row for a message that the conversation does not contain after the write is ignored, then and
 /// later.
 pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     let key = key("no such message");
@@ -219,8 +219,8 @@ pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     assert_eq!(recorded(&store, &empty).await, []);
 }
 
-/// The positions of calls in a batch count calls that wait for approval, and not those that the
-/// provider ran.
+/// The indices of calls in a batch count calls that wait for approval, but not those that the
+/// provider executed.
 pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store: Store) {
     let key = key("approvals");
     let mut executed = ToolCall::new("s", "search", "{}");
@@ -238,7 +238,7 @@ pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store
     assert_eq!(arguments, ["{\"sum\":1}", "{\"at\":2}"]);
 }
 
-/// Times come back in the millisecond in which they were, also before 1970.
+/// Times are returned with a precision of a millisecond, also before 1970.
 pub async fn times_are_kept_to_the_millisecond(store: Store) {
     let key = key("times");
     let times = [
@@ -263,7 +263,7 @@ pub async fn times_are_kept_to_the_millisecond(store: Store) {
     }
 }
 
-/// A question that is put after a submission sees it, before its ticket is awaited.
+/// A query after a submission includes it, before its ticket is awaited.
 pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
     let key = key("asked at once");
     let mut expected = Revision::ABSENT;
@@ -282,10 +282,11 @@ pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
     }
 }
 
-/// The record of a conversation goes with it, and a new one of the same key begins without.
+/// The record is deleted with its conversation, and a new conversation with the same key has none.
 pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     let (key, other) = (key("deleted record"), key("kept record"));
-    // It is the last that was made, so that a store which counts may use its number again.
+    // It is the last conversation that was created, so that a store with numbers may use its number
+    // again.
     for key in [&other, &key] {
         let write = write_messages(key, Revision::ABSENT, [asking(&["a", "b"])])
             .with_tools(vec![pending(1, 0, "a"), pending(1, 1, "b")]);
@@ -302,7 +303,7 @@ pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     assert_eq!(recorded(&store, &other).await.len(), 2);
 }
 
-/// Whoever asks while somebody writes finds the rows of whole writes.
+/// A concurrent query returns the rows of whole writes.
 pub async fn readers_see_messages_and_rows_of_a_write_together(store: Store) {
     const CALLS: usize = 5;
     const WRITES: u64 = 20;

@@ -1,4 +1,4 @@
-//! How the record of tool calls is searched and counted.
+//! The rules of queries of the record of tool calls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     },
 };
 
-/// Conversations in two scopes, with calls of several tools, statuses and times.
+/// Stores conversations in two scopes, with calls of several tools, statuses and times.
 async fn stored_calls(store: &Store) -> Vec<(ConversationKey, ToolRecord)> {
     const TOOLS: [&str; 3] = ["a", "A", "a%"];
     let mut calls = Vec::new();
@@ -48,7 +48,7 @@ async fn stored_calls(store: &Store) -> Vec<(ConversationKey, ToolRecord)> {
     calls
 }
 
-/// Everything that can be asked of one tool, status, range, list of messages, and limit.
+/// Returns queries with all combinations of one tool, status, range, list of messages, and limit.
 fn all_queries() -> Vec<InvocationQuery> {
     let keys = [("one", "y"), ("two", "x")];
     let mut queries: Vec<_> = ["one", "three"].map(InvocationQuery::in_scope).into();
@@ -77,7 +77,7 @@ fn all_queries() -> Vec<InvocationQuery> {
 }
 
 /// Calls are found by scope, conversation, message, tool, status, time and limit, alone and
-/// together; and counted likewise.
+/// combined, and counted in the same way.
 pub async fn calls_are_found_by_everything_a_query_can_name(store: Store) {
     let calls = stored_calls(&store).await;
     let mut answered = 0;
@@ -114,7 +114,7 @@ pub async fn calls_are_found_by_everything_a_query_can_name(store: Store) {
     assert!(answered > 50, "most questions find nothing: {answered}");
 }
 
-/// Totals count calls, errors, open calls, and the time between starts and ends.
+/// Totals contain calls, errors, open calls, and the time between starts and ends.
 pub async fn tool_calls_are_counted_per_tool(store: Store) {
     let key = key("totals");
     let row =
@@ -128,7 +128,7 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
         row(3, "b", ToolStatus::UnknownTool),
         row(4, "b", ToolStatus::PendingApproval),
         never_finished,
-        // A clock that was set back takes no time away.
+        // If a clock was set back, the duration is 0.
         with_times(row(6, "b", ToolStatus::Error), 2_000, 1_000),
     ];
     let write = write_messages(&key, Revision::ABSENT, [asking(&["t"; 7])]).with_tools(rows);
@@ -147,8 +147,8 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
     assert_eq!(totals, [("B", 1, 0, 0, 0), ("b", 6, 2, 2, 251)]);
 }
 
-/// Conversations come in the byte order of their ids, and their calls as they stand in messages,
-/// whenever and in whatever order they were recorded.
+/// Conversations are returned in the byte order of their ids, and their calls in the order of the
+/// messages, whatever the order of recording.
 pub async fn calls_come_in_the_order_of_conversation_message_and_position(store: Store) {
     let ids = ["b", "\u{e9}", "", "a\0", "B", "a"];
     for id in ids {
@@ -179,7 +179,7 @@ pub async fn calls_come_in_the_order_of_conversation_message_and_position(store:
     assert_eq!(found(&query.in_messages([1]).with_limit(4)).await, first[..4]);
 }
 
-/// No question is answered with calls of another scope, or of a conversation that it did not name.
+/// No query returns calls of another scope, or of a conversation that it does not name.
 pub async fn questions_never_cross_a_scope(store: Store) {
     let halves = ["", "a", "A", "a ", "a/", "a%", "_", "a\0", "'", "1", "01"];
     for (number, scope) in halves.iter().enumerate() {
@@ -208,7 +208,7 @@ pub async fn questions_never_cross_a_scope(store: Store) {
     }
 }
 
-/// An empty list of messages, or a limit of nothing, finds nothing.
+/// An empty list of messages, or a limit of 0, finds nothing.
 pub async fn a_question_for_nothing_finds_nothing(store: Store) {
     let calls = stored_calls(&store).await;
     let of_first = InvocationQuery::of(&calls[0].0);
@@ -225,7 +225,7 @@ pub async fn a_question_for_nothing_finds_nothing(store: Store) {
     assert_eq!(store.tool_totals(&unknown).await.expect("totals"), []);
 }
 
-/// A turn may have hundreds of calls, and a question name thousands of messages.
+/// A turn may have hundreds of calls, and a query may name thousands of messages.
 pub async fn any_number_of_calls_and_messages_can_be_asked_for(store: Store) {
     const CALLS: u32 = 300;
     let key = key("many");
@@ -251,7 +251,7 @@ pub async fn any_number_of_calls_and_messages_can_be_asked_for(store: Store) {
     assert_eq!(of_list(vec![1_999, 7, 7, 5_000]).await, [7, 1_999]);
 }
 
-/// A row whose call or result is not where it says is reported, and all others are found.
+/// A row whose call or result does not exist is reported, and all others are found.
 pub async fn a_row_that_cannot_be_read_does_not_hide_the_others(store: Store) {
     let key = key("unreadable");
     let result = |index, sequence, result| {

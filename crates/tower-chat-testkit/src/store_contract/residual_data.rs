@@ -1,4 +1,4 @@
-//! What is left of what was taken away.
+//! The rules of residual data after deletions.
 
 use std::{fmt, future::Future, sync::Arc, time::SystemTime};
 
@@ -20,7 +20,7 @@ use super::{
     },
 };
 
-/// Gives everything that a store keeps outside of its process, as bytes.
+/// Returns all data that a store has outside of its process, as bytes.
 #[derive(Clone)]
 pub struct ResidualData(Arc<dyn Fn() -> BoxFuture<'static, Vec<u8>> + Send + Sync>);
 
@@ -30,7 +30,7 @@ impl fmt::Debug for ResidualData {
     }
 }
 
-/// A store with the way to what it keeps.
+/// Returns a store with the access to its data.
 pub fn searchable<S, Bytes>(
     store: S,
     residual_data: impl Fn(&S) -> Bytes + Send + Sync + 'static,
@@ -44,11 +44,11 @@ where
     (store, ResidualData(Arc::new(move || Box::pin(residual_data(&inner)))))
 }
 
-/// Tests that what is deleted, discarded or pruned leaves nothing.
+/// Tests that deleted, discarded and pruned data leave no residual data.
 ///
 /// # Panics
 ///
-/// If the promise is broken.
+/// If the test fails.
 pub fn check_residual_data<Guard, Open>(open: impl FnOnce() -> Open)
 where
     Open: Future<Output = ((Store, ResidualData), Guard)>,
@@ -61,7 +61,7 @@ where
 }
 
 impl ResidualData {
-    /// Whether a text is in it, as it is or in hexadecimal.
+    /// Returns whether the data contain a text, in plain or in hexadecimal form.
     async fn hold(&self, text: &str) -> bool {
         let bytes = (self.0)().await;
         let hexadecimal: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -72,12 +72,12 @@ impl ResidualData {
     }
 }
 
-/// A text that stands nowhere else.
+/// Returns a unique text.
 fn planted(what: &str) -> String {
     format!("planted-{what}-{:016x}", tower_chat_core::RunId::new().random_half())
 }
 
-/// Planted texts, in everything that a write can say.
+/// Unique texts, in every field of a write.
 struct Planted {
     texts: Vec<String>,
 }
@@ -93,7 +93,7 @@ impl Planted {
         text
     }
 
-    /// Messages of one run, and the row of their call.
+    /// Returns messages of one run, and the row of their call.
     fn run(&mut self, first: u64) -> ([Message; 3], ToolRecord) {
         let mut calls = asking(&[&self.text("tool")]);
         for part in &mut calls.parts {
@@ -121,7 +121,7 @@ impl Planted {
     }
 }
 
-/// Plants texts in the description of a conversation. A store that has no directory yet takes none.
+/// Puts unique texts into the description of a conversation, if the store has a directory.
 async fn describe(store: &Store, key: &ConversationKey, planted: &mut Planted) {
     let metadata = [(planted.text("member"), planted.text("value").into())];
     let description = Description::new()
@@ -175,7 +175,7 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
     assert!(store.delete(&key).await.expect("a deletion"));
     deleted.are_gone(&residual_data, "deleted").await;
     assert!(residual_data.hold(kept.id()).await);
-    // A run that was never committed goes with its conversation.
+    // An open run is deleted with its conversation.
     let mut open = Planted::new();
     let mut run = Journal::new(&key, Revision::ABSENT);
     let (messages, row) = open.run(1);

@@ -1,4 +1,4 @@
-//! The rows of a conversation, and their repair.
+//! The rules of rows of a conversation, and of rewrites.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ async fn rows(store: &Store, key: &ConversationKey) -> ConversationRows {
     store.rows(key).await.expect("the rows").expect("there is such a conversation")
 }
 
-/// The messages with their numbers; all can be read.
+/// Returns the messages with their sequence numbers. All must be readable.
 fn messages(rows: &ConversationRows) -> Vec<(u64, Message)> {
     let read = |(number, message): &(u64, Result<Arc<Message>, _>)| {
         (*number, Message::clone(message.as_ref().expect("a message")))
@@ -30,7 +30,7 @@ fn messages(rows: &ConversationRows) -> Vec<(u64, Message)> {
     rows.messages.iter().map(read).collect()
 }
 
-/// The record; every row can be read.
+/// Returns the record. Every row must be readable.
 fn tools(rows: &ConversationRows) -> Vec<ToolRecord> {
     let tools: Vec<ToolRecord> =
         rows.tools.iter().map(|(_, row)| row.clone().expect("a row")).collect();
@@ -39,13 +39,14 @@ fn tools(rows: &ConversationRows) -> Vec<ToolRecord> {
     tools
 }
 
-/// What a load gives, with its numbers.
+/// Returns the messages of a load, with their sequence numbers.
 async fn loaded(store: &Store, key: &ConversationKey) -> Vec<(u64, Message)> {
     let history = store.load(key).await.expect("a history");
     history.numbered().map(|(number, message)| (number, Message::clone(message))).collect()
 }
 
-/// A call with a result in a message, one with a result apart, and one that waits for approval.
+/// Returns a call with its result in a message, one with its result in the record, and one that
+/// waits for approval.
 fn recorded_calls() -> ([Message; 2], Vec<ToolRecord>) {
     let asks = asking(&["hat", "coat", "shoe"]);
     let results = Message::tool_results([ToolResult::new("id 0", "a straw hat")]);
@@ -59,7 +60,7 @@ fn recorded_calls() -> ([Message; 2], Vec<ToolRecord>) {
     ([asks, results], vec![with_times(first, 5, 9), with_times(second, 7, 8), third])
 }
 
-/// The rows of a conversation are the messages and the record that readers see, with the head.
+/// The rows of a conversation are the visible messages and record, with the head.
 pub async fn rows_are_what_readers_see(store: Store) {
     let key = key("row by row");
     assert!(store.rows(&key).await.expect("an answer").is_none(), "it was never written");
@@ -88,7 +89,8 @@ pub async fn rows_are_what_readers_see(store: Store) {
     assert!(store.rows(&key).await.expect("an answer").is_none());
 }
 
-/// The rows of a conversation that was pruned have their numbers, and the head says how many are gone.
+/// The rows of a pruned conversation have unchanged sequence numbers, and the head contains the
+/// number of pruned messages.
 pub async fn rows_of_a_pruned_conversation_have_their_numbers(store: Store) {
     let key = key("pruned rows");
     let mut at = Revision::ABSENT;
@@ -112,8 +114,8 @@ pub async fn rows_of_a_pruned_conversation_have_their_numbers(store: Store) {
     assert_eq!(texts(&store, &key).await, ["three", "vier"]);
 }
 
-/// A rewrite changes the rows that it names, and leaves numbers, ids and other conversations alone. The
-/// conversation is in another incarnation.
+/// A rewrite changes the rows that it names. Sequence numbers, ids and other conversations do not
+/// change. The conversation gets a new incarnation.
 pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     let key = key("rewritten");
     let other = ConversationKey::new("another scope", key.id());
@@ -147,7 +149,7 @@ pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     assert_eq!(texts(&store, &key).await, ["eins", "two", "drei", "four"]);
 }
 
-/// A rewrite is compared with the conversation's revision, and makes no conversation.
+/// A rewrite at another revision is refused, and a rewrite creates no conversation.
 pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
     let key = key("rewritten late");
     let at = stored(&store, write(&key, Revision::ABSENT, &["one"])).await;
@@ -171,7 +173,7 @@ pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
     assert!(store.rows(&absent.key).await.expect("an answer").is_none());
 }
 
-/// A rewrite that names a message which is not there changes nothing.
+/// A rewrite with a message that does not exist changes nothing.
 pub async fn a_rewrite_is_done_whole_or_not_at_all(store: Store) {
     let key = key("rewritten in part");
     let (asked, records) = recorded_calls();
@@ -194,7 +196,7 @@ pub async fn a_rewrite_is_done_whole_or_not_at_all(store: Store) {
     }
 }
 
-/// Rows of the record are replaced and removed; what waits for approval is what the record says.
+/// Rows of the record are replaced and removed. The pending approvals follow the record.
 pub async fn a_rewrite_changes_the_record(store: Store) {
     let key = key("a rewritten record");
     let (asked, records) = recorded_calls();
@@ -220,12 +222,12 @@ pub async fn a_rewrite_changes_the_record(store: Store) {
     again.tools.push(waits.clone());
     let after = store.rewrite(again).await.expect("it is rewritten");
     assert_eq!(tools(&rows(&store, &key).await), [records[1].clone(), waits]);
-    // Messages that are appended later have no row that was not theirs.
+    // Later messages get no row of a rewrite.
     stored(&store, super::fixture::write(&key, after, &["3", "4", "5", "6", "7", "8", "9"])).await;
     assert_eq!(tools(&rows(&store, &key).await).len(), 2);
 }
 
-/// What an open run goes on after is not rewritten under it.
+/// A conversation with an open run cannot be rewritten.
 pub async fn an_open_run_is_not_rewritten(store: Store) {
     let key = key("rewritten while it is open");
     let at = stored(&store, write(&key, Revision::ABSENT, &["one"])).await;
@@ -247,7 +249,7 @@ pub async fn an_open_run_is_not_rewritten(store: Store) {
     assert_eq!(texts(&store, &key).await, ["one", "zwei"]);
 }
 
-/// Rows that are read, and rewrites that begin, after a submission see it; a closed store is read alone.
+/// Reads of rows, and rewrites, include earlier submissions. A closed store can only be read.
 pub async fn a_rewrite_sees_what_was_submitted_before_it(store: Store) {
     let key = key("rewritten at once");
     let mut tickets = Vec::new();

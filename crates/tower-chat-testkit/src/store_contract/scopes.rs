@@ -1,4 +1,4 @@
-//! Which scopes a store has.
+//! The rules of lists of scopes.
 
 use tower_chat_core::{
     ConversationKey,
@@ -23,7 +23,8 @@ async fn scopes(store: &Store, after: Option<&str>, limit: usize) -> Vec<String>
     found
 }
 
-/// Scopes are listed in byte order, each once, from any on, and page by page as all at once.
+/// Scopes are listed in byte order, each once, from any text on. All pages together are equal to
+/// the whole list.
 pub async fn scopes_are_listed_in_byte_order(store: Store) {
     assert_eq!(scopes(&store, None, 10).await, Vec::<String>::new());
     let long = "x".repeat(10 * 1024);
@@ -59,7 +60,8 @@ pub async fn scopes_are_listed_in_byte_order(store: Store) {
     }
 }
 
-/// A scope is there from its first write on, of a staged one too, until its last conversation is deleted.
+/// A scope is listed from its first write on, even a staged one, until its last conversation is
+/// deleted.
 pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     begin(&store, "b", "only").await;
     let staged = ConversationKey::new("a", "staged");
@@ -80,7 +82,7 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     assert_eq!(scopes(&store, None, 1).await, ["b"]);
     assert_eq!(scopes(&store, Some("b"), 10).await, Vec::<String>::new());
 
-    // A name that differs in case, or has the beginning of another, is a scope of its own.
+    // A name that differs in case, or is a prefix of another, is a scope of its own.
     let mut journal = Journal::new(&ConversationKey::new("B", "discarded"), Revision::ABSENT);
     stored(&store, journal.text(staging(0), "it is discarded")).await;
     assert_eq!(scopes(&store, None, 10).await, ["B", "b"]);
@@ -90,7 +92,7 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     assert_eq!(found, ["b", "bb"]);
 }
 
-/// A list of scopes that begins after a submission sees it.
+/// A list of scopes that begins after a submission includes it.
 pub async fn a_list_of_scopes_sees_what_was_submitted_before_it(store: Store) {
     for number in 0..20 {
         let key = ConversationKey::new(format!("scope {number:02}"), "submitted");

@@ -1,4 +1,4 @@
-//! What a run stages, until it is committed or discarded.
+//! The rules of staged writes, until they are committed or discarded.
 
 use tower_chat_core::{
     Message, MessageId, ToolCall, ToolResult, ToolStatus,
@@ -17,7 +17,7 @@ use super::{
     },
 };
 
-/// What is staged is durable and comes back for its run; nobody else sees any of it.
+/// Staged messages are durable, returned with their run, and invisible to all other reads.
 pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     let (key, unseen) = (key("staged"), key("staged from the start"));
     let first = write_messages(&key, Revision::ABSENT, [Message::user("hi"), asking(&["a"])])
@@ -62,7 +62,7 @@ pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     assert_eq!((content.open.run, content.open.visible), (run.run, 2));
 }
 
-/// A commit can replace staged messages, which keep their ids; nothing else changes.
+/// A commit can replace staged messages, which keep their ids. No other message changes.
 pub async fn a_commit_replaces_what_was_staged(store: Store) {
     for (name, with_messages) in [("replaced", true), ("replaced alone", false)] {
         let key = key(name);
@@ -80,7 +80,7 @@ pub async fn a_commit_replaces_what_was_staged(store: Store) {
             (u64::from(index) + 2, message.into())
         };
         let mut replaced = vec![shorter(0, "one"), shorter(2, "three")];
-        // The message before the run is another run's.
+        // The message before the run belongs to another run.
         replaced.push((1, Message::user("not 0").into()));
         let commit = run.write(commit(1), last).replacing(replaced);
         for attempt in ["once", "again"] {
@@ -98,8 +98,8 @@ pub async fn a_commit_replaces_what_was_staged(store: Store) {
     }
 }
 
-/// A commit shows everything that was staged, with its own messages or without, and a reader at
-/// any moment sees nothing of it or all.
+/// A commit makes all staged messages visible, with or without messages of its own. At any moment a
+/// reader sees none or all of them.
 pub async fn a_commit_shows_the_whole_run_at_once(store: Store) {
     for with_messages in [true, false] {
         let key = key(if with_messages { "committed" } else { "committed alone" });
@@ -149,7 +149,7 @@ pub async fn a_commit_shows_the_whole_run_at_once(store: Store) {
     assert_eq!(store.list("scope", None, 10).await.expect("a list").len(), 2);
 }
 
-/// Nothing of a discarded run is left, and the conversation goes on after what readers saw.
+/// A discard deletes the whole run, and the conversation continues after the visible messages.
 pub async fn a_discarded_run_leaves_nothing(store: Store) {
     let (key, unseen) = (key("discarded"), key("discarded from the start"));
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
@@ -173,7 +173,7 @@ pub async fn a_discarded_run_leaves_nothing(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", ""]);
 }
 
-/// A conversation of which all was discarded is on no list.
+/// A conversation whose messages were all discarded is not listed.
 pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store) {
     let key = key("discarded whole");
     let mut run = Journal::new(&key, Revision::ABSENT);
@@ -185,8 +185,8 @@ pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store)
     assert_eq!(store.list("scope", None, 10).await.expect("a list"), [key]);
 }
 
-/// What was sent before a discard and arrives after it is refused, also when the conversation is
-/// as long again.
+/// A write that was sent before a discard and arrives after it is refused, even if the conversation
+/// has the same length again.
 pub async fn nothing_late_matches_after_a_discard(store: Store) {
     let key = key("late");
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
@@ -209,7 +209,7 @@ pub async fn nothing_late_matches_after_a_discard(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", "1", "2"]);
 }
 
-/// Each kind of write of an open run is acknowledged when it is made again.
+/// Each kind of write of an open run is acknowledged when it is repeated.
 pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     let key = key("repeated");
     let mut run = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
@@ -250,7 +250,8 @@ pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     assert_eq!(texts(&store, &key).await.len(), 5);
 }
 
-/// While a run is open nobody else writes, under whatever revision, and a conflict names the run.
+/// While a run is open no other run can write, at any revision, and the conflict contains the open
+/// run.
 pub async fn only_the_open_run_writes(store: Store) {
     let key = key("owned");
     let before = stored(&store, write_messages(&key, Revision::ABSENT, [asking(&["a"])])).await;
@@ -281,7 +282,7 @@ pub async fn only_the_open_run_writes(store: Store) {
     assert_eq!(texts(&store, &key).await, ["", "staged"]);
 }
 
-/// There is nothing to discard where no run is open.
+/// A discard without an open run is a conflict.
 pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     let key = key("closed");
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
@@ -303,7 +304,7 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0"]);
 }
 
-/// A service id that is staged changes nothing before the commit; the last one counts.
+/// A staged service id takes effect with the commit. Of several, the last one is used.
 pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     let key = key("service");
     let id = async || {
@@ -339,7 +340,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     assert_eq!(id().await.as_deref(), Some("at once"));
 }
 
-/// The text of an answer that was cut off stays with the run until it is forgotten.
+/// The text of an unfinished answer is stored with the run until it is deleted.
 pub async fn partial_text_stays_with_the_open_run(store: Store) {
     let key = key("partial");
     let mut run = Journal::new(&key, Revision::ABSENT);
@@ -365,8 +366,7 @@ pub async fn partial_text_stays_with_the_open_run(store: Store) {
     assert_eq!(open_run(&store, &key).await.expect("an open run").partial_text, None);
 }
 
-/// A staged write changes what is known of a call that readers see at once, and a discard does not
-/// take it back.
+/// A staged write changes the rows of visible calls at once, and a discard does not undo that.
 pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
     let key = key("seen");
     let first = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])])
@@ -394,7 +394,7 @@ pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
     assert!(recorded(&store, &key).await.iter().all(|call| call.sequence < sequence));
 }
 
-/// Deleting a conversation takes its open run along.
+/// A deletion deletes the open run of the conversation.
 pub async fn a_deleted_conversation_takes_its_open_run_along(store: Store) {
     let key = key("deleted");
     let mut run = Journal::new(&key, Revision::ABSENT);

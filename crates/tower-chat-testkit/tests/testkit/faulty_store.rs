@@ -1,4 +1,4 @@
-//! The faulty store fails and waits exactly where it was told to.
+//! Tests that the faulty store fails and waits exactly as prepared.
 
 use futures_util::FutureExt;
 use tower_chat_core::{

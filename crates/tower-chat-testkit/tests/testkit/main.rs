@@ -1,4 +1,4 @@
-//! The test doubles do what they are told, and the contract of stores finds every fault.
+//! Tests of the test doubles, and tests that the contract of stores detects every fault.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,5 +1,4 @@
-//! The store in memory keeps every promise of a store; so does one that fails on command, while
-//! nothing is ordered.
+//! The contract of stores, with the store in memory, and with a faulty store without faults.
 
 mod memory {
     tower_chat_testkit::store_contract!(tower_chat_core::MemoryStore::new());

@@ -1,4 +1,4 @@
-//! What is recorded reaches the recorder of the thread, and without one nothing is measured.
+//! Tests that metrics reach the recorder of the thread, and that nothing is measured without one.
 
 use std::{future::ready, io::ErrorKind, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The reader of recorded exchanges and conversations.
+//! Tests of the parsers of recorded exchanges and conversations.
 
 use std::{collections::BTreeMap, fs, io::Write};
 
@@ -14,7 +14,7 @@ fn refused(yaml: &str) -> String {
     Cassette::parse("provider", "file.yaml", yaml).unwrap_err().to_string()
 }
 
-/// An exchange whose response has this body, as YAML.
+/// Returns an exchange whose response has this body, as YAML.
 fn vcrpy(path: &str, request: &str, media_type: &str, body: &str) -> String {
     format!(
         "interactions:\n- request:\n    method: POST\n    uri: https://host{path}\n    body: '{request}'\n  \
@@ -92,7 +92,7 @@ fn text_that_happens_to_be_base64_stays_text() {
     assert_eq!(parse(&yaml)[0].text().unwrap(), "abcdefghijklmnopqrst");
 }
 
-/// A message of an AWS event stream.
+/// Returns a message of an AWS event stream.
 fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
     let mut packed = Vec::new();
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! The scripted model client does what its script says, and is as strict as a real one.
+//! Tests that the scripted model client follows its script, and is as strict as a real one.
 
 use std::{future::poll_fn, task::Poll};
 

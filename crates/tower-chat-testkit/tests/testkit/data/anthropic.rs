@@ -9,7 +9,7 @@ use super::{
     text::{pieces, text},
 };
 
-/// Where Claude is asked.
+/// The service that runs Claude.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claude {
     Anthropic,
@@ -22,7 +22,7 @@ fn messages(dialogue: &Dialogue) -> Vec<Value> {
     let mut results: Vec<Value> = Vec::new();
     for item in &dialogue.items {
         match item {
-            // What the user says beside results stands in their message, after them.
+            // The user's text is in the message of the results, after them.
             Item::User(text) if !results.is_empty() => {
                 results.push(json!({"type": "text", "text": text}));
                 messages.push(json!({"role": "user", "content": std::mem::take(&mut results)}));
@@ -86,7 +86,7 @@ impl Claude {
                 "output_tokens": answer.output_tokens, "service_tier": "standard"}})
     }
 
-    /// The events of a stream up to the end of its last block.
+    /// Returns the events of a stream up to the end of its last block.
     pub(crate) fn events(self, answer: &Answer) -> Vec<Value> {
         let mut message = self.whole_with(answer, "");
         let blocks = message["content"].take();
@@ -118,7 +118,7 @@ impl Claude {
     }
 }
 
-/// How a block begins, and its deltas.
+/// Returns the event that begins a block, and its deltas.
 fn block_events(block: &Value) -> (Value, Vec<Value>) {
     let text_of = |field: &str| block[field].as_str().unwrap();
     let in_deltas = |kind: &str, field: &str, whole: &str| -> Vec<Value> {

@@ -64,7 +64,7 @@ fn usage(answer: &Answer) -> Value {
     json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output})
 }
 
-/// How a block begins, if that is an event, and its deltas.
+/// Returns the event that begins a block, if there is one, and its deltas.
 fn block_events(block: &Value) -> (Option<Value>, Vec<Value>) {
     let split = |text: &Value, delta: &dyn Fn(String) -> Value| -> Vec<Value> {
         pieces(text.as_str().unwrap(), 24).into_iter().map(delta).collect()
@@ -83,7 +83,7 @@ fn block_events(block: &Value) -> (Option<Value>, Vec<Value>) {
     (None, split(&block["text"], &|piece| json!({"text": piece})))
 }
 
-/// The events of a stream up to the end of its last block.
+/// Returns the events of a stream up to the end of its last block.
 pub(crate) fn events(answer: &Answer) -> Vec<u8> {
     let mut stream = event("messageStart", &json!({"role": "assistant"}));
     for (index, block) in content(answer).iter().enumerate() {
@@ -115,7 +115,7 @@ fn event(name: &str, payload: &Value) -> Vec<u8> {
     )
 }
 
-/// The end of a stream that failed.
+/// Returns the exception at the end of a stream that failed.
 pub(crate) fn exception(name: &str, message: &str) -> Vec<u8> {
     let headers = [
         (":exception-type", name),

@@ -1,5 +1,5 @@
-//! Chat Completions: <https://platform.openai.com/docs/api-reference/chat>, and what compatible
-//! services make of it.
+//! Chat Completions: <https://platform.openai.com/docs/api-reference/chat>, and its variants at
+//! compatible services.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use super::{
     text::{pieces, text},
 };
 
-/// How a service streams its calls.
+/// The form in which a service streams its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Streaming {
-    /// Id and name first, then the arguments piece by piece, call after call.
+    /// Id and name first, then the arguments in pieces, call after call.
     Pieces,
-    /// The same, the pieces of all calls in turns.
+    /// As `Pieces`, with the pieces of all calls interleaved.
     Interleaved,
     /// Each call in one piece.
     WholeCalls,
@@ -27,7 +27,7 @@ pub(crate) struct Chat {
     pub(crate) url: &'static str,
     pub(crate) model: &'static str,
     pub(crate) id: fn(&Call) -> String,
-    /// The field of the reasoning.
+    /// The name of the field of reasoning.
     pub(crate) reasoning: Option<&'static str>,
     pub(crate) streaming: Streaming,
 }
@@ -89,7 +89,7 @@ pub(crate) const COMPATIBLE: [Chat; 7] = [
         reasoning: Some("reasoning_content"),
         streaming: Streaming::WholeCalls,
     },
-    // A server that gives no ids: clients send ids that they have made up.
+    // A server without call ids: clients send ids that they have generated.
     Chat {
         folder: "local_openai_compatible",
         url: "http://localhost:8080/v1/chat/completions",
@@ -114,7 +114,7 @@ impl Chat {
         answer.calls.iter().map(call).collect()
     }
 
-    /// The messages of a dialogue.
+    /// Returns the messages of a dialogue.
     pub(crate) fn messages(self, dialogue: &Dialogue) -> Vec<Value> {
         let mut messages = vec![json!({"role": "system", "content": dialogue.system})];
         for item in &dialogue.items {
@@ -126,7 +126,7 @@ impl Chat {
         messages
     }
 
-    /// An answer as a message, and a message for the result of each of its calls.
+    /// Returns an answer as a message, with a message for the result of each of its calls.
     fn answered(self, answer: &Answer) -> Vec<Value> {
         let mut message = json!({"role": "assistant", "content": content(answer)});
         if !answer.calls.is_empty() {
@@ -153,7 +153,7 @@ impl Chat {
             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
     }
 
-    /// The deltas of the calls of an answer.
+    /// Returns the deltas of the calls of an answer.
     fn call_deltas(self, answer: &Answer) -> Vec<Value> {
         let whole = self.calls(answer, self.id);
         let indexed = whole.into_iter().enumerate().map(|(index, mut call)| {
@@ -188,7 +188,7 @@ impl Chat {
         deltas.into_iter().map(|call| json!({"tool_calls": [call]})).collect()
     }
 
-    /// The chunks of a stream, up to and with the one that says why it ends.
+    /// Returns the chunks of a stream, up to and including the one with the finish reason.
     pub(crate) fn chunks(self, answer: &Answer, reason: &str) -> Vec<Value> {
         let mut deltas = vec![json!({"role": "assistant", "content": "", "refusal": null})];
         if let (Some(field), Some(thought)) = (self.reasoning, &answer.thought) {

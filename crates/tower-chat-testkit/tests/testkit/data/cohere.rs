@@ -40,7 +40,7 @@ fn calls(answer: &Answer) -> Vec<Value> {
     calls.collect()
 }
 
-/// What the model says before its calls is its plan.
+/// The text of the model before its calls is its plan.
 fn message(answer: &Answer) -> Value {
     if answer.calls.is_empty() {
         return json!({"role": "assistant", "content": [{"type": "text", "text": answer.text}]});
@@ -62,7 +62,7 @@ fn usage(answer: &Answer) -> Value {
 }
 
 impl Cohere {
-    /// The events of a stream before its last.
+    /// Returns the events of a stream without the last one.
     pub(crate) fn events(self, answer: &Answer) -> Vec<Value> {
         let start = json!({"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [],
             "citations": []});

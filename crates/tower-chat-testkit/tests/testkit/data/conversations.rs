@@ -7,7 +7,7 @@ use super::{
     text::{Texts, text},
 };
 
-/// The files, by folder and name.
+/// Returns the files, by folder and name.
 pub(crate) fn files(texts: &mut Texts) -> Vec<(&'static str, &'static str, String)> {
     vec![
         ("harbour", "whole.jsonl", lines(whole(texts))),
@@ -46,7 +46,8 @@ fn long(service: Chat, texts: &mut Texts) -> Vec<Value> {
     service.messages(&texts.dialogue(items))
 }
 
-/// Ids that are no keys: the same in every round, also of calls that are made at once, and none.
+/// Returns conversations with ids that are not unique: the same ids in every round, also for
+/// parallel calls, and no ids.
 fn ids(texts: &mut Texts) -> Vec<Conversation> {
     let by_name = Chat { id: |call| format!("call_{}", call.tool.name), ..chat::OPENAI };
     let mut found = vec![("the same in later rounds".to_owned(), by_name_only(by_name, texts))];
@@ -59,7 +60,7 @@ fn ids(texts: &mut Texts) -> Vec<Conversation> {
             call["id"] = json!("");
         }
     }
-    // Indexing has left `null` where there was nothing.
+    // Indexing has added `null` for missing fields.
     let unnamed = unnamed.into_iter().map(without_nulls).collect();
     found.push(("empty ids".to_owned(), unnamed));
     found
@@ -76,7 +77,7 @@ fn without_nulls(mut message: Value) -> Value {
     message
 }
 
-/// Beginnings and ends that are not a user's message and an answer.
+/// Returns conversations that do not begin with a user message or do not end with an answer.
 fn endings(texts: &mut Texts) -> Vec<Conversation> {
     let mut greeted = chat::OPENAI.messages(&texts.parallel());
     greeted.insert(1, json!({"role": "assistant", "content": texts.answer()}));
@@ -94,7 +95,7 @@ fn endings(texts: &mut Texts) -> Vec<Conversation> {
     ]
 }
 
-/// Calls as they were in 2023, one at a time and without ids.
+/// Returns conversations with calls in the format of 2023: one at a time and without ids.
 fn functions(texts: &mut Texts) -> Vec<Conversation> {
     let conversation = |number: usize, texts: &mut Texts| {
         let mut messages = vec![json!({"role": "system", "content": texts.rules()})];

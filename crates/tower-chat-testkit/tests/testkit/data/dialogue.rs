@@ -1,4 +1,4 @@
-//! The content of a conversation, in no provider's format.
+//! The content of a conversation, independent of the provider's format.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(crate) const TOOLS: [Tool; 3] = [
 ];
 
 impl Tool {
-    /// The JSON schema of its arguments.
+    /// Returns the JSON schema of its arguments.
     pub(crate) fn schema(self) -> Value {
         json!({"type": "object", "properties": {"ship": {"type": "string"}}, "required": ["ship"]})
     }
@@ -27,7 +27,7 @@ impl Tool {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    /// Letters and digits, of which each provider makes an id in its form.
+    /// Letters and digits, from which each provider's format makes an id.
     pub(crate) token: String,
     pub(crate) tool: Tool,
     pub(crate) arguments: Value,
@@ -35,7 +35,7 @@ pub(crate) struct Call {
     pub(crate) is_error: bool,
 }
 
-/// What a model answers.
+/// An answer of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) token: String,
@@ -47,7 +47,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// What proves to the service that it has made this answer itself.
+    /// Returns the signature by which the service recognises its own answer.
     pub(crate) fn signature(&self) -> String {
         STANDARD.encode(format!("made by {}", self.token))
     }
@@ -63,13 +63,13 @@ pub(crate) enum Item {
 #[derive(Debug, Clone)]
 pub(crate) struct Dialogue {
     pub(crate) system: String,
-    /// What requests declare.
+    /// The tools that requests declare.
     pub(crate) tools: Vec<Tool>,
     pub(crate) items: Vec<Item>,
 }
 
 impl Dialogue {
-    /// The answers, each with the dialogue that is asked about before it.
+    /// Iterates over the answers, each with the dialogue before it.
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = (Dialogue, &Answer)> {
         self.items.iter().enumerate().filter_map(|(at, item)| match item {
             Item::Answer(answer) => {
@@ -125,7 +125,7 @@ impl Texts {
         dialogue
     }
 
-    /// Three calls at once, one of which fails, and an answer.
+    /// Returns a dialogue with three parallel calls, one of which fails, and an answer.
     pub(crate) fn parallel(&mut self) -> Dialogue {
         let mut called = self.called(&[0, 1, 2]);
         called.calls[2].result = self.failure();
@@ -134,7 +134,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// Two calls at once, and an answer.
+    /// Returns a dialogue with two parallel calls, and an answer.
     pub(crate) fn pair(&mut self) -> Dialogue {
         let items = vec![
             self.user(),
@@ -144,7 +144,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// A question after an answer; then a round, and another one after it, each with a text before
+    /// Returns a dialogue with a question after an answer, then two rounds, each with a text before
     /// its calls.
     pub(crate) fn rounds(&mut self) -> Dialogue {
         let mut first = self.called(&[1]);
@@ -162,7 +162,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// Reasoning before a call and before the answer.
+    /// Returns a dialogue with reasoning before a call and before the answer.
     pub(crate) fn thinking(&mut self) -> Dialogue {
         let mut called = self.called(&[0]);
         called.thought = Some(self.thought());
@@ -172,7 +172,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// One question, for an exchange that goes wrong.
+    /// Returns a dialogue with one question, for an exchange that fails.
     pub(crate) fn only_question(&mut self) -> Dialogue {
         let items = vec![self.user()];
         self.dialogue(items)

@@ -1,4 +1,4 @@
-//! HTTP exchanges, and the files of them in the format of vcrpy.
+//! HTTP exchanges, and files of them in the format of vcrpy.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -22,26 +22,26 @@ pub(crate) struct Exchange {
     pub(crate) body: Vec<u8>,
 }
 
-/// How a provider is asked, and how it answers.
+/// The requests and responses of a provider.
 pub(crate) trait Provider {
     fn folder(&self) -> &'static str;
 
     fn url(&self, is_streamed: bool) -> String;
 
-    /// The body of a request that goes on with a dialogue.
+    /// Returns the body of a request that continues a dialogue.
     fn request(&self, dialogue: &Dialogue, is_streamed: bool) -> Value;
 
-    /// The body of an answer.
+    /// Returns the body of an answer.
     fn whole(&self, answer: &Answer) -> Value;
 
-    /// The body of a streamed answer.
+    /// Returns the body of a streamed answer.
     fn stream(&self, answer: &Answer) -> Vec<u8>;
 
     fn stream_type(&self) -> &'static str {
         SSE
     }
 
-    /// One exchange for each answer of a dialogue.
+    /// Returns one exchange for each answer of a dialogue.
     fn exchanges(&self, dialogue: &Dialogue, is_streamed: bool) -> Vec<Exchange> {
         let exchange = |(asked, answer): (Dialogue, &Answer)| match is_streamed {
             true => self.streamed(&asked, self.stream(answer)),
@@ -62,7 +62,7 @@ pub(crate) trait Provider {
         }
     }
 
-    /// A dialogue that is answered by a stream.
+    /// Returns the exchange of a dialogue with a streamed answer.
     fn streamed(&self, dialogue: &Dialogue, body: Vec<u8>) -> Exchange {
         Exchange {
             url: self.url(true),
@@ -75,7 +75,7 @@ pub(crate) trait Provider {
     }
 }
 
-/// Server-sent events, with their names if they have any.
+/// Returns server-sent events, with their names if they have any.
 pub(crate) fn sse(events: &[Value]) -> Vec<u8> {
     let event = |event: &Value| {
         let name = event["type"].as_str().map(|name| format!("event: {name}\n"));
@@ -84,7 +84,7 @@ pub(crate) fn sse(events: &[Value]) -> Vec<u8> {
     events.iter().map(event).collect::<String>().into_bytes()
 }
 
-/// The text of a file of exchanges.
+/// Returns the text of a file of exchanges.
 pub(crate) fn cassette(exchanges: &[Exchange]) -> String {
     exchanges.iter().fold("version: 1\ninteractions:\n".to_owned(), |file, it| file + &yaml(it))
 }

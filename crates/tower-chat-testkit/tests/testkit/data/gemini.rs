@@ -49,7 +49,7 @@ impl Gemini {
         json!({"functionResponse": self.named(call, "response", &call.result)})
     }
 
-    /// The parts of an answer. Of parallel calls the first alone has a signature.
+    /// Returns the parts of an answer. Of parallel calls only the first has a signature.
     fn parts(self, answer: &Answer) -> Vec<Value> {
         let mut parts = Vec::new();
         if let Some(thought) = &answer.thought {
@@ -81,7 +81,7 @@ impl Gemini {
             "modelVersion": "gemini-3-flash-preview", "responseId": answer.token})
     }
 
-    /// The events of a stream, of which only the last says why it ends.
+    /// Returns the events of a stream. Only the last one has the finish reason.
     pub(crate) fn events(self, answer: &Answer, finish: Option<&str>) -> Vec<Value> {
         let mut groups: Vec<Vec<Value>> = Vec::new();
         for part in self.parts(answer) {

@@ -1,8 +1,7 @@
-//! The data in `data/`: conversations and HTTP exchanges in every provider's format.
+//! Generates the data in `data/`: conversations and HTTP exchanges in every provider's format.
 //!
-//! They are written here after the providers' documents, in no words of the crates that are tested
-//! with them. [`the_files_are_what_is_written_here`] compares; after a change, write them with
-//!
+//! The generator follows the providers' documentation, and shares no code with the crates under
+//! test. [`the_files_are_what_is_written_here`] compares the files. After a change, write them with
 //! ```console
 //! $ cargo test -p tower-chat-testkit -- --ignored write_the_files
 //! ```
@@ -40,7 +39,7 @@ use self::{
 
 const SEED: u64 = 20_260_301;
 
-/// The files, by their paths in the folder.
+/// Returns the files, by their paths in the folder.
 fn files() -> BTreeMap<PathBuf, String> {
     let mut texts = Texts::new(SEED);
     let mut files = BTreeMap::new();
@@ -60,7 +59,7 @@ fn files() -> BTreeMap<PathBuf, String> {
 
 type Named = (&'static str, String, Vec<Exchange>);
 
-/// What makes a dialogue, and its name.
+/// The name of a dialogue, and the function that creates it.
 type Making = (&'static str, fn(&mut Texts) -> Dialogue);
 
 fn cassettes(texts: &mut Texts) -> Vec<Named> {
@@ -107,7 +106,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
 }
 
-/// The files in a folder, and in those inside it.
+/// Adds the files in a folder and its subfolders.
 fn found(folder: &Path, files: &mut BTreeMap<PathBuf, String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

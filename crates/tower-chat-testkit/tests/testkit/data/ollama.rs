@@ -28,7 +28,7 @@ fn messages(dialogue: &Dialogue) -> Vec<Value> {
     messages
 }
 
-/// Its calls have no ids, and arguments that are objects.
+/// Returns a message. Its calls have no ids, and objects as arguments.
 fn message(answer: &Answer) -> Value {
     let mut message = json!({"role": "assistant", "content": answer.text});
     if let Some(thought) = &answer.thought {
@@ -68,7 +68,7 @@ impl Ollama {
         end(line(&message(answer)), answer, reason)
     }
 
-    /// The lines of a stream before its last.
+    /// Returns the lines of a stream without the last one.
     pub(crate) fn lines(self, answer: &Answer) -> Vec<Value> {
         let whole = message(answer);
         let of = |field: &str, length: usize| -> Vec<Value> {

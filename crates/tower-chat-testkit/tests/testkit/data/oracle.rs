@@ -1,4 +1,4 @@
-//! Request bodies that services accept, and some that they refuse for a reason they document.
+//! Request bodies that services accept, and some that they refuse for a documented reason.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use super::{
     text::{Texts, text},
 };
 
-/// The bodies of each wire, by the name of its file.
+/// Returns the bodies of each wire, by the name of its file.
 pub(crate) fn accepted(texts: &mut Texts) -> Vec<(&'static str, String)> {
     vec![
         ("openai-chat", bodies("openai-chat", &[&chat::OPENAI, &chat::COMPATIBLE[1]], texts)),

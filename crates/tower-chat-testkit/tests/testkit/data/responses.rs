@@ -8,7 +8,7 @@ use super::{
     text::{pieces, text},
 };
 
-/// The API, where the service keeps the conversation or the caller does.
+/// The API, with the conversation stored by the service or by the caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses {
     pub(crate) folder: &'static str,
@@ -50,7 +50,7 @@ fn outcome(call: &Call) -> Value {
         "output": text(&call.result)})
 }
 
-/// The items that an answer puts out.
+/// Returns the output items of an answer.
 fn output(answer: &Answer) -> Vec<Value> {
     let mut items = Vec::new();
     if let Some(thought) = &answer.thought {
@@ -89,13 +89,13 @@ impl Responses {
                 "total_tokens": read + written}})
     }
 
-    /// An answer that is a refusal in words.
+    /// Returns an answer with a refusal of the model.
     pub(crate) fn refusal(self, answer: &Answer) -> Value {
         let part = json!({"type": "refusal", "refusal": answer.text});
         self.response(answer, "completed", &[message(answer, &part)])
     }
 
-    /// The events of a stream before its last.
+    /// Returns the events of a stream without the last one.
     pub(crate) fn events(self, answer: &Answer, output: &[Value]) -> Vec<Value> {
         let mut begun = self.response(answer, "in_progress", &[]);
         begun["usage"] = Value::Null;
@@ -117,7 +117,7 @@ impl Responses {
         sse(&events)
     }
 
-    /// A dialogue whose earlier messages the service stores.
+    /// Returns the exchanges of a dialogue whose earlier messages the service stores.
     pub(crate) fn kept(self, dialogue: &Dialogue, is_streamed: bool) -> Vec<Exchange> {
         let mut exchanges = self.exchanges(dialogue, is_streamed);
         let mut before: Option<(usize, String)> = None;
@@ -193,7 +193,7 @@ fn item_events(index: usize, item: &Value) -> Vec<Value> {
     around(index, &begun, events, item)
 }
 
-/// The events of an item between its beginning and its end.
+/// Returns the events of an item, with its beginning and its end.
 fn around(index: usize, begun: &Value, events: Vec<Value>, item: &Value) -> Vec<Value> {
     let event =
         |kind: &str, item: &Value| json!({"type": kind, "output_index": index, "item": item});

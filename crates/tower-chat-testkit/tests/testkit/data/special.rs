@@ -1,5 +1,5 @@
-//! Exchanges that go wrong, or end in another way than most: refusals of the service and of the
-//! model, errors inside a stream, answers that are cut off.
+//! Exchanges that fail or end unusually: refusals of the service and of the model, errors inside a
+//! stream, and truncated answers.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::{
     text::Texts,
 };
 
-/// Answers that refuse a request: the status, and the body.
+/// Returns exchanges with refused requests, from a status and a body.
 fn refused(
     provider: &impl Provider,
     texts: &mut Texts,
@@ -102,7 +102,7 @@ pub(crate) fn of_chat(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
     found
 }
 
-/// An error in a stream of success, after some of the answer.
+/// Returns exchanges with an error in a stream of status 200, after a part of the answer.
 pub(crate) fn of_chat_streams(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
     let mut events = service.chunks(&texts.final_answer(), "stop");
     events.truncate(4);
@@ -113,7 +113,7 @@ pub(crate) fn of_chat_streams(service: Chat, texts: &mut Texts) -> Vec<Exchange>
     vec![failed, service.streamed(&texts.only_question(), cut)]
 }
 
-/// The format of 2023: `functions` in place of tools.
+/// Returns exchanges in the format of 2023: `functions` in place of tools.
 pub(crate) fn of_functions(texts: &mut Texts) -> Vec<Exchange> {
     let service = chat::OPENAI;
     let dialogue = texts.only_question();
@@ -321,7 +321,7 @@ pub(crate) fn of_ollama(texts: &mut Texts) -> Vec<Exchange> {
     found
 }
 
-/// Cassettes of exchanges that go wrong, by folder and name.
+/// Returns cassettes of exchanges that fail, by folder and name.
 pub(crate) fn cassettes(texts: &mut Texts) -> Vec<(&'static str, &'static str, Vec<Exchange>)> {
     let openai = chat::OPENAI;
     vec![

@@ -1,4 +1,4 @@
-//! Numbers that follow from a seed, and texts of which no two are equal.
+//! A seeded generator of random numbers, and of texts that are all different.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ impl Rng {
         items[self.below(items.len())]
     }
 
-    /// Letters and digits, as ids are made of.
+    /// Returns letters and digits for an id.
     pub(crate) fn token(&mut self, length: usize) -> String {
         const ALPHABET: &[u8] = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
         (0..length).map(|_| char::from(ALPHABET[self.below(ALPHABET.len())])).collect()
@@ -40,7 +40,7 @@ const SYLLABLES: [&str; 16] = [
     "ka", "lo", "mi", "ra", "se", "tu", "ve", "no", "bi", "da", "fe", "gu", "ho", "ji", "pa", "zu",
 ];
 
-/// The texts of a harbour office. Each names a ship that no other text names.
+/// The texts of a harbour office. Each contains the name of a different ship.
 #[derive(Debug)]
 pub(crate) struct Texts {
     pub(crate) rng: Rng,
@@ -100,7 +100,7 @@ impl Texts {
         }
     }
 
-    /// Arguments of a tool.
+    /// Returns arguments of a tool.
     pub(crate) fn arguments(&mut self, tool: &str) -> Value {
         let number = self.rng.below(40) + 1;
         match tool {
@@ -110,7 +110,7 @@ impl Texts {
         }
     }
 
-    /// What a tool returns.
+    /// Returns the result of a tool.
     pub(crate) fn result(&mut self, tool: &str) -> Value {
         let number = self.rng.below(60);
         match tool {
@@ -126,13 +126,14 @@ impl Texts {
     }
 }
 
-/// A text in pieces, as a stream carries it: cut between characters, also inside words.
+/// Returns a text in the pieces of a stream: split between characters, also inside words.
 pub(crate) fn pieces(text: &str, length: usize) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     characters.chunks(length).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// JSON with the fields of every object in alphabetical order, whatever the order in a [`Value`].
+/// Returns JSON with the fields of every object in alphabetical order, whatever the order in a
+/// [`Value`].
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! A directory that breaks its promises.
+//! A directory with faults.
 
 use tower_chat_core::{
     ConversationKey, RunId,
@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use super::{Broken, Fault};
 
-/// A write that tells what another one does, as the fault has it.
+/// Returns a write with the activity of another write, changed by the fault.
 pub(super) fn with_activity(fault: Fault, made: Write, write: &Write) -> Write {
     let Some(activity) = write.activity() else { return made.without_activity() };
     let told = RunActivity::new(activity.at()).with_mode(activity.mode());

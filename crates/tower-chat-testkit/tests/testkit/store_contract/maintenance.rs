@@ -1,4 +1,4 @@
-//! A store whose scopes and rows break its promises.
+//! A store with faults in its scopes and rows.
 
 use tower_chat_core::{
     ConversationKey,

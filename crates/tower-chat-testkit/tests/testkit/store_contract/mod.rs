@@ -1,4 +1,4 @@
-//! The contract notices stores that break it.
+//! Tests that the contract detects faulty stores.
 
 mod directory;
 mod maintenance;
@@ -20,7 +20,7 @@ use tower_chat_core::{
 };
 use tower_chat_testkit::store_contract::{self, Runtime};
 
-/// What a store does wrong.
+/// A fault of a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Nothing,
@@ -121,7 +121,7 @@ enum Fault {
     RewritesOverOpenRuns,
 }
 
-/// Whether a staged write is the first of its attempt, which shows in its revision alone.
+/// Returns whether a staged write is the first of its attempt, which only its revision shows.
 fn begins_attempt(write: &Write) -> bool {
     let messages = write.messages().iter().cloned();
     let plain = Write::new(write.key().clone(), write.id(), write.expected(), messages);
@@ -210,13 +210,13 @@ impl Broken {
         head.unwrap().unwrap().open_run
     }
 
-    /// Whose write it is, as the fault has it.
+    /// Returns the id of a write, changed by the fault.
     fn writer(&self, key: &ConversationKey, id: MessageId) -> MessageId {
         let open = self.open(key).filter(|_| self.fault == Fault::WritesForAnyRun);
         open.map_or(id, |open| MessageId { run: open.run, ..id })
     }
 
-    /// What a write claims and stages, as the fault has it.
+    /// Returns a write with the claims and staging of another write, changed by the fault.
     fn stage(&self, made: Write, write: &Write) -> Write {
         let claims = match self.fault {
             Fault::IgnoresClaims => Vec::new(),
@@ -252,7 +252,7 @@ impl Broken {
         }
     }
 
-    /// The rows of a write, as the fault has them.
+    /// Returns the rows of a write, changed by the fault.
     fn rows(&self, write: &Write) -> Vec<ToolRecord> {
         let mut rows = write.tools().to_vec();
         let query = InvocationQuery::of(&self.key(write.key()));
@@ -282,7 +282,7 @@ impl Broken {
         rows
     }
 
-    /// A query, as the fault has it.
+    /// Returns a query, changed by the fault.
     fn query(&self, query: &InvocationQuery) -> InvocationQuery {
         let mut query = query.clone();
         match self.fault {

@@ -1,4 +1,4 @@
-//! What a store may do wrong when it prunes.
+//! A store with faults in its pruning.
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId, ToolStatus,
@@ -10,7 +10,7 @@ use tower_chat_core::{
 
 use super::{Broken, Fault};
 
-/// Prunes, as the fault has it.
+/// Prunes, changed by the fault.
 pub(super) async fn prune(
     broken: &Broken,
     key: &ConversationKey,
@@ -26,7 +26,7 @@ pub(super) async fn prune(
             keep = Keep::Messages(count.saturating_sub(1));
         }
         (Fault::PrunesOverOtherNumbers, _) => {
-            // As if the rest were written anew, numbered from 1.
+            // This simulates rewriting the remaining messages with numbers from 1.
             let pruned = broken.inner.prune(key, keep).await?;
             let left = broken.inner.load(key).await?.messages;
             broken.inner.delete(key).await?;

@@ -1,4 +1,5 @@
-//! What is left is found, and what cannot be searched is not taken for empty.
+//! Tests that residual data are found, and that missing access to the data is not treated as no
+//! data.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +17,7 @@ fn a_search_that_finds_nothing_at_all_is_no_search() {
 #[test]
 #[should_panic(expected = "is there after it was pruned")]
 fn residual_data_that_a_store_still_keeps_is_found() {
-    // Whatever was there once is kept, but for what was staged.
+    // All data that ever existed are kept, except staged ones.
     let kept = Arc::new(Mutex::new(String::new()));
     check_residual_data(|| async {
         let residual_data = move |store: &MemoryStore| {
