@@ -13,7 +13,7 @@ use futures_core::{Stream, stream::BoxStream};
 use super::{ChatUpdate, ToolCallDelta, answer::note_end};
 use crate::{BoxError, Message, Part, Reasoning, Role, ToolCall};
 
-/// The stream of an answer ended without a [`Finish`].
+/// The stream of an answer ended without a [`ChatUpdate::Finish`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was cut off after {} bytes of text: its stream ended without a finish", text.len())]
 #[non_exhaustive]
