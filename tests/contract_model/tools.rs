@@ -62,6 +62,11 @@ pub(crate) enum Hook {
 }
 
 impl Hook {
+    /// What the hook makes of the result of a call that is stored.
+    pub(crate) fn of_result(self) -> Self {
+        if self == Self::Drop { Self::DropResult } else { self }
+    }
+
     /// Whether the call is stored as the model made it.
     pub(crate) fn keeps_call(self) -> bool {
         matches!(self, Self::None | Self::Result)

@@ -93,10 +93,13 @@ pub(crate) fn trailing_result_of<'m>(
         Some(named) => Some(named) == call,
         None => !is_of_other && result.call_id == request.call.id,
     };
-    if trailing.iter().any(|message| ended_by(message) == Some(EndedBy::Stop)) {
-        return None;
-    }
-    trailing.into_iter().find_map(|message| message.results().find(is_it))
+    let mut found = trailing.iter().map(|message| (message, message.results().find(is_it)));
+    let (message, result) = found.find_map(|(message, result)| Some((message, result?)))?;
+    // A run that was stopped is over. The messages of a run before it may be among these.
+    let run_of = |message: &Message| message.id.map(|id| id.run);
+    let mut of_run = trailing.iter().filter(|other| run_of(other) == run_of(message));
+    let is_stopped = of_run.any(|other| ended_by(other) == Some(EndedBy::Stop));
+    (!is_stopped).then_some(result)
 }
 
 const ID_PREFIX: &str = "approval";
@@ -155,7 +158,33 @@ mod tests {
         assert_eq!(found(2).as_deref(), Some("paid"));
         assert_eq!(found(4), None);
     }
-    use crate::replay::{DanglingCalls, Replay, effective_call_ids};
+    use crate::replay::{DanglingCalls, Replay, effective_call_ids, mark_ended_by};
+
+    #[test]
+    fn a_run_that_was_stopped_before_the_run_of_a_result_does_not_end_that_one() {
+        let request = ApprovalRequest::new("approval_1", ToolCall::new("c", "pay", "{}"), true);
+        let asking = Message::new(Role::Assistant, vec![request.clone().into()]);
+        let looking = Message::tool_calls([ToolCall::new("d", "look", "{}")]);
+        let looked = Message::tool_results([ToolResult::new("d", "looked")]);
+        let approved = Message::new(Role::User, vec![request.approve().into()]);
+        let paid = Message::tool_results([ToolResult::new("c", "paid")]);
+        for (stopped, expected) in [(2, Some("paid")), (4, None)] {
+            let (first, second) = (RunId::new(), RunId::new());
+            let messages = [&asking, &looking, &looked, &approved, &paid].map(Message::clone);
+            let messages = (0..).zip(messages).map(|(index, mut message)| {
+                let run = if index < 3 { first } else { second };
+                message.id = Some(MessageId { run, index });
+                let mut message = Arc::new(message);
+                if index == stopped {
+                    mark_ended_by(&mut message, EndedBy::Stop);
+                }
+                message
+            });
+            let messages: Vec<_> = messages.collect();
+            let found = trailing_result_of(messages.iter().rev(), None, &request);
+            assert_eq!(found.map(ToolResult::text).as_deref(), expected);
+        }
+    }
 
     fn tools() -> [ToolDefinition; 1] {
         [ToolDefinition::new("pay", "", json!({})).needs_approval()]

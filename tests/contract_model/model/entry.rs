@@ -163,8 +163,7 @@ impl Outcome {
     /// The same of a call that is stored already.
     pub(super) fn of_approved(call: &Call) -> Self {
         let outcome = Self::of_tool(call);
-        let hook = if outcome.hook == Hook::Drop { Hook::DropResult } else { outcome.hook };
-        Self { hook, ..outcome }
+        Self { hook: outcome.hook.of_result(), ..outcome }
     }
 
     /// What the record says of an approved call whose arguments a hook has changed.

@@ -360,11 +360,11 @@ impl Model<'_> {
                 let unknown = Outcome::new(token, text, "unknown_tool");
                 outcomes.push(Outcome { is_error: true, hook: call.hook, ..unknown });
             } else if stops {
+                let stopped = Outcome::stopped(&call);
                 outcomes.push(match call.form {
-                    Form::Request(_) if call.hook == Hook::Drop => {
-                        Outcome { hook: Hook::DropResult, ..Outcome::stopped(&call) }
-                    }
-                    Form::Request(_) | Form::Call => Outcome::stopped(&call),
+                    // The call is stored, whatever the hook of its tool would have made of it.
+                    Form::Request(_) => Outcome { hook: call.tool.hook().of_result(), ..stopped },
+                    Form::Call => stopped,
                 });
             } else if !ends || self.case.concurrent {
                 // Of an approved call the stored arguments are known.
