@@ -1,15 +1,11 @@
 //! Waiting for the lease of another process to end.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
 use tower_chat_core::{BoxError, ChatRequest};
 
 use crate::{ConcurrentRuns, PersistenceError, recovery::LeaseWait, run::Settings};
-
-/// For how long a run sleeps at most before it reads the conversation's head again: the other
-/// process may give its lease back, or renew it, at any time.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How much longer a run may wait for leases of other processes.
 pub(super) struct LeaseWaiting {
@@ -20,6 +16,10 @@ pub(super) struct LeaseWaiting {
 }
 
 impl LeaseWaiting {
+    /// How long a run sleeps at most before it reads the store again: the other process may return its
+    /// lease, or renew it, at any time.
+    pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
     /// What the request says, or else the policy.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Self {
         let limit = match request.extensions.get::<LeaseWait>() {
@@ -41,18 +41,32 @@ impl LeaseWaiting {
         error: PersistenceError,
         settings: &Settings,
     ) -> Result<(), PersistenceError> {
-        let (Some(limit), PersistenceError::RunHeld { until, .. }) = (self.limit, &error) else {
-            return Err(error);
-        };
+        match error {
+            PersistenceError::RunHeld { until, .. } if self.sleep_until(until, settings).await => {
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// Sleeps until then, or until the store is to be read again, whichever is sooner. Returns
+    /// `false` at once if the run does not wait, or has no time left.
+    pub(super) async fn sleep_until(&mut self, until: SystemTime, settings: &Settings) -> bool {
+        let Some(limit) = self.limit else { return false };
         let now = Instant::now();
         let deadline = *self.deadline.get_or_insert_with(|| now + limit);
         if now >= deadline {
-            return Err(error);
+            return false;
         }
         let held = until.duration_since(settings.clock.now()).unwrap_or_default();
-        let nap = held.clamp(Duration::from_millis(1), POLL_INTERVAL);
+        let nap = held.clamp(Duration::from_millis(1), Self::POLL_INTERVAL);
         sleep(nap.min(deadline - now)).await;
-        Ok(())
+        true
+    }
+
+    /// Whether the run waits for other processes at all.
+    pub(super) fn is_patient(&self) -> bool {
+        self.limit.is_some()
     }
 
     /// Whether an attempt at the open run failed because another process has taken it over, so that

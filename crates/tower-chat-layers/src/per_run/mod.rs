@@ -15,6 +15,7 @@
 //! request is the same run) or below the loop, never between two halves of a run.
 
 mod admission;
+mod approved_elsewhere;
 mod layer;
 mod lease_wait;
 mod open_run;

@@ -11,6 +11,7 @@ use tower_service::Service;
 use super::{
     PerRunPersistence,
     admission::{OpenRunInTheWay, resuming},
+    approved_elsewhere::ApprovedElsewhere,
     lease_wait::LeaseWaiting,
     service::{giving_way, one_run},
 };
@@ -27,7 +28,8 @@ pub(super) struct Cleared {
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// Does with the open run of a conversation what the policy says, until none is in the way.
+/// Does with the open run of a conversation what the policy says, until none is in the way. Then waits
+/// for approved calls that other processes run, by the policy.
 ///
 /// # Errors
 ///
@@ -48,6 +50,7 @@ where
     let key = &conversation.key;
     let resumes = request.extensions.get::<ResumesRun>().is_some();
     let mut waiting = LeaseWaiting::of(request, settings);
+    let mut approved = ApprovedElsewhere::default();
     let mut recovered: Option<Box<RecoveredRun>> = None;
     let mut attempted = None;
     loop {
@@ -66,7 +69,13 @@ where
             }
         };
         match in_the_way {
-            None => return Ok(Cleared { head, recovered }),
+            None => {
+                let revision = head.revision;
+                let wait = approved.wait(revision, request, key, settings, &mut waiting);
+                if !giving_way(service, pin!(wait)).await? {
+                    return Ok(Cleared { head, recovered });
+                }
+            }
             Some(OpenRunInTheWay::Closed(open, close)) => {
                 close_open_run(settings, key, open, close).await?;
             }

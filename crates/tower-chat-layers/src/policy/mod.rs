@@ -176,7 +176,8 @@ pub enum ConcurrentRuns {
     Reject,
     /// It waits for its turn, in the order in which runs came to this process. A journaled run
     /// that another process holds is waited for too, for
-    /// [so long](crate::recovery::JournalPolicy::with_max_lease_wait) at most.
+    /// [so long](crate::recovery::JournalPolicy::with_max_lease_wait) at most. So is a run of another
+    /// process that runs an approved call, by a request that answers approvals, in every mode.
     Queue {
         /// How many may wait on one conversation; one more is rejected.
         most: usize,

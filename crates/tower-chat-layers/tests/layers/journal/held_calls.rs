@@ -4,8 +4,9 @@
 use std::{pin::Pin, time::Duration};
 
 use tower_chat::{
-    Answer, ApprovalRequest, BoxError, ChatRequest, Message, PersistenceError, Role, ToolLoopError,
-    ToolStatus, Tools,
+    Answer, ApprovalRequest, BoxError, ChatRequest, ConcurrentRuns, Message, PersistenceError,
+    Role, ToolLoopError, ToolStatus, Tools,
+    recovery::JournalPolicy,
     store::{HistoryStore, InvocationQuery},
     tool::{ToolOutput, tool_fn},
 };
@@ -133,5 +134,70 @@ async fn a_call_is_held_for_as_long_as_its_tool_runs_whoever_else_writes() {
             false => assert_eq!(first.unwrap().text(), "one"),
         }
         assert_eq!(ran.names(), ["pay"]);
+    }
+}
+
+/// A run that waits for another process.
+type Waiting = tokio::task::JoinHandle<Result<Answer, BoxError>>;
+
+fn send_in_background(client: &Client, request: ChatRequest) -> Waiting {
+    let client = client.clone();
+    tokio::spawn(async move { send(&client, request).await })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_approval_waits_until_the_other_run_is_stored() {
+    for (streamed, mode) in cases!(BOTH_WAYS, [PerRun, PerServiceCall, JOURNALED]) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let clock = TestClock::default();
+        clock.follow_tokio();
+        let queueing = policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+        let setup = Setup::new(&store).mode(mode).clock(&clock).policy(queueing);
+        let asked = waiting(&setup, streamed).await;
+        let answering = Gate::closed();
+        let model = ScriptedModel::new([Step::text("one").waits(&answering)]);
+        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        let first = send_in_background(&elsewhere, approving(&asked, streamed));
+        gate.reached(1).await;
+        let model = ScriptedModel::new([Step::text("two")]);
+        let client = setup.stack(&model, paying(&ran, &gate));
+        let second = send_in_background(&client, approving(&asked, streamed));
+        // Longer than a lease, which the first process renews.
+        tokio::time::sleep(Duration::from_secs(2 * LEASE)).await;
+        assert!(!second.is_finished(), "{mode:?}: the tool runs");
+        gate.open();
+        answering.reached(1).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(!second.is_finished(), "{mode:?}: the first run waits for its model");
+        answering.open();
+        assert_eq!(first.await.unwrap().unwrap().text(), "one");
+        let error = second.await.unwrap().unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>();
+        assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
+        assert_eq!((model.requests().len(), ran.names()), (0, vec!["pay".to_owned()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_approval_waits_no_longer_than_its_limit() {
+    for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let clock = TestClock::default();
+        clock.follow_tokio();
+        let journal = JournalPolicy::default().with_max_lease_wait(Duration::from_secs(3));
+        let queueing = policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+        let queueing = queueing.with_journal(journal);
+        let setup = Setup::new(&store).mode(mode).clock(&clock).policy(queueing);
+        let asked = waiting(&setup, streamed).await;
+        let model = ScriptedModel::new([Step::text("one")]);
+        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        let first = send_in_background(&elsewhere, approving(&asked, streamed));
+        gate.reached(1).await;
+        let (model, began) = (ScriptedModel::new([]), tokio::time::Instant::now());
+        let client = setup.stack(&model, paying(&ran, &gate));
+        assert!(is_held(send(&client, approving(&asked, streamed)).await), "{mode:?}");
+        assert_eq!(began.elapsed().as_secs(), 3);
+        gate.open();
+        assert_eq!(first.await.unwrap().unwrap().text(), "one");
     }
 }

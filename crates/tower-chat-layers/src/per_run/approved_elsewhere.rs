@@ -1,0 +1,63 @@
+//! Waiting for approved calls that another process runs.
+
+use tower_chat_core::{
+    ChatRequest, ConversationKey, ToolStatus,
+    store::{HistoryStore, InvocationQuery, Revision},
+};
+
+use super::lease_wait::LeaseWaiting;
+use crate::{
+    PersistenceError,
+    run::{Settings, answers_approvals},
+};
+
+/// Waits, by the policy, for the approved calls of a conversation that other processes run, and for
+/// the runs of these calls to be stored.
+#[derive(Default)]
+pub(super) struct ApprovedElsewhere {
+    /// The revision at which a call was held.
+    held_at: Option<Revision>,
+}
+
+impl ApprovedElsewhere {
+    /// Waits a while if another process runs an approved call and the request answers approvals too.
+    /// Returns whether it has waited; the head is to be read again then.
+    ///
+    /// Once the tool has ended, its run asks the model and is stored. Until then the request would pay
+    /// the model for the same result, and one of the two runs would be refused. The record does not say
+    /// whether that run has died, so the wait has its limit.
+    ///
+    /// # Errors
+    ///
+    /// If the record of tool calls cannot be read.
+    pub(super) async fn wait(
+        &mut self,
+        revision: Revision,
+        request: &ChatRequest,
+        key: &ConversationKey,
+        settings: &Settings,
+        waiting: &mut LeaseWaiting,
+    ) -> Result<bool, PersistenceError> {
+        let is_shared = !settings.store.handle().is_exclusive();
+        let own = request.messages.iter_from(request.new_from);
+        if !is_shared || !waiting.is_patient() || !answers_approvals(own) {
+            return Ok(false);
+        }
+        let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
+        let found = settings.store.invocations(&query).await;
+        let found =
+            found.map_err(|source| PersistenceError::NotLoaded { key: key.clone(), source });
+        let calls: Vec<_> = found?.found.into_iter().map(|(_, call)| call).collect();
+        let now = settings.clock.now();
+        let held = calls.iter().filter_map(|call| call.held_until).filter(|until| now < *until);
+        if let Some(until) = held.max() {
+            self.held_at = Some(revision);
+            return Ok(waiting.sleep_until(until, settings).await);
+        }
+        let has_ended = calls.iter().any(|call| call.result.is_some());
+        if has_ended && self.held_at == Some(revision) {
+            return Ok(waiting.sleep_until(now + LeaseWaiting::POLL_INTERVAL, settings).await);
+        }
+        Ok(false)
+    }
+}
