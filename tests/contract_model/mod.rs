@@ -33,7 +33,7 @@ use crate::search::{Search, shrunk};
 
 const SEED: u64 = 20_261_122;
 /// What a debug build does in some ten seconds.
-const CASES: u64 = 1_000;
+const CASES: u64 = 500;
 
 #[test]
 fn conversations_are_what_the_model_of_the_contract_says() {

@@ -13,7 +13,7 @@ use self::{case::Case, transcripts::say};
 use crate::search::Search;
 
 const SEED: u64 = 20_250_514;
-const CASES: u64 = 12_000;
+const CASES: u64 = 5_000;
 
 #[test]
 fn every_transcript_replays_valid_under_every_combination_of_policies() {

@@ -89,7 +89,15 @@ fn install_javascript() -> Result<PathBuf, String> {
     if fs::read_to_string(&mark).ok().as_deref() != Some(JAVASCRIPT) {
         fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let mut install = Command::new("npm");
-        install.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+        install.args([
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--fetch-timeout",
+            "60000",
+            "--prefix",
+        ]);
         run(install.arg(&folder).arg(JAVASCRIPT))?;
         fs::write(mark, JAVASCRIPT).map_err(|error| error.to_string())?;
     }

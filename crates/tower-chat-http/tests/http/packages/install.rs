@@ -55,7 +55,15 @@ pub(crate) fn javascript() -> Result<Program, String> {
     if !folder.exists() || is_installed().is_err() {
         fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let mut install = Command::new("npm");
-        install.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+        install.args([
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--fetch-timeout",
+            "60000",
+            "--prefix",
+        ]);
         run(install.arg(&folder).arg(format!("openai@{JAVASCRIPT}")))?;
         is_installed()?;
     }
