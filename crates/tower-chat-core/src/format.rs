@@ -31,7 +31,10 @@ pub const VERSION: u32 = 1;
 #[non_exhaustive]
 pub enum FormatError {
     /// A newer release wrote the message.
-    #[error("the message has format version {version}; this release reads up to {VERSION}")]
+    #[error(
+        "the message has format version {version}, and this release reads versions up to {VERSION}: \
+         read it with a newer release"
+    )]
     Newer {
         /// The version in the message.
         version: u32,
@@ -123,7 +126,7 @@ pub fn decode(stored: &str) -> Result<Message, FormatError> {
         })?;
     match loaded.v {
         1..=VERSION => Ok(loaded.into()),
-        0 => Err(FormatError::malformed("there is no version 0")),
+        0 => Err(FormatError::malformed("its format version is 0")),
         version => Err(FormatError::Newer { version }),
     }
 }

@@ -43,7 +43,7 @@
 
 mod approval;
 mod cache_key;
-
+mod counted;
 mod exact_numbers;
 pub mod format;
 mod history_lost;

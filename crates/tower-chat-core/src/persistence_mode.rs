@@ -63,7 +63,7 @@ impl fmt::Display for PersistenceMode {
 
 /// The error of a text that names no [`PersistenceMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no persistence mode is called {text:?}: it is per_run, per_service_call or journaled")]
+#[error("{text:?} is not a persistence mode: use per_run, per_service_call or journaled")]
 pub struct ParsePersistenceModeError {
     text: String,
 }

@@ -109,7 +109,10 @@ impl ContentKind {
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{issuer} refuses {} of the request for good", .named.map_or("content", ContentKind::name))]
+#[error(
+    "{issuer} rejected the {} in the request: send the request without it",
+    .named.map_or("content", ContentKind::name)
+)]
 #[non_exhaustive]
 pub struct ContentRefused {
     /// The name of the service, as in [`Native::issuer`](crate::Native::issuer).

@@ -172,7 +172,7 @@ impl Default for ChatRequest {
 /// The error of a request that reached a model client with the sentinel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the request promises a local history but none was put before it: \
-     put PerServiceCallPersistence right below the tool loop"
+    "the request has the mark of a local history, and no layer added that history: add \
+     PerServiceCallPersistence directly below the tool loop"
 )]
 pub struct SentinelAtClient;

@@ -125,7 +125,7 @@ impl fmt::Display for ToolStatus {
 
 /// The error of a text that names no [`ToolStatus`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no tool status is called {text:?}")]
+#[error("{text:?} is not a tool status, such as ok or error")]
 pub struct ParseToolStatusError {
     text: String,
 }

@@ -207,7 +207,7 @@ fn a_conversation_of_which_the_directory_cannot_be_read_is_reported() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("bob") && !stdout(&output).contains("alice"));
     assert!(
-        stderr(&output).starts_with("error: what the directory has of conversation alice/wardrobe")
+        stderr(&output).starts_with("error: the directory entry of conversation alice/wardrobe")
     );
 }
 
@@ -218,7 +218,7 @@ fn arguments_that_cannot_be_meant_are_refused() {
     for (arguments, printed) in [
         (&["list", "--metadata", "topic"][..], "it has no `=`"),
         (&["list", "--active-since", "soon"], "it is neither an age"),
-        (&["list", "--after", "1.2"], "not a cursor of the directory"),
+        (&["list", "--after", "1.2"], "is not a directory cursor"),
         (&["list", "--limit", "0"], "--limit"),
         (&["usage", "--by", "hour"], "possible values: run, conversation, scope, model, day"),
         (&["runs", "alice"], "<ID>"),

@@ -209,7 +209,7 @@ fn a_fork_is_a_copy_that_goes_on_by_itself() {
         assert_eq!(lines(&printed), [json!({"scope": "bob", "id": "coats", "messages": 1})]);
         let output = store.run(&["fork", "alice", "coats", "copy"]);
         assert_code(&output, 2);
-        assert!(stderr(&output).contains("there is a conversation alice/copy already"));
+        assert!(stderr(&output).contains("conversation alice/copy exists already"));
         let output = store.run(&["fork", "alice", "none", "new"]);
         assert_code(&output, 2);
         assert!(stderr(&output).contains("there is no conversation alice/none"));

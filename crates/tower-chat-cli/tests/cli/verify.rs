@@ -56,8 +56,8 @@ fn everything_that_can_be_repaired_is_found() {
                 r#"conversation play/results, message 2: a result (call id "gone") answers no call"#,
                 r#"conversation play/results, message 4: a result (call id "lost") answers no call"#,
                 r#"conversation play/results, message 4: a result answers call "c1", which has its result already"#,
-                "conversation play/rows, message 2: the record of its call 0: message 3 holds no result 7",
-                "conversation play/rows, message 4: the record of its call 0: message 4 holds no call 0",
+                "conversation play/rows, message 2: the record of its call 0: message 3 has no result 7",
+                "conversation play/rows, message 4: the record of its call 0: message 4 has no call 0",
                 "database: 1 records of tool calls belong to no conversation",
                 "8 problems; checked: 6 conversations, 22 messages, 9 tool calls, and the file that holds them",
             ]

@@ -11,11 +11,14 @@ use std::{
 use futures_core::{Stream, stream::BoxStream};
 
 use super::{ChatUpdate, ToolCallDelta, answer::note_end};
-use crate::{BoxError, Message, Part, Reasoning, Role, ToolCall};
+use crate::{BoxError, Message, Part, Reasoning, Role, ToolCall, counted::counted};
 
 /// The stream of an answer ended without a [`ChatUpdate::Finish`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
-#[error("the answer was cut off after {} bytes of text: its stream ended without a finish", text.len())]
+#[error(
+    "the answer is incomplete: its stream ended without a finish, after {} of text",
+    counted(text.len(), "byte")
+)]
 #[non_exhaustive]
 pub struct TruncatedStream {
     /// The text of the unfinished message.

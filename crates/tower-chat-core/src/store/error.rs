@@ -30,7 +30,8 @@ pub enum StoreError {
     Conflict(#[from] Box<Conflict>),
     /// A tool call that a write claims was begun by another run, or no longer waits for approval.
     #[error(
-        "call {} of message {} in conversation {key} was claimed by another run",
+        "call {} of message {} in conversation {key} was claimed by another run: load the \
+         conversation again to read its result",
         call.index, call.sequence
     )]
     Claimed {
@@ -40,15 +41,17 @@ pub enum StoreError {
         call: SequencePosition,
     },
     /// A conversation cannot be copied, because a conversation with the target key exists.
-    #[error("there is a conversation {key} already")]
+    #[error(
+        "conversation {key} exists already: choose another key, or delete that conversation first"
+    )]
     Exists {
         /// The key.
         key: ConversationKey,
     },
     /// A conversation cannot be pruned, because a run on it is in progress or open.
     #[error(
-        "run {run} is under way on conversation {key}, or was left open there: wait for its end, \
-         or recover it"
+        "run {run} of conversation {key} is in progress, or was interrupted: wait until it ends, or \
+         recover it"
     )]
     UnderWay {
         /// The conversation.
@@ -64,8 +67,8 @@ pub enum StoreError {
     },
     /// The description of a conversation does not have the version that its writer expected.
     #[error(
-        "the description of conversation {key} was changed meanwhile: expected version {expected}, \
-         found {found}"
+        "the description of conversation {key} was changed by another writer: expected version \
+         {expected}, found {found}; read it again, and repeat the change"
     )]
     DescriptionChanged {
         /// The conversation.
@@ -87,19 +90,21 @@ pub enum StoreError {
     /// The store contains sealed data, and the change does not come from the wrapper that seals the
     /// data.
     #[error(
-        "the history store holds sealed data, and only the wrapper that seals them may change it: \
-         open the store with its keys"
+        "the history store contains sealed data, which only the store that seals it may change: \
+         open the history store with its keys"
     )]
     Sealed,
     /// The store was closed and accepts no more writes.
-    #[error("the history store is closed and takes no more writes")]
+    #[error("the history store is closed: open it again")]
     Closed,
     /// The store can be read but not written, such as a file on a read-only disk.
     #[error("the history store is read-only")]
     ReadOnly,
     /// The storage of the store has no free space, such as a full disk. Nothing of the operation is
     /// stored. The operation can be repeated when there is free space again.
-    #[error("the history store has no room to {action}: make room where it keeps its data")]
+    #[error(
+        "the history store failed to {action}, because its storage is full: free space there, and try again"
+    )]
     StorageFull {
         /// The operation that failed.
         action: &'static str,
@@ -212,10 +217,12 @@ impl Conflict {
     fn describe(&self) -> String {
         let Self { key, expected, found, open_run } = self;
         match open_run {
-            Some(run) => format!("conversation {key} belongs to run {run}, which is open"),
+            Some(run) => format!(
+                "conversation {key} belongs to run {run}, which is open: wait until it ends, or recover it"
+            ),
             None => format!(
                 "conversation {key} was changed by another run: expected message {} to be its \
-                 last, found {}",
+                 last, found {}; load it again",
                 expected.sequence, found.sequence
             ),
         }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     ConversationKey, RunId,
+    counted::counted,
     telemetry::{
         GaugeGuard,
         metric::{self, label},
@@ -65,7 +66,11 @@ struct Unsaved {
 
 /// The outbox of unsaved writes is full.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{limit} messages wait to be stored already, as many as the outbox may hold")]
+#[error(
+    "the outbox is full: it contains the maximum of {}, which could not be stored yet: try again \
+     when the store works again",
+    counted(*limit, "message")
+)]
 #[non_exhaustive]
 pub struct OutboxFull {
     /// The maximum number of messages in the outbox.

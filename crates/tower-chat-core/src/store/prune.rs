@@ -149,7 +149,8 @@ impl Pruning {
         let expected = self.seen.saturating_add(1);
         if sequence != expected || sequence > self.last {
             let missing = expected.min(self.last.saturating_add(1));
-            return self.damaged(format!("message {sequence} stands where {missing} should be"));
+            return self
+                .damaged(format!("message {sequence} is stored in place of message {missing}"));
         }
         self.seen = sequence;
         if let Some(last) = self.runs.last_mut().filter(|last| last.run == run) {
@@ -178,7 +179,7 @@ impl Pruning {
         if call.sequence <= self.pruned || call.sequence > self.last {
             let SequencePosition { sequence, index } = call;
             return self.damaged(format!(
-                "the record has call {index} of message {sequence}, which there is not"
+                "the record has call {index} of message {sequence}, which does not exist"
             ));
         }
         if matches!(
@@ -196,7 +197,7 @@ impl Pruning {
         let key = &self.key;
         self.damage.get_or_insert_with(|| StoreError::Corrupt {
             reason: format!(
-                "conversation {key}: {what}: nothing is pruned; restore it from a backup"
+                "conversation {key} was not pruned, because {what}: restore it from a backup"
             ),
         });
     }

@@ -16,14 +16,14 @@ pub const LAST_SEQUENCE: u64 = (1 << 53) - 1;
 pub enum NumbersUsedUp {
     /// The conversation would have more messages than the store can number.
     #[error(
-        "conversation {key} has no numbers left for more messages: go on in a new conversation"
+        "conversation {key} has reached the largest sequence number: continue in a new conversation"
     )]
     OfConversation {
         /// The conversation.
         key: ConversationKey,
     },
     /// The run would have more messages than [`MessageId::LAST_INDEX`] allows.
-    #[error("run {run} has no numbers left for more messages: go on in a new run")]
+    #[error("run {run} has reached the largest message index: continue in a new run")]
     OfRun {
         /// The run.
         run: RunId,
@@ -53,13 +53,16 @@ impl Head {
         let attempt = self.open_run.as_ref().map_or(1, |open| open.lease.attempt);
         let last = last.min(LAST_SEQUENCE);
         let damage = if sequence > last {
-            format!("its last message cannot have number {sequence}")
+            format!("its last sequence number is {sequence}, which is out of range")
         } else if visible > sequence {
-            format!("of its {sequence} messages readers cannot see {visible}")
+            format!("its visible messages end at {visible}, after its last message {sequence}")
         } else if self.pruned > visible {
-            format!("{} of its {visible} messages cannot be pruned", self.pruned)
+            format!(
+                "its pruned messages end at {}, after its last visible message {visible}",
+                self.pruned
+            )
         } else if attempt == u32::MAX {
-            format!("its open run cannot be in attempt {attempt}")
+            format!("its open run has attempt number {attempt}, which is out of range")
         } else {
             return Ok(());
         };

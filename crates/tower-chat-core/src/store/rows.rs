@@ -131,7 +131,10 @@ impl Rewrite {
 
     /// Creates the error for a message that does not exist. Stores call it.
     pub fn missing(&self, sequence: u64) -> StoreError {
-        let reason = format!("message {sequence} of conversation {} is missing", self.key);
+        let reason = format!(
+            "message {sequence} of conversation {} is missing: restore it from a backup",
+            self.key
+        );
         StoreError::Corrupt { reason }
     }
 }

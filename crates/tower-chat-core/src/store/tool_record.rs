@@ -146,10 +146,10 @@ impl ToolRecord {
 #[non_exhaustive]
 pub enum UnresolvedRecord {
     /// The message does not exist or has no such call.
-    #[error("message {} holds no call {}", .0.sequence, .0.index)]
+    #[error("message {} has no call {}", .0.sequence, .0.index)]
     NoCall(SequencePosition),
     /// The message does not exist or has no such result.
-    #[error("message {} holds no result {}", .0.sequence, .0.index)]
+    #[error("message {} has no result {}", .0.sequence, .0.index)]
     NoResult(SequencePosition),
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{ConversationKey, RunId};
+use crate::{ConversationKey, RunId, counted::counted};
 
 /// The runs in progress through one store in this process, at most one per conversation.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,11 @@ pub struct RunUnderWay {
 
 /// A run could not begin, because too many earlier runs wait on its conversation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("run {run} is under way on conversation {key}, and {waiting} wait for its end")]
+#[error(
+    "conversation {key} is busy: run {run} is in progress, and the queue behind it is full ({}): \
+     try again later",
+    counted(*waiting, "waiting run")
+)]
 #[non_exhaustive]
 pub struct ConversationBusy {
     /// The conversation.

@@ -59,72 +59,75 @@ macro_rules! metrics {
 
 metrics! {
     RUN_DURATION: Histogram = "gen_ai.invoke_agent.duration", Seconds,
-        "How long a run took, from its request to the end of its answer.";
+        "The duration of a run, from its request to the end of its answer.";
     SERVICE_CALL_DURATION: Histogram = "gen_ai.client.operation.duration", Seconds,
-        "How long a service call took, from its request to the end of its answer.";
+        "The duration of a service call, from its request to the end of its answer.";
     TIME_TO_FIRST_CHUNK: Histogram = "gen_ai.client.operation.time_to_first_chunk", Seconds,
-        "How long the first chunk of a streamed answer took.";
+        "The time from a request to the first chunk of its streamed answer.";
     TOKENS: Histogram = "gen_ai.client.token.usage", Count,
-        "How many tokens a service call read and wrote.";
+        "The number of input and output tokens of a service call.";
     CACHED_TOKENS: Histogram = "tower_chat.client.cached_tokens", Count,
-        "How many of the tokens that a service call read came from the provider's cache.";
+        "The number of input tokens of a service call that the provider read from its cache.";
     REASONING_TOKENS: Histogram = "tower_chat.client.reasoning_tokens", Count,
-        "How many of the tokens that a service call wrote were reasoning.";
+        "The number of output tokens of a service call that are reasoning.";
     TOOL_DURATION: Histogram = "gen_ai.execute_tool.duration", Seconds,
-        "How long a call of a tool took.";
+        "The duration of a tool call.";
     ERRORS: Counter = "tower_chat.errors", Count,
-        "Runs, service calls, tool calls and operations of stores that failed.";
+        "The number of failed runs, service calls, tool calls and store operations.";
 
     REPAIRED_CALLS: Counter = "tower_chat.run.repaired_calls", Count,
-        "Stored tool calls without a result, of which the model was told or which it was not shown.";
+        "The number of stored tool calls without a result that were sent with a made-up result, or \
+         omitted from the request.";
     TAKEOVERS: Counter = "tower_chat.run.takeovers", Count,
-        "Open runs that were taken over from an earlier attempt.";
+        "The number of open runs that were resumed after an earlier attempt.";
     LEASE_RENEWALS: Counter = "tower_chat.run.lease_renewals", Count,
-        "Renewals of leases of open runs, those that failed too.";
+        "The number of renewals of leases of open runs, including failed renewals.";
 
     STORE_OPERATION_DURATION: Histogram = "tower_chat.store.operation.duration", Seconds,
-        "How long an operation of a store took for its caller: a load, an append until it is durable.";
+        "The duration of a store operation for its caller. An append ends when it is durable.";
     QUEUE_DURATION: Histogram = "tower_chat.store.queue.duration", Seconds,
-        "How long a submission waited in a store's queue.";
+        "The time that a submission waited in the queue of a store.";
     QUEUE_LENGTH: Gauge = "tower_chat.store.queue.length", Count,
-        "Submissions that are in a store's queue, or being stored.";
+        "The number of submissions that are in the queue of a store, or being stored.";
     QUEUE_WRITES: Gauge = "tower_chat.store.queue.writes", Count,
-        "Writes that are in a store's queue, or being stored.";
+        "The number of writes that are in the queue of a store, or being stored.";
     QUEUE_BYTES: Gauge = "tower_chat.store.queue.size", Bytes,
-        "Bytes of the writes that are in a store's queue, or being stored.";
+        "The size of the writes that are in the queue of a store, or being stored.";
     COMMIT_DURATION: Histogram = "tower_chat.store.commit.duration", Seconds,
-        "How long a store took to make writes durable that it stores together.";
+        "The duration of the commit of a group of writes.";
     COMMIT_WRITES: Histogram = "tower_chat.store.commit.writes", Count,
-        "How many writes a store made durable together.";
+        "The number of writes that a store committed as a group.";
     COMMIT_BYTES: Histogram = "tower_chat.store.commit.size", Bytes,
-        "Bytes of the messages that a store made durable together; in SQLite of results apart, too.";
+        "The size of the messages that a store committed as a group; in SQLite, also of results that \
+         are stored outside messages.";
     READ_BYTES: Histogram = "tower_chat.store.read.size", Bytes,
-        "Bytes of messages that a store read to load a conversation.";
+        "The size of the messages that a store read to load a conversation.";
     CONFLICTS: Counter = "tower_chat.store.conflicts", Count,
-        "Writes that were refused since the conversation was not at the revision they expect.";
+        "The number of writes that were refused, because the conversation was not at the expected \
+         revision.";
     RETRIES: Counter = "tower_chat.store.retries", Count,
-        "Requests to a store's server that were sent again.";
+        "The number of retried requests to the server of a store.";
     CONNECTIONS: Gauge = "tower_chat.store.connections", Count,
-        "Open connections to a store's server.";
+        "The number of open connections to the server of a store.";
 
     OUTBOX_MESSAGES: Gauge = "tower_chat.outbox.messages", Count,
-        "Messages that could not be stored and wait in memory.";
+        "The number of messages in memory that could not be stored yet.";
     OUTBOX_FAILURES: Counter = "tower_chat.outbox.failures", Count,
-        "Failed submissions whose writes went into the outbox.";
+        "The number of failed submissions whose writes were added to the outbox.";
 
     CACHE_LOADS: Counter = "tower_chat.cache.loads", Count,
-        "Loads and heads that a cache was asked for.";
+        "The number of loads of histories and heads through a cache.";
     CACHE_EVICTIONS: Counter = "tower_chat.cache.evictions", Count,
-        "Conversations that a cache dropped to make room for others.";
+        "The number of conversations that a cache evicted to free space for others.";
     CACHE_ENTRIES: Gauge = "tower_chat.cache.entries", Count,
-        "Conversations in a cache.";
+        "The number of conversations in a cache.";
     CACHE_BYTES: Gauge = "tower_chat.cache.size", Bytes,
-        "Bytes that a cache counts for its conversations, without their names.";
+        "The size of the conversations in a cache, without their keys.";
 
     UNSTORED_WRITES: Gauge = "tower_chat.write_behind.unstored_writes", Count,
-        "Writes that were acknowledged by a write-behind store and are not stored yet.";
+        "The number of writes that a write-behind store acknowledged and has not stored yet.";
     FLUSH_WRITES: Histogram = "tower_chat.write_behind.flush.writes", Count,
-        "How many gathered writes of a conversation were stored together.";
+        "The number of collected writes of a conversation that were stored together.";
     FLUSH_DURATION: Histogram = "tower_chat.write_behind.flush.duration", Seconds,
-        "How long it took to store the gathered writes of a conversation.";
+        "The duration of storing the collected writes of a conversation.";
 }

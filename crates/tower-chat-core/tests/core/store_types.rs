@@ -143,7 +143,7 @@ fn errors_say_whether_to_try_again_and_what_to_do() {
     let conflict = StoreError::from(Box::new(conflict));
     assert_eq!(
         conflict.to_string(),
-        "conversation alice/c was changed by another run: expected message 0 to be its last, found 4"
+        "conversation alice/c was changed by another run: expected message 0 to be its last, found 4; load it again"
     );
     assert!(!conflict.is_retryable());
     let busy = StoreError::backend("append", true, "disk is busy");

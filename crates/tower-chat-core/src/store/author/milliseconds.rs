@@ -61,7 +61,7 @@ pub(crate) mod optional {
         deserializer: D,
     ) -> Result<Option<SystemTime>, D::Error> {
         let Some(milliseconds) = Option::<i64>::deserialize(deserializer)? else { return Ok(None) };
-        let out_of_range = || D::Error::custom("a time that this machine cannot hold");
+        let out_of_range = || D::Error::custom("the time is out of the range of this machine");
         time(milliseconds).map(Some).ok_or_else(out_of_range)
     }
 }

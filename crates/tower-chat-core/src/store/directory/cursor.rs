@@ -72,7 +72,7 @@ impl fmt::Display for DirectoryCursor {
 
 /// The error of a text that is not a [`DirectoryCursor`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a cursor of the directory: {text:?}")]
+#[error("{text:?} is not a directory cursor: pass the cursor of an earlier page")]
 pub struct ParseCursorError {
     text: String,
 }

@@ -46,7 +46,9 @@ impl PartialEq for Description {
 
 /// A description exceeds its maximum size or its maximum nesting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the {part} of a conversation may have {limit} {unit}, and this has {size}")]
+#[error(
+    "the {part} of the conversation is too large: the size in {unit} is {size}, and the maximum is {limit}"
+)]
 #[non_exhaustive]
 pub struct DescriptionTooLarge {
     /// `title` or `metadata`.

@@ -158,7 +158,7 @@ pub struct ConversationPage {
 
 /// A conversation whose directory data cannot be read. Its messages may be readable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("what the directory has of conversation {key} cannot be read: {reason}")]
+#[error("the directory entry of conversation {key} cannot be read: {reason}")]
 #[non_exhaustive]
 pub struct UnreadableConversation {
     /// The conversation.
