@@ -12,7 +12,11 @@ use crate::OpenError;
 #[non_exhaustive]
 pub enum BackupError {
     /// The file exists, and replacing it was not allowed.
-    #[error("there is a file `{}` already: give another path, or allow replacing it", path.display())]
+    #[error(
+        "cannot copy the store to `{}`, because the file exists: choose another path, or allow the \
+         backup to replace it",
+        path.display()
+    )]
     Exists {
         /// The path of the copy.
         path: PathBuf,
@@ -20,8 +24,8 @@ pub enum BackupError {
     /// There is a write-ahead log of another database beside the path of the copy. That database is
     /// open or was not closed. SQLite would apply the log to the copy.
     #[error(
-        "`{}` cannot become the copy, since there is `{}`: a database is open there, or was not \
-         closed; give another path",
+        "cannot copy the store to `{}`, because `{}` exists: a database is open there, or was not \
+         closed; choose another path",
         path.display(),
         log.display()
     )]
@@ -33,7 +37,7 @@ pub enum BackupError {
     },
     /// The copy would replace the store, or a file that SQLite keeps beside a database.
     #[error(
-        "`{}` belongs to the database `{}`: give another path",
+        "cannot copy the store to `{}`, which is a file of the database `{}`: choose another path",
         path.display(),
         database.display()
     )]
@@ -44,14 +48,19 @@ pub enum BackupError {
         database: PathBuf,
     },
     /// The folder of the copy does not exist.
-    #[error("the folder of `{}` does not exist: make it first, or check the path", path.display())]
+    #[error(
+        "cannot copy the store to `{}`, because its folder does not exist: create the folder, or \
+         check the path",
+        path.display()
+    )]
     NoFolder {
         /// The path of the copy.
         path: PathBuf,
     },
     /// No file can be created in the folder of the copy.
     #[error(
-        "`{}` cannot be written: change the permissions of its folder, or give another path",
+        "cannot copy the store to `{}`, because its folder is not writable: change its permissions, \
+         or choose another path",
         path.display()
     )]
     ReadOnly {
@@ -61,7 +70,11 @@ pub enum BackupError {
         source: BoxError,
     },
     /// The disk of the copy is full.
-    #[error("there is no room on the disk of `{}`: make room, or give another path", path.display())]
+    #[error(
+        "cannot copy the store to `{}`, because its disk is full: free space there, or choose \
+         another path",
+        path.display()
+    )]
     StorageFull {
         /// The path of the copy.
         path: PathBuf,
@@ -69,13 +82,13 @@ pub enum BackupError {
         source: BoxError,
     },
     /// The file to copy cannot be opened as a store.
-    #[error("the store cannot be opened")]
+    #[error("cannot copy the store, because it cannot be opened")]
     Open(#[source] OpenError),
     /// The store cannot be read.
-    #[error("the store cannot be read")]
+    #[error("cannot copy the store, because it cannot be read")]
     Store(#[source] StoreError),
     /// Any other error of the file system, SQLite or the runtime.
-    #[error("`{}` cannot be written: see the cause", path.display())]
+    #[error("cannot copy the store to `{}`: see the cause", path.display())]
     Io {
         /// The path of the copy.
         path: PathBuf,

@@ -320,5 +320,5 @@ fn carry_over(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("somebody was reading or writing all the time: try again")]
+#[error("other connections were reading or writing all the time: try again")]
 struct CheckpointBusy;

@@ -78,7 +78,8 @@ fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
         return Ok(number);
     }
     let reason = format!(
-        "conversation {key} cannot have number {number} in the file: restore it from a backup"
+        "the number of conversation {key} in the file is {number}, which is out of range: restore the \
+         file from a backup"
     );
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }

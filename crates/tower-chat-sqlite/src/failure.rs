@@ -119,11 +119,11 @@ impl Failure {
             Some(ErrorCode::DatabaseCorrupt) => Meaning::Damaged,
             Some(ErrorCode::NotADatabase) => Meaning::NotADatabase,
             Some(ErrorCode::DiskFull) => Meaning::Full,
-            Some(ErrorCode::CannotOpen) => {
-                Meaning::Transient("check that the file is still there and files can be opened")
-            }
+            Some(ErrorCode::CannotOpen) => Meaning::Transient(
+                "check that the file exists, and that the process can open more files",
+            ),
             Some(ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed) => {
-                Meaning::Transient("check its disk")
+                Meaning::Transient("check the disk of the file")
             }
             Some(ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted) => {
                 Meaning::Transient("try again")
@@ -149,8 +149,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SQLite failed on `{}`", self.path.display())?;
         match self.meaning() {
-            Meaning::Locked => f.write_str(", which another process holds: try again"),
-            Meaning::Full => f.write_str(": make room on its disk"),
+            Meaning::Locked => f.write_str(", because another process has locked it: try again"),
+            Meaning::Full => f.write_str(", because its disk is full: free space there"),
             Meaning::Transient(advice) => write!(f, ": {advice}"),
             Meaning::Moved(_)
             | Meaning::ReadOnly

@@ -342,7 +342,7 @@ fn push_escaped(address: &mut String, path: &Path) {
 /// Acknowledged writes may not be on the disk.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the write-ahead log could not be synced: the last writes are stored, but a loss of power may \
-     undo them; open the store again and call `checkpoint`"
+    "the write-ahead log could not be synced: the last writes are stored, but a power failure may \
+     undo them; open the store again, and call `checkpoint`"
 )]
 pub(crate) struct NotSynced(#[source] io::Error);

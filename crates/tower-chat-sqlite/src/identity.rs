@@ -64,30 +64,30 @@ impl fmt::Display for FileMoved {
         match self.change {
             FileChange::Written => write!(
                 f,
-                "another program has written to `{at}` while it was read without its log, since its \
-                 folder cannot be written: read it again, or make the folder writable"
+                "`{at}` was read without its log, because its folder is not writable, and another \
+                 program has written to it: read it again, or make the folder writable"
             ),
             FileChange::Moved => write!(
                 f,
-                "`{at}` was moved, deleted or replaced while the store was open: put it back; to \
-                 use another file at that path, end all programs that have it open, see that there \
-                 is no `{at}-wal`, and open it again"
+                "`{at}` was moved, deleted or replaced while the store was open: move it back; to \
+                 use another file at this path, stop all programs that have it open, check that \
+                 `{at}-wal` does not exist, and open the store again"
             ),
             FileChange::Truncated => write!(
                 f,
-                "`{at}` was made shorter while the store was open: end all programs that have it \
-                 open, and restore it from a backup"
+                "`{at}` was truncated while the store was open: stop all programs that have it open, \
+                 and restore it from a backup"
             ),
             FileChange::LogMoved => write!(
                 f,
                 "the log `{at}-wal`, or its index `{at}-shm`, was moved, deleted or replaced while \
-                 the store was open: put it back, or close the store, which carries over what the \
-                 log held, and open it again"
+                 the store was open: move it back, or close the store, which copies the content of \
+                 the log into `{at}`, and open it again"
             ),
             FileChange::LogTruncated => write!(
                 f,
-                "the log `{at}-wal` was made shorter while the store was open, and the last writes \
-                 may be lost: end all programs that have it open, and open it again, or restore it \
+                "the log `{at}-wal` was truncated while the store was open, and the last writes may \
+                 be lost: stop all programs that have it open, and open it again, or restore it \
                  from a backup"
             ),
         }

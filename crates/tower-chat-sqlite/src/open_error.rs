@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tokio::sync::Semaphore;
 use tower_chat_core::BoxError;
 
 /// A store could not be opened. The file is unchanged.
@@ -18,14 +19,14 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The folder of the file does not exist.
-    #[error("the folder of `{}` does not exist: make it first, or check the path", path.display())]
+    #[error("the folder of `{}` does not exist: create the folder, or check the path", path.display())]
     NoFolder {
         /// The store's path.
         path: PathBuf,
     },
     /// The file is not a SQLite database.
     #[error(
-        "`{}` is not a SQLite database: give another path, or move the file away",
+        "`{}` is not a SQLite database: choose another path, or move the file",
         path.display()
     )]
     NotADatabase {
@@ -34,7 +35,7 @@ pub enum OpenError {
     },
     /// The file is a SQLite database of another program.
     #[error(
-        "`{}` is a SQLite database, but not a conversation store: give the store a file of its own",
+        "`{}` is a SQLite database, but not a conversation store: choose another path",
         path.display()
     )]
     NotOurs {
@@ -45,8 +46,8 @@ pub enum OpenError {
     /// creates: a view, a trigger, an index, a table, or a table with other columns. The store does
     /// not execute it.
     #[error(
-        "`{}` has in its schema {object}, which no release makes so: if you have added that, remove it; \
-         otherwise restore the file from a copy that you trust",
+        "the schema of `{}` contains {object}, which no release creates: remove it if you have added it; \
+         otherwise restore the file from a trusted copy",
         path.display()
     )]
     Altered {
@@ -57,7 +58,7 @@ pub enum OpenError {
     },
     /// A newer release wrote the file.
     #[error(
-        "`{}` has schema version {version}, and this release knows versions up to {supported}: \
+        "`{}` has schema version {version}, and this release supports versions up to {supported}: \
          open it with the newer release that wrote it",
         path.display()
     )]
@@ -71,8 +72,8 @@ pub enum OpenError {
     },
     /// An older release wrote the file, and it cannot be migrated because it was opened read-only.
     #[error(
-        "`{}` has schema version {version} and must be brought up to version {supported}: \
-         open it once for writing",
+        "`{}` has schema version {version} and must be migrated to version {supported}: open it once \
+         for writing",
         path.display()
     )]
     Older {
@@ -86,7 +87,7 @@ pub enum OpenError {
     /// There is no permission to write the file, or its folder, in which the write-ahead log is
     /// created.
     #[error(
-        "`{}` or its folder cannot be written: change the permissions, or open it read-only",
+        "`{}` or its folder is not writable: change the permissions, or open the store read-only",
         path.display()
     )]
     ReadOnly {
@@ -96,9 +97,9 @@ pub enum OpenError {
     /// There is no permission to write the folder, and the write-ahead log has content. To read the
     /// log, SQLite creates an index in the folder.
     #[error(
-        "`{}` cannot be read where it is: changes are in `{}`, and its folder cannot be written: \
-         let the program that writes it close it, copy both files to a folder that can be written, or \
-         change the permissions",
+        "`{}` cannot be opened, because `{}` has content and the folder is not writable: change the \
+         permissions, close the program that writes the file, or copy both files to a writable \
+         folder",
         path.display(),
         log.display()
     )]
@@ -121,7 +122,7 @@ pub enum OpenError {
         source: BoxError,
     },
     /// Another process has a lock on the file.
-    #[error("`{}` is locked by another process: try again when it is done", path.display())]
+    #[error("`{}` is locked by another process: try again later", path.display())]
     Locked {
         /// The store's path.
         path: PathBuf,
@@ -130,7 +131,7 @@ pub enum OpenError {
     },
     /// The disk is full, so that the file cannot be created or migrated, or its write-ahead log
     /// cannot be created.
-    #[error("there is no room on the disk of `{}`: make room, and open it again", path.display())]
+    #[error("the disk of `{}` is full: free space there, and open the store again", path.display())]
     StorageFull {
         /// The store's path.
         path: PathBuf,
@@ -138,7 +139,10 @@ pub enum OpenError {
         source: BoxError,
     },
     /// A setting is out of its range.
-    #[error("the option `{option}` cannot be {value}: it must be at least 1 and no absurd number")]
+    #[error(
+        "the option `{option}` cannot be {value}: use a value from 1 to {}",
+        Semaphore::MAX_PERMITS
+    )]
     InvalidOption {
         /// The setting.
         option: &'static str,

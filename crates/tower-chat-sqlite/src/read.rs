@@ -184,22 +184,22 @@ fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
 pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
     let not_ours = |what| Ok(Err(FormatError::malformed(what)));
     let ValueRef::Blob(run) = row.get_ref(1)? else {
-        return not_ours("its run id is no bytes");
+        return not_ours("its run id is not a blob");
     };
     let Ok(run) = <[u8; 16]>::try_from(run) else {
-        return not_ours("its run id is not 16 bytes");
+        return not_ours("the length of its run id is not 16 bytes");
     };
     let Some(index) = row.get(2).ok().filter(|index| *index <= MessageId::LAST_INDEX) else {
-        return not_ours("its place in its run is no small number");
+        return not_ours("its index in its run is out of range");
     };
     let ValueRef::Text(body) = row.get_ref(3)? else {
-        return not_ours("it is not text");
+        return not_ours("its body is not text");
     };
     let Ok(body) = std::str::from_utf8(body) else {
-        return not_ours("its text is not UTF-8");
+        return not_ours("its body is not UTF-8");
     };
     if !checksum::fits(row)? {
-        return not_ours("it was changed after it was stored, as its checksum says");
+        return not_ours("its checksum does not match: it was changed after it was stored");
     }
     Ok(format::decode(body).map(|mut message| {
         message.id = Some(MessageId { run: RunId::from_bytes(run), index });

@@ -102,22 +102,26 @@ fn result(row: &Row<'_>, first: usize) -> Result<RecordedResult, String> {
     match (sequence, index, apart) {
         (None, None, None) => Ok(RecordedResult::None),
         (Some(sequence), Some(index), None) => {
-            let sequence = u64::try_from(sequence)
-                .map_err(|_| format!("its result cannot be in message {sequence}"))?;
+            let sequence = u64::try_from(sequence).map_err(|_| {
+                format!("the sequence number of its result is {sequence}, which is out of range")
+            })?;
             Ok(RecordedResult::InMessage(SequencePosition { sequence, index }))
         }
         (None, None, Some(json)) => {
             let result: ToolResult = serde_json::from_str(&json)
-                .map_err(|error| format!("its result is no stored result: {error}"))?;
+                .map_err(|error| format!("its result cannot be decoded: {error}"))?;
             Ok(RecordedResult::Apart(Box::new(result)))
         }
-        (Some(_), _, _) | (_, Some(_), _) => Err("it does not say where its result is".to_owned()),
+        (Some(_), _, _) | (_, Some(_), _) => {
+            Err("the columns of its result contradict each other".to_owned())
+        }
     }
 }
 
 fn time(row: &Row<'_>, index: usize) -> Result<Option<SystemTime>, String> {
     let Some(stored) = column(row, index)? else { return Ok(None) };
-    let time = milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))?;
+    let time =
+        milliseconds::time(stored).ok_or_else(|| format!("its time {stored} is out of range"))?;
     Ok(Some(time))
 }
 

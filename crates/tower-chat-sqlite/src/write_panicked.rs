@@ -11,7 +11,7 @@ use std::{
 /// It is the source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend) that is
 /// not retryable. Under `panic = "abort"` there is no such error: the process ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a panic stopped the write, which was undone: {message}: report it as a bug")]
+#[error("the write panicked and was rolled back: {message}: report it as a bug")]
 #[non_exhaustive]
 pub struct WritePanicked {
     /// The message of the panic.
@@ -27,6 +27,6 @@ impl WritePanicked {
     fn new(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self { message: text.unwrap_or("it said nothing").to_owned() }
+        Self { message: text.unwrap_or("the panic has no message").to_owned() }
     }
 }

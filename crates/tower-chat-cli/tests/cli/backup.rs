@@ -53,7 +53,7 @@ fn a_backup_that_fails_is_reported() {
     let inside = |name: &str| store.folder().join(name).display().to_string();
     for (from, to, expected) in [
         (store.argument(), inside("none/copy.db"), "does not exist"),
-        (store.argument(), "/proc/copy.db".to_owned(), "cannot be written"),
+        (store.argument(), "/proc/copy.db".to_owned(), "cannot copy the store to `/proc"),
         (format!("sqlite:{}", inside("none.db")), inside("copy.db"), "no conversation store at"),
         (format!("sqlite:{}", store.file("text", "no store")), inside("copy.db"), "not a SQLite"),
         ("memory:".to_owned(), inside("copy.db"), "holds nothing to copy"),

@@ -105,7 +105,7 @@ mod tests {
         store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
         let failure = opened().check_unwritten().unwrap_err();
         let in_log = std::error::Error::source(&failure).unwrap().to_string();
-        assert!(in_log.contains("another program has written"), "{in_log}");
+        assert!(in_log.contains("has written to it"), "{in_log}");
         store.close().await.unwrap();
         assert!(file.log_with_content().is_none(), "the log was carried over");
         assert!(file.check_unwritten().is_err(), "the file is another one");

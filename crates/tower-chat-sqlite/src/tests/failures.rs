@@ -55,7 +55,7 @@ async fn a_full_disk_is_retryable_and_leaves_the_store_usable() {
     let error = store.append(Slot::unbounded(), vec![large.clone()]).await.unwrap_err();
     assert!(matches!(error.source, StoreError::StorageFull { .. }), "{error:?}");
     assert!(error.source.is_retryable());
-    assert!(source_text(&error).contains("make room"), "{error:?}");
+    assert!(source_text(&error).contains("free space"), "{error:?}");
     assert_eq!(fixture.texts(&key("c")).await, ["one"]);
     set_limit("1000000");
     store.append(Slot::unbounded(), vec![large]).await.unwrap();

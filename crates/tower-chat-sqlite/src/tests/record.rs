@@ -81,15 +81,21 @@ async fn a_damaged_row_is_reported_and_the_others_are_found() {
         ("round_index = 4294967296", "round_index"),
         ("result_index = -1", "result_index"),
         ("result_index = 3", "result 3"),
-        ("result_index = NULL", "where its result is"),
-        ("result_sequence = NULL", "where its result is"),
+        ("result_index = NULL", "columns of its result contradict"),
+        ("result_sequence = NULL", "columns of its result contradict"),
         ("result_sequence = -1", "-1"),
         ("result_sequence = 0", "message 0"),
         ("result_sequence = 5", "message 5"),
         ("result_sequence = 4294967296 + 2", "result 1"),
-        ("result = '{}'", "where its result is"),
-        ("result = '{', result_sequence = NULL, result_index = NULL", "no stored result"),
-        ("result = '[]', result_sequence = NULL, result_index = NULL", "no stored result"),
+        ("result = '{}'", "columns of its result contradict"),
+        (
+            "result = '{', result_sequence = NULL, result_index = NULL",
+            "its result cannot be decoded",
+        ),
+        (
+            "result = '[]', result_sequence = NULL, result_index = NULL",
+            "its result cannot be decoded",
+        ),
     ] {
         let fixture = Fixture::new().await;
         fixture.submit(vec![rounds("c", 2), rounds("d", 1)]).await.await.unwrap();
