@@ -1,5 +1,5 @@
-//! Tests across crates: generated conversations against models of the contract, faults, processes, and
-//! recorded traffic.
+//! Tests that use several crates: generated conversations against models of the contract, faults,
+//! killed processes, and recorded traffic.
 
 #![allow(
     clippy::unwrap_used,

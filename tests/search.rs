@@ -12,9 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The cases that a test tries: `TOWER_CHAT_SEED` chooses others, `TOWER_CHAT_CASES` how many there
-/// are, `TOWER_CHAT_SECONDS` for how long cases are begun, `TOWER_CHAT_THREADS` on how many threads, and
-/// `TOWER_CHAT_CASE` one of them alone.
+/// The cases that a test tries. The environment variables set the seed (`TOWER_CHAT_SEED`), the
+/// number of cases (`TOWER_CHAT_CASES`) or the time for which new cases begin
+/// (`TOWER_CHAT_SECONDS`), and the number of threads (`TOWER_CHAT_THREADS`). `TOWER_CHAT_CASE`
+/// selects a single case.
 pub(crate) struct Search {
     pub(crate) seed: u64,
     pub(crate) cases: Range<u64>,
@@ -35,7 +36,7 @@ impl Search {
         }
     }
 
-    /// The number of the first case that fails, and how many were begun.
+    /// Returns the number of the first case that fails, and the number of tried cases.
     pub(crate) fn first(&self, fails: impl Fn(u64) -> bool + Sync) -> (Option<u64>, u64) {
         let end = self.cases.end;
         let next = AtomicU64::new(self.cases.start);
@@ -58,7 +59,8 @@ impl Search {
         (failed.into_inner().expect("nothing panics"), begun)
     }
 
-    /// What repeats a case: the variables, and the filter that names its test.
+    /// Returns the command that repeats a case: the variables, and the filter with the name of the
+    /// test.
     pub(crate) fn command(seed: u64, case: u64, test: &str) -> String {
         format!(
             "TOWER_CHAT_SEED={seed} TOWER_CHAT_CASE={case} \
@@ -67,7 +69,7 @@ impl Search {
     }
 }
 
-/// The smallest case found that fails as well.
+/// Returns the smallest case found that still fails.
 pub(crate) fn shrunk<Case>(
     mut case: Case,
     simpler: impl Fn(&Case) -> Vec<Case>,
@@ -79,7 +81,7 @@ pub(crate) fn shrunk<Case>(
     case
 }
 
-/// The value of a variable of the environment.
+/// Returns the value of an environment variable.
 pub(crate) fn variable<T: FromStr>(name: &str) -> Option<T> {
     let value = env::var(name).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value:?}")))

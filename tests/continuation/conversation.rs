@@ -1,4 +1,4 @@
-//! Two turns of a conversation whose answers were recorded.
+//! Two turns of a conversation with recorded answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ use crate::continuation::{
     server::{Answers, Received, Server},
 };
 
-/// The tools of one turn run in no more rounds than this.
+/// The maximum number of rounds of tool calls in a turn.
 const ROUNDS: usize = 3;
 
-/// No conversation has more turns.
+/// The maximum number of turns of a conversation.
 const TURNS: u64 = 4;
 
-/// Every mode of persistence.
+/// All persistence modes.
 pub(crate) const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
@@ -29,17 +29,17 @@ pub(crate) const MODES: [PersistenceMode; 3] =
 pub(crate) struct Recorded {
     pub(crate) provider: &'static Provider,
     pub(crate) mode: PersistenceMode,
-    /// Names it, among all.
+    /// The unique name of the conversation.
     pub(crate) source: String,
     pub(crate) answers: Answers,
-    /// Whether its answers were written in these tests.
+    /// Whether the answers were written for these tests, and not recorded.
     pub(crate) is_scripted: bool,
     pub(crate) is_streamed: bool,
     number: u64,
     tools: Vec<String>,
 }
 
-/// A provider on this machine, and a model client that asks it.
+/// A provider on this machine, and a model client for it.
 pub(crate) struct Service {
     pub(crate) server: Server,
     model: Model,
@@ -53,7 +53,7 @@ impl Service {
     }
 }
 
-/// What a turn sent, and what it came to.
+/// The requests of a turn, and its outcome.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) sent: Vec<Received>,
@@ -62,8 +62,8 @@ pub(crate) struct Turn {
 }
 
 impl Recorded {
-    /// The conversations of a provider in a cassette: of two answers and more, whole or
-    /// streamed.
+    /// Returns the conversations of a provider in a cassette. Each has at least two answers, all
+    /// complete or all streamed.
     pub(crate) fn of(
         cassette: &Cassette,
         provider: &'static Provider,
@@ -81,7 +81,7 @@ impl Recorded {
         for is_streamed in [false, true] {
             let those: Vec<&&Exchange> =
                 exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
-            // Questions that are asked one by one are no conversation.
+            // Requests that do not continue each other are not a conversation.
             if those.len() < 2 || !those.iter().any(|it| goes_on(&it.request)) {
                 continue;
             }
@@ -105,7 +105,7 @@ impl Recorded {
         found
     }
 
-    /// The conversations of a provider that are written in these tests.
+    /// Returns the conversations of a provider that were written for these tests.
     pub(crate) fn scripted(
         provider: &'static Provider,
         numbers: &mut impl Iterator<Item = u64>,
@@ -148,7 +148,7 @@ impl Recorded {
         MODES.map(in_mode).into()
     }
 
-    /// A stack over a store, as each process makes it.
+    /// Creates a stack over a store. Each process creates its own stack.
     pub(crate) fn stack(&self, service: &Service, store: impl HistoryStore) -> ChatPipeline {
         let tools = self.tools.iter().fold(Tools::new(), |tools, name| {
             let definition = ToolDefinition::new(name, "a tool", json!({"type": "object"}));
@@ -164,17 +164,17 @@ impl Recorded {
             .unwrap()
     }
 
-    /// Its name in a store.
+    /// Returns the key of the conversation in a store.
     pub(crate) fn key(&self) -> ConversationKey {
         ConversationKey::new("continuation", self.source.as_str())
     }
 
-    /// Has the turn of this number.
+    /// Runs the turn with this number.
     pub(crate) async fn turn(&self, stack: &ChatPipeline, service: &Service, turn: u64) -> Turn {
         self.turn_in(self.key(), stack, service, turn).await
     }
 
-    /// Has a turn of another conversation.
+    /// Runs a turn in the conversation with this key.
     pub(crate) async fn turn_in(
         &self,
         key: ConversationKey,
@@ -200,7 +200,7 @@ impl Recorded {
     }
 }
 
-/// Whether a request goes on with what the model has answered before.
+/// Returns whether a request contains an earlier answer of the model.
 fn goes_on(request: &Value) -> bool {
     let items = ["messages", "contents", "input"].map(|field| request[field].as_array());
     let is_answer = |item: &Value| {
@@ -210,8 +210,8 @@ fn goes_on(request: &Value) -> bool {
         || items.into_iter().flatten().flatten().any(is_answer)
 }
 
-/// A run id of its own for each number, in their order: ids of calls that came without one are
-/// made of it.
+/// Returns a run id that depends on a number, in the order of the numbers. Ids for calls that a
+/// provider sent without ids are derived from the run id.
 fn run_id(number: u64) -> RunId {
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&(1_760_000_000_000 + number).to_be_bytes()[2..]);
@@ -220,7 +220,7 @@ fn run_id(number: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// The names of tools, wherever a wire has them.
+/// Collects the names of tools, in the format of any wire.
 fn names(tools: &Value, found: &mut Vec<String>) {
     match tools {
         Value::Array(items) => items.iter().for_each(|item| names(item, found)),

@@ -1,11 +1,11 @@
-//! A conversation that goes on in another process sends the provider exactly what it would have
-//! sent in the first.
+//! Tests that a conversation which continues in another process sends the provider exactly the same
+//! requests as in the first process.
 //!
-//! Recorded answers are played by a server on this machine. One process has two turns, each with
-//! its tools; another has the first turn, and a really new one the second. What the second turn
-//! sends is compared byte for byte, in every mode. And a conversation goes to another provider and
-//! back. [`providers`] has one row for each model client; where nothing fit to go on with is
-//! recorded, [`scripted`] has it.
+//! A server on this machine replays recorded answers. In one process, a conversation has two turns.
+//! In another test, one process runs the first turn, and a newly started process runs the second
+//! turn. The requests of the second turns are compared byte for byte, in every mode. A further test
+//! switches a conversation to another provider and back. [`providers`] has a row for each model
+//! client. If no suitable conversation was recorded for a provider, [`scripted`] contains one.
 
 mod conversation;
 mod processes;

@@ -1,4 +1,4 @@
-//! One process, and two.
+//! Conversations in one process, and in two processes.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -13,7 +13,7 @@ use crate::continuation::{
 
 const FOLDER: &str = "TOWER_CHAT_CONTINUATION_FOLDER";
 
-/// All conversations, in the same order in every process.
+/// Returns all conversations, in the same order in every process.
 pub(crate) fn recorded() -> Vec<Recorded> {
     let cassettes = Recordings::all().cassettes().unwrap();
     let mut numbers = 0..;
@@ -27,7 +27,7 @@ pub(crate) fn recorded() -> Vec<Recorded> {
     recorded
 }
 
-/// A server and a model client for each provider.
+/// Starts a server and creates a model client for each provider.
 pub(crate) async fn services() -> BTreeMap<&'static str, Service> {
     let mut services = BTreeMap::new();
     for provider in &PROVIDERS {
@@ -40,12 +40,12 @@ fn database(folder: &Path) -> std::path::PathBuf {
     folder.join("chat.db")
 }
 
-/// How many requests the first turn of each conversation made.
+/// Returns the path of the file with the number of requests in the first turn of each conversation.
 fn first_turns(folder: &Path) -> std::path::PathBuf {
     folder.join("first_turns.json")
 }
 
-/// The second turn of each.
+/// Returns the path of the file with the second turn of each conversation.
 fn second_turns(folder: &Path) -> std::path::PathBuf {
     folder.join("second_turns.json")
 }
@@ -102,7 +102,7 @@ async fn a_conversation_goes_on_in_another_process_as_it_would_have_in_the_first
     report(&recorded, &expected);
 }
 
-/// Both questions are in what the second turn sends.
+/// Asserts that the second turn sends the questions of both turns.
 fn assert_goes_on(source: &str, second: &Turn) {
     let body = &second.sent[0].body;
     assert!(body.contains("question 0") && body.contains("question 1"), "{source}: {body}");
@@ -117,8 +117,8 @@ fn assert_same(source: &str, turn: &Turn, expected: &Turn) {
     assert_eq!(turn.outcome, expected.outcome, "{source}");
 }
 
-/// Says how much was compared, and asserts that it was something for every provider, in every mode,
-/// whole and streamed.
+/// Prints the number of compared conversations, and asserts that there are conversations of every
+/// provider, in every mode, both complete and streamed.
 fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
     for provider in &PROVIDERS {
         let those: Vec<_> =

@@ -1,4 +1,4 @@
-//! The model clients that are tried, a row each.
+//! The tested model clients, one row for each.
 
 use tower::{ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{BoxError, ChatRequest, ChatResponse};
@@ -9,22 +9,22 @@ use tower_chat_providers::{
 use tower_chat_testkit::recordings::Exchange;
 use tower_chat_wire::validate::Wire;
 
-/// Any model client.
+/// A boxed model client.
 pub(crate) type Model = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// A model client, and which recorded exchanges it understands.
+/// A model client, and the recorded exchanges in its format.
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
-    /// What its requests are checked by.
+    /// The wire whose rules its requests must satisfy.
     pub(crate) wire: Wire,
-    /// Whether an exchange of a folder is one of this provider's.
+    /// Returns whether an exchange from a folder is in the format of this provider.
     pub(crate) speaks: fn(&str, &Exchange) -> bool,
-    /// The model client whose requests go to the server at `http://address:port`.
+    /// Creates the model client, which sends its requests to the server at `http://address:port`.
     pub(crate) model: fn(&str) -> Model,
 }
 
 impl Provider {
-    /// The media type of its streamed answers.
+    /// Returns the media type of its streamed answers.
     pub(crate) fn stream_type(&self) -> &'static str {
         match self.wire {
             Wire::BedrockConverse => "application/vnd.amazon.eventstream",
@@ -34,7 +34,7 @@ impl Provider {
     }
 }
 
-/// All of them.
+/// All tested model clients.
 pub(crate) static PROVIDERS: [Provider; 15] = [
     Provider {
         name: "openai-chat",
@@ -154,7 +154,7 @@ fn is_gemini(exchange: &Exchange) -> bool {
     exchange.path().ends_with("enerateContent")
 }
 
-/// The client with a key and a model, whose requests go to the server.
+/// Sets the key, the model and the address of the server.
 fn keyed<P: Api>(client: ProviderClient<P, ReqwestTransport>, model: &str, url: &str) -> Model {
     let client = client.with_model(model).with_base_url(&format!("{url}/v1"));
     BoxCloneSyncService::new(client.with_key("key").unwrap().map_err(BoxError::from))

@@ -1,18 +1,18 @@
-//! What a provider answers when it is asked first (a call, after it has thought), and then, in the
-//! words of each wire, whole and streamed.
+//! Two answers of a provider, in the format of each wire, complete and streamed: first reasoning
+//! and a tool call, then a text.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use serde_json::{Value, json};
 use tower_chat_wire::validate::Wire;
 
-/// The tool that is called.
+/// The name of the called tool.
 pub(crate) const TOOL: &str = "f";
 
-/// Where these conversations are said to come from.
+/// The source name of these conversations.
 pub(crate) const SOURCE: &str = "scripted";
 
-/// The bodies of the two answers.
+/// Returns the bodies of the two answers.
 pub(crate) fn answers(wire: Wire, is_streamed: bool) -> Vec<Vec<u8>> {
     match (wire, is_streamed) {
         (Wire::OpenAiChat, false) => whole(chat()),
@@ -201,7 +201,7 @@ fn bedrock_streams() -> [BedrockEvents; 2] {
     })
 }
 
-/// `application/vnd.amazon.eventstream`.
+/// Encodes events as `application/vnd.amazon.eventstream`.
 fn event_stream(events: BedrockEvents) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, payload) in events {
@@ -220,7 +220,7 @@ fn ollama() -> [Value; 2] {
     [called, reply].map(|message| json!({"message": message, "done": true, "done_reason": "stop"}))
 }
 
-/// The message, and then its end, in lines of their own.
+/// Splits an answer into two lines: the message, and its end.
 fn ollama_stream(mut answer: Value) -> Vec<u8> {
     let begun = json!({"message": answer["message"].take(), "done": false});
     answer["message"] = json!({"role": "assistant", "content": ""});

@@ -1,4 +1,4 @@
-//! A loopback HTTP server that plays recorded answers and keeps what it was sent.
+//! A loopback HTTP server that replays recorded answers and records the requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,23 +9,25 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What every request is answered with in turn, and from the beginning again.
+/// The answers to the requests, in order. After the last answer, the server begins again with the
+/// first.
 #[derive(Debug, Clone)]
 pub(crate) struct Answers {
     pub(crate) content_type: &'static str,
     pub(crate) bodies: Vec<Vec<u8>>,
 }
 
-/// A request as it came: its line, such as `POST /v1/chat/completions HTTP/1.1`, and its body.
+/// A received request: its request line, such as `POST /v1/chat/completions HTTP/1.1`, and its
+/// body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Received {
     pub(crate) line: String,
     pub(crate) body: String,
 }
 
-/// The server; it ends when it is dropped.
+/// A server that stops when it is dropped.
 pub(crate) struct Server {
-    /// `http://` and where it listens, without a path.
+    /// The address of the server with `http://`, without a path.
     pub(crate) url: String,
     state: Arc<Mutex<State>>,
     task: JoinHandle<()>,
@@ -34,7 +36,7 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct State {
     answers: Option<Answers>,
-    /// How many of them were given.
+    /// The number of answers that the server has sent.
     given: usize,
     received: Vec<Received>,
 }
@@ -50,20 +52,20 @@ impl Server {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read(&mut stream).await;
                 let (content_type, body) = shared.lock().unwrap().answer(request);
-                // The client may hang up once it has seen enough.
+                // The client may close the connection before it has read the whole answer.
                 let _ = write(&mut stream, content_type, &body).await;
             }
         });
         Self { url, state, task }
     }
 
-    /// Gives these answers from now on, beginning after the first `from`.
+    /// Sets the answers, and skips the first `from` of them.
     pub(crate) fn play(&self, answers: &Answers, from: usize) {
         let answers = Some(answers.clone());
         *self.state.lock().unwrap() = State { answers, given: from, received: Vec::new() };
     }
 
-    /// What came since this was last asked.
+    /// Removes and returns the requests since the last call of this method.
     pub(crate) fn take_received(&self) -> Vec<Received> {
         std::mem::take(&mut self.state.lock().unwrap().received)
     }

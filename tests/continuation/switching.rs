@@ -1,4 +1,4 @@
-//! A conversation goes to another provider, and back.
+//! Tests that a conversation can switch to another provider and back.
 
 use serde_json::Value;
 use tower_chat::{MemoryStore, PersistenceMode, store::HistoryStore};
@@ -10,12 +10,13 @@ use crate::continuation::{
     providers::{PROVIDERS, Provider},
 };
 
-/// Whether it is a service like that of the first row, with less that is recorded.
+/// Returns whether a provider has the wire of the first row. There are fewer recordings of such a
+/// provider.
 fn is_compatible(provider: &Provider) -> bool {
     provider.wire == PROVIDERS[0].wire && provider.name != PROVIDERS[0].name
 }
 
-/// The entries of the conversation that a request sends.
+/// Returns the entries of the conversation in a request body.
 fn entries(provider: &Provider, body: &str) -> Vec<Value> {
     let body: Value = serde_json::from_str(body).unwrap();
     body[provider.wire.conversation_field()].as_array().unwrap().clone()
@@ -42,7 +43,7 @@ async fn a_conversation_goes_to_another_provider_and_back() {
                     it.provider.name == provider && it.mode == PersistenceMode::PerServiceCall
                 })
             };
-            // The same model client asks all compatible services.
+            // All compatible services use the same model client.
             let most = if [home, away].iter().any(|it| is_compatible(it)) { 2 } else { usize::MAX };
             for (one, other) in of(home.name).zip(of(away.name)).take(most) {
                 let source = format!("{}, {}", one.source, other.source);
@@ -89,7 +90,7 @@ async fn goes_and_comes_back(
     assert_eq!(after_second[..after_first.len()], after_first, "{source}: the record has changed");
     assert_eq!(after_third[..after_second.len()], after_second, "{source}: the record has changed");
 
-    // What the provider said itself goes back to it as if nothing had happened.
+    // The provider receives its own answers unchanged, as if the conversation had never left.
     let alone = MemoryStore::new();
     home.server.play(&one.answers, 0);
     let stack = one.stack(home, alone);

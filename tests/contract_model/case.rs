@@ -1,4 +1,4 @@
-//! One case: a conversation as a list of steps, each of them one run.
+//! A test case: a conversation as a list of steps. Each step is a run.
 
 use std::fmt;
 
@@ -11,41 +11,41 @@ use crate::contract_model::{
     tools::{Tool, ToolMask},
 };
 
-/// A conversation: how its stack is put together, and what happens in it.
+/// A conversation: the layers of its stack, and its steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// Without it, `PerServiceCallPersistence` stands in the stack by itself.
+    /// Whether the stack has `PerRunPersistence` above `PerServiceCallPersistence`.
     pub(crate) has_run_layer: bool,
-    /// The calls of one round run at the same time.
+    /// Whether the calls of one round run at the same time.
     pub(crate) concurrent: bool,
     pub(crate) max_rounds: Option<usize>,
-    /// A request is sent again although its run has ended.
+    /// Whether a request is sent again after its run has ended.
     pub(crate) repeats: bool,
     pub(crate) steps: Vec<Step>,
 }
 
-/// One run: its input, what the model answers in it, and how often its request is sent.
+/// A run: its input, the answers of the model, and the attempts at its request.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) input: Input,
     /// The tools that are registered when the run begins.
     pub(crate) tools: ToolMask,
-    /// The model's answers, in the order in which it is asked. After the last one it answers with
-    /// a text.
+    /// The answers of the model, in order. After the last one, the model answers with a text.
     pub(crate) answers: Vec<AnswerPlan>,
-    /// Each sends the same request once.
+    /// The attempts. Each sends the same request once.
     pub(crate) attempts: Vec<Attempt>,
-    /// After each of them the run's id is used again with another input.
+    /// Whether the run id is used again with another input after each attempt.
     pub(crate) reuses_id: bool,
-    /// After the last the conversation is copied, and what waits for approval is approved in the copy.
+    /// Whether the conversation is copied after the last attempt, and the pending calls are
+    /// approved in the copy.
     pub(crate) forks: bool,
 }
 
-/// What the caller sends. Where nothing waits for the kind of input, it is a text.
+/// The input of a run. If no call is pending for the kind of input, the caller sends a text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Input {
     Text,
-    /// Answers the approval requests of some batches.
+    /// Approvals and rejections of the approval requests of some batches.
     Approvals(ApprovalInput),
     /// Results of calls that were returned to the caller.
     Results(ResultInput),
@@ -53,47 +53,47 @@ pub(crate) enum Input {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApprovalInput {
-    /// How many of the batches that wait, from the oldest on.
+    /// The number of pending batches to answer, oldest first.
     pub(crate) batches: usize,
-    /// How many of them are left out before those.
+    /// The number of pending batches to skip before those.
     pub(crate) skipped: usize,
-    /// The answers stand in the opposite order of their requests.
+    /// Whether the answers are in the opposite order of their requests.
     pub(crate) reversed: bool,
-    /// Bit n rejects the nth request.
+    /// The rejected requests: bit n rejects the nth request.
     pub(crate) rejected: u64,
-    /// The message has a text too.
+    /// Whether the message also has a text.
     pub(crate) has_text: bool,
-    /// Which requests are answered.
+    /// The selection of requests to answer.
     pub(crate) extent: Extent,
 }
 
 /// Which requests an [`ApprovalInput`] answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Extent {
-    /// Those of the chosen batches.
+    /// All requests of the selected batches.
     Whole,
-    /// The last one has no answer.
+    /// All but the last request of the selected batches.
     Partial,
-    /// Requests that were answered by an earlier run.
+    /// Requests that an earlier run has answered.
     Again,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ResultInput {
-    /// How many calls, from the oldest on.
+    /// The number of calls, oldest first.
     pub(crate) calls: usize,
     pub(crate) skipped: usize,
     pub(crate) has_text: bool,
-    /// The results are those that `pending_results` finds.
+    /// Whether the results are read with `pending_results`.
     pub(crate) from_record: bool,
 }
 
-/// One answer of the model.
+/// An answer of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerPlan {
     pub(crate) messages: Vec<MessagePlan>,
     pub(crate) ids: Ids,
-    /// The set of tools changes to this one.
+    /// The replacement of the set of tools, if any.
     pub(crate) tools_then: Option<ToolChange>,
 }
 
@@ -106,58 +106,59 @@ pub(crate) struct MessagePlan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ToolChange {
     pub(crate) tools: ToolMask,
-    /// While the first tool of the answer runs; else while the model answers.
+    /// Whether the change happens while the first tool of the answer runs. Otherwise it happens
+    /// while the model answers.
     pub(crate) while_tool_runs: bool,
 }
 
-/// Which ids the model gives its calls.
+/// The ids of the calls of the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Ids {
-    /// Each another one, in the whole conversation.
+    /// Each call of the conversation has another id.
     Distinct,
     Missing,
     Empty,
-    /// All calls of all answers the same one.
+    /// All calls of all answers have the same id.
     Equal,
-    /// Counted from 0 in each answer.
+    /// The calls of each answer are numbered from 0.
     Counted,
-    /// One of the others for each call.
+    /// Each call has an id of one of the other kinds.
     Mixed,
 }
 
-/// One sending of a run's request.
+/// An attempt at the request of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     pub(crate) mode: PersistenceMode,
     pub(crate) streamed: bool,
     pub(crate) cut: Option<Cut>,
-    /// It is sent to a stack in another process.
+    /// Whether the request is sent to a stack in another process.
     pub(crate) restarts: bool,
 }
 
-/// Where an attempt is cut short, if the model is asked so often.
+/// The service call at which an attempt is cut off, if the attempt makes enough service calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cut {
-    /// Which service call of the attempt, from 0.
+    /// The index of the service call in the attempt.
     pub(crate) at_call: usize,
     pub(crate) how: How,
 }
 
-/// How a service call is cut short.
+/// The way in which a service call is cut off.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum How {
     /// The service fails.
     Fails,
-    /// The service fails after so many updates of its stream.
+    /// The service fails after this number of updates.
     FailsAfter(usize),
     /// The service hangs, and the caller drops the response.
     Hangs,
-    /// The service hangs after so many updates, and the caller drops the response.
+    /// The service hangs after this number of updates, and the caller drops the response.
     HangsAfter(usize),
 }
 
 impl Case {
-    /// A case of a seed: the same number makes the same case.
+    /// Creates the case with this number. It depends only on the seed and the number.
     pub(crate) fn random(seed: u64, number: u64, features: &Features) -> Self {
         let mut rng = Rng::of(seed, number);
         let has_run_layer = !features.persister_alone || !rng.one_in(6);
@@ -166,7 +167,7 @@ impl Case {
         let count = 2 + rng.below(4);
         let mut steps: Vec<Step> =
             (0..count).map(|_| Step::random(&mut rng, features, has_run_layer)).collect();
-        // What is stored is shown whole to the model of one more run.
+        // A final run sends the complete stored history to the model.
         steps.push(Step::probe(has_run_layer));
         Self {
             has_run_layer,
@@ -177,7 +178,7 @@ impl Case {
         }
     }
 
-    /// Cases that have less in them.
+    /// Returns simpler variants of the case.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let mut simpler = Vec::new();
         let mut with = |change: &dyn Fn(&mut Self)| {
@@ -415,7 +416,8 @@ impl MessagePlan {
     fn random(rng: &mut Rng, features: &Features) -> Self {
         let kinds = features.tools();
         let count = [0, 1, 1, 1, 2, 2, 3][rng.below(7)];
-        // Mostly of the same kind, so that approvals and returned calls are not always mixed.
+        // Half of the calls are of the same kind. Otherwise most batches would mix approvals and
+        // returned calls.
         let favourite = kinds[rng.below(kinds.len())];
         let calls: Vec<Tool> = (0..count)
             .map(|_| if rng.one_in(2) { favourite } else { kinds[rng.below(kinds.len())] })

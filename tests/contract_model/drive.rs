@@ -1,4 +1,4 @@
-//! Lets a case happen, and compares it with the model step by step.
+//! Executes a case, and compares it with the model after each step.
 
 use std::{
     cell::OnceCell,
@@ -34,7 +34,7 @@ use crate::contract_model::{
 
 type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// What is different from the model, if anything is.
+/// Returns the difference from the model, if any.
 pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     thread_local! {
         static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };
@@ -59,11 +59,11 @@ struct Driver<'a> {
     world: World,
     store: MemoryStore,
     client: Client,
-    /// Approval requests that callers were given, by the tokens of their calls.
+    /// The approval requests that callers received, by the tokens of their calls.
     requests: HashMap<String, ApprovalRequest>,
     /// The tokens of approval requests, by their ids.
     tokens: HashMap<String, String>,
-    /// The ids and positions of calls that callers were given, by their tokens.
+    /// The ids and positions of the calls that callers received, by their tokens.
     calls: HashMap<String, (String, CallPosition)>,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// What the step's caller can send now.
+    /// Returns the input that the caller can send at this step.
     fn input(&self, step: &Step) -> RunInput {
         match &step.input {
             Input::Text => None,
@@ -210,7 +210,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Names its call by an id that no other call has, or by its position.
+    /// Creates a late result. The result refers to its call by the id of the call, if the id is
+    /// unique, and otherwise by its position.
     fn late_result(&self, token: &str) -> Option<ToolResult> {
         let (id, position) = self.calls.get(token)?;
         let result = ToolResult::new(&**id, format!("late {token}"));
@@ -251,7 +252,7 @@ impl<'a> Driver<'a> {
         self.compare_store().await
     }
 
-    /// A request with the id of a run, whose input is another.
+    /// Sends a request with the id of a run and another input.
     async fn reuse_id(&mut self, run: usize, attempt: &Attempt) -> Result<(), String> {
         self.world.begin(None);
         let mut request = ChatRequest::user(format!("not {}", script::input_text(run)))
@@ -268,7 +269,7 @@ impl<'a> Driver<'a> {
         self.compare_store().await
     }
 
-    /// Approves in a copy of the conversation what waits in the conversation.
+    /// Copies the conversation, and approves the pending calls in the copy.
     async fn approve_in_copy(&mut self, run: usize, step: &Step) -> Result<(), String> {
         let waiting: Vec<String> =
             self.model.waiting().into_iter().flatten().map(|call| call.token).collect();
@@ -348,7 +349,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What callers need to know of messages later.
+    /// Records the calls and approval requests of messages, for later inputs of callers.
     fn note<'m>(&mut self, messages: impl Iterator<Item = &'m Arc<Message>>) {
         for message in messages {
             let ids = effective_call_ids(message);
@@ -357,7 +358,8 @@ impl<'a> Driver<'a> {
                 let token = token_in(&call.arguments).unwrap_or_default();
                 let position = message.id.map(|message| CallPosition { message, index });
                 if let Some(position) = position {
-                    // As it is stored, in the end: a hook may have left out calls before it.
+                    // The last insertion is the stored position. A hook may have removed earlier
+                    // calls of the message.
                     self.calls.insert(token.to_owned(), (id, position));
                 }
             }
@@ -373,7 +375,7 @@ impl<'a> Driver<'a> {
 
     async fn compare_store(&mut self) -> Result<(), String> {
         let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
-        // The answer of a run that was recovered first is found there alone.
+        // The answer of a run that was resumed first is visible only in the store.
         self.note(history.messages.iter());
         let messages = history.messages.iter().map(|message| &**message);
         same("the store", &observe::texts(messages, &self.tokens), &self.model.stored())?;
@@ -426,8 +428,8 @@ fn same(what: &str, found: &[String], expected: &[String]) -> Result<(), String>
     Err(text)
 }
 
-/// What the future comes to; `None` once it waits and nothing can wake it, as callers see who then
-/// drop it.
+/// Polls a future until it is ready. Returns `None` if the future is pending and no task can wake
+/// it. The caller then drops the future.
 async fn until_idle<F: Future>(future: F) -> Option<F::Output> {
     struct Woken(AtomicBool);
     impl Wake for Woken {
@@ -440,7 +442,7 @@ async fn until_idle<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     loop {
         if !woken.0.swap(false, Ordering::AcqRel) {
-            // Tasks that were spawned may still wake it.
+            // Spawned tasks may still wake the future.
             for _ in 0..3 {
                 yield_now().await;
             }

@@ -1,18 +1,18 @@
-//! What the generator makes use of.
+//! The features of generated cases.
 
 use std::env;
 
 use crate::contract_model::tools::Tool;
 
-/// What cases may have in them.
+/// The features that a case may have.
 #[derive(Debug, Clone)]
 pub(crate) struct Features {
     pub(crate) approvals: bool,
-    /// Only some requests of a batch are answered.
+    /// Whether an input may answer only some requests of a batch.
     pub(crate) partial_approvals: bool,
     pub(crate) approved_twice: bool,
     pub(crate) hooked_approvals: bool,
-    /// Calls that need approval beside calls that the caller executes.
+    /// Whether a batch may have calls that need approval and calls that the caller executes.
     pub(crate) mixed_batches: bool,
     pub(crate) late_results: bool,
     pub(crate) pending_results: bool,
@@ -24,23 +24,24 @@ pub(crate) struct Features {
     pub(crate) returned: bool,
     pub(crate) round_limit: bool,
     pub(crate) failures: bool,
-    /// A request is sent again in another mode than before.
+    /// Whether a request may be sent again in another mode.
     pub(crate) mode_changes: bool,
     pub(crate) drops: bool,
     pub(crate) repeats: bool,
     pub(crate) persister_alone: bool,
-    /// Tools queue messages.
+    /// Whether tools may queue messages.
     pub(crate) queued: bool,
-    /// Tools stop their runs.
+    /// Whether tools may stop their runs.
     pub(crate) halts: bool,
-    /// The ids of runs are used again with another input.
+    /// Whether run ids may be used again with another input.
     pub(crate) reused_ids: bool,
-    /// Conversations are copied while approvals wait.
+    /// Whether conversations may be copied while approvals are pending.
     pub(crate) forks: bool,
 }
 
 impl Features {
-    /// What is held against the model; `TOWER_CHAT_FEATURES` chooses others, by their names.
+    /// Returns the enabled features: the default ones, or those whose names are in
+    /// `TOWER_CHAT_FEATURES`.
     pub(crate) fn enabled() -> Self {
         let chosen = env::var("TOWER_CHAT_FEATURES").ok();
         let has = |name: &str, is_enabled: bool| match &chosen {
@@ -74,12 +75,13 @@ impl Features {
         }
     }
 
-    /// The same for a stack without `PerRunPersistence`, which alone finds the calls of approvals.
+    /// Returns the features for a stack without `PerRunPersistence`. Only that layer finds the
+    /// calls of approvals.
     pub(crate) fn without_approvals(&self) -> Self {
         Self { approvals: false, hooked_approvals: false, ..self.clone() }
     }
 
-    /// The kinds of tools that the model asks for.
+    /// Returns the kinds of tools that the model may call.
     pub(crate) fn tools(&self) -> Vec<Tool> {
         let mut tools = vec![Tool::Look, Tool::Fail, Tool::Unknown];
         if self.stops {

@@ -1,17 +1,17 @@
-//! Whatever happens in a conversation, it is what a plain model of the contract says.
+//! Tests that generated conversations follow a plain model of the contract.
 //!
-//! A [case](case) is a conversation over the public API: approvals, hooks, changing sets of tools,
-//! late results, returned calls, several messages in an answer, service calls that fail,
+//! A [case](case) is a conversation over the public API. Cases have approvals, hooks, changing sets
+//! of tools, late results, returned calls, several messages in an answer, failing service calls,
 //! requests that are sent again in another mode, messages that tools queue, runs that tools stop,
-//! run ids that are used again, and copies in which approvals wait. Each call has a token that occurs in its
-//! arguments, its result and its error, so that whatever replaces something else is
-//! seen. After every attempt four things are compared with the [model](model): what the model was
-//! shown, the answer that the caller got, the stored messages, and the record of tool calls.
+//! run ids that are used again, and copies with pending approvals. Each call has a token in its
+//! arguments, its result and its error, so that the test detects every exchanged value. After every
+//! attempt, four things are compared with the [model](model): the messages that the model client
+//! received, the answer for the caller, the stored messages, and the record of tool calls.
 //!
-//! `TOWER_CHAT_SEED` chooses other cases, `TOWER_CHAT_CASES` how many there are,
-//! `TOWER_CHAT_SECONDS` for how long cases are begun, `TOWER_CHAT_THREADS` on how many threads,
-//! `TOWER_CHAT_CASE` runs one of them alone, and `TOWER_CHAT_FEATURES` chooses what cases may have
-//! in them. A million:
+//! The environment variables set the seed (`TOWER_CHAT_SEED`), the number of cases
+//! (`TOWER_CHAT_CASES`) or the time for which new cases begin (`TOWER_CHAT_SECONDS`), the number of
+//! threads (`TOWER_CHAT_THREADS`), and the features of cases (`TOWER_CHAT_FEATURES`).
+//! `TOWER_CHAT_CASE` selects a single case. This command tries a million cases:
 //!
 //! ```text
 //! TOWER_CHAT_CASES=1000000 cargo test --release -p tower-chat-tests --test tests contract_model::conversations
@@ -32,7 +32,7 @@ use self::{case::Case, drive::difference, features::Features, planted::Fault};
 use crate::search::{Search, shrunk};
 
 const SEED: u64 = 20_261_122;
-/// What a debug build does in some ten seconds.
+/// The number of cases for which a debug build needs about ten seconds.
 const CASES: u64 = 500;
 
 #[test]
@@ -47,7 +47,7 @@ fn conversations_are_what_the_model_of_the_contract_says() {
     println!("{begun} cases");
 }
 
-/// In how many cases a planted fault must show.
+/// The number of cases in which the test must detect a planted fault.
 const FEW: u64 = 200;
 
 #[test]
@@ -90,7 +90,7 @@ fn a_planted_copied_approval_is_found() {
     is_found(Fault::CopiedApproval);
 }
 
-/// A case that is as the model says shows the fault once it is planted.
+/// Asserts that a case without differences has one after the fault is planted.
 fn is_found(fault: Fault) {
     let features = Features::enabled();
     let shows = |case: &Case| difference(case, Some(fault)).is_some();
@@ -99,7 +99,7 @@ fn is_found(fault: Fault) {
     assert_eq!(difference(&found, None), None);
 }
 
-/// Panics with the smallest case found, and with what repeats the whole one.
+/// Panics with the smallest case found, and with the command that repeats the original case.
 fn report(seed: u64, number: u64, features: &Features) -> ! {
     let differs = |case: &Case| difference(case, None).is_some();
     let case = shrunk(Case::random(seed, number, features), Case::simpler, differs);

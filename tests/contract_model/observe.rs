@@ -1,4 +1,4 @@
-//! What really happened, in the words of the model.
+//! The observed conversation, in the notation of the model.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,11 @@ use tower_chat::{
 
 use crate::contract_model::tools::token_in;
 
-/// What a model was shown: each text, and each call with the result that its id names.
+/// Returns the texts of a request, and its calls with their results.
 ///
 /// # Errors
 ///
-/// If a result answers no call or several, or a call has no result or is shown twice.
+/// If a result matches no call or several calls, or a call has no result or occurs twice.
 pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
     validate_messages(messages.iter().map(|message| &**message)).map_err(|it| it.to_string())?;
     let mut items: Vec<(String, Option<String>)> = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
     items.into_iter().map(item).collect()
 }
 
-/// Messages as they are stored or returned. `requests` are the tokens of approval requests.
+/// Formats stored or returned messages. `requests` are the tokens of approval requests.
 pub(crate) fn texts<'m>(
     messages: impl IntoIterator<Item = &'m Message>,
     requests: &HashMap<String, String>,
@@ -97,7 +97,7 @@ pub(crate) fn texts<'m>(
     answers.collect()
 }
 
-/// A row of the record.
+/// Formats a row of the record.
 pub(crate) fn row(row: &ToolInvocation) -> String {
     let result = row.result.as_ref().map(result_text).unwrap_or_default();
     let ran = match (row.started_at, row.finished_at) {

@@ -1,10 +1,11 @@
-//! A tool loop of somebody else's in generated conversations: what its requests repeat is stored
-//! once, and the model gets the whole conversation with each service call.
+//! Tests of a tool loop that belongs to the application, in generated conversations: repeated
+//! messages in its requests are stored once, and every service call sends the complete
+//! conversation.
 //!
-//! The loop sends all, its run, what is new, or the last two turns. Its types keep ids or lose them,
-//! with reasoning and metadata, and join the results of a round. Service calls fail and are sent
-//! again, answers are lost, and the loop goes on in another process. Texts and ids repeat, so that
-//! messages can be told apart by their places alone.
+//! The loop sends all messages, its run, the new messages, or the last two turns. Its message types
+//! keep or lose ids, reasoning and metadata, and may join the results of a round. Service calls
+//! fail and are repeated, answers are lost, and the loop continues in another process. Texts and
+//! ids repeat, so that only its position identifies a message.
 
 use std::{
     cell::OnceCell,
@@ -27,10 +28,10 @@ use crate::search::{Search, shrunk};
 
 type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// A fault that is planted below the loop.
+/// A planted fault between the loop and the persister.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
-    /// Nothing of a request is recognised where the loop loses the ids of runs.
+    /// No message of a request is recognised if the loop loses the run ids.
     NothingRecognised,
     /// The last message of a request is lost.
     LastLost,
@@ -51,17 +52,17 @@ enum Ids {
     Missing,
 }
 
-/// A conversation of such a loop.
+/// A conversation of a tool loop.
 #[derive(Debug, Clone)]
 struct Case {
-    /// The mode of the layer above the loop, if there is one.
+    /// The mode of the layer above the loop, if any.
     above: Option<PersistenceMode>,
     sends: Sends,
-    /// Each request names the run of its turn, else a run of its own.
+    /// Whether each request has the run id of its turn. Otherwise it has its own run id.
     keeps_run: bool,
-    /// The loop's types keep ids, reasoning and metadata.
+    /// Whether the types of the loop keep ids, reasoning and metadata.
     keeps_all: bool,
-    /// The results of a round are one message.
+    /// Whether the results of a round are joined in one message.
     joins: bool,
     has_system: bool,
     streamed: bool,
@@ -71,15 +72,15 @@ struct Case {
 
 #[derive(Debug, Clone)]
 struct Turn {
-    /// Which text the user and the model say; few, so that they repeat.
+    /// The number of the text of the user and the model. There are few texts, so that they repeat.
     text: usize,
-    /// How many calls each round has.
+    /// The number of calls in each round.
     rounds: Vec<usize>,
-    /// The service call that fails once, and is sent again.
+    /// The service call that fails once and is repeated.
     fails: Option<usize>,
-    /// The last answer does not arrive, and its request is sent again.
+    /// Whether the last answer is lost and its request is sent again.
     loses_answer: bool,
-    /// Each service call is made by another process.
+    /// Whether each service call is made in another process.
     restarts: bool,
 }
 
@@ -142,7 +143,7 @@ impl Case {
         simpler
     }
 
-    /// What the model does, service call by service call.
+    /// Returns the answers of the model, in order.
     fn script(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (number, turn) in self.turns.iter().enumerate() {
@@ -156,7 +157,7 @@ impl Case {
         steps
     }
 
-    /// The answer to a service call of a turn.
+    /// Returns the answer to a service call of a turn.
     fn answer(&self, number: usize, call: usize) -> Message {
         let turn = &self.turns[number];
         let Some(calls) = turn.rounds.get(call) else {
@@ -176,7 +177,7 @@ impl Case {
         message
     }
 
-    /// The results of a round, which say where they belong.
+    /// Returns the results of a round. Each result contains its position.
     fn results(&self, number: usize, call: usize) -> Vec<Message> {
         let asking = self.answer(number, call);
         let results = asking.calls().enumerate().map(|(index, asked)| {
@@ -190,7 +191,7 @@ impl Case {
         }
     }
 
-    /// The words of the conversation, and how many of them come before each service call.
+    /// Returns the texts of the conversation, and the number of texts before each service call.
     fn expected(&self) -> (Vec<String>, Vec<usize>) {
         let (mut spoken, mut calls) = (Vec::new(), Vec::new());
         for (number, turn) in self.turns.iter().enumerate() {
@@ -229,7 +230,8 @@ impl fmt::Display for Case {
     }
 }
 
-/// What a message says, each result by itself: the model may get several in one message.
+/// Returns the texts of a message. Each result is a separate text, since the model may receive
+/// several results in one message.
 fn words(message: &Message) -> Vec<String> {
     let results: Vec<String> =
         message.results().map(|result| format!("tool {}", result.text())).collect();
@@ -244,11 +246,11 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-/// A tool loop of an application, with the list of messages that it keeps.
+/// The tool loop of an application, with its list of messages.
 struct OwnLoop {
     case: Case,
     list: Mutex<Vec<Message>>,
-    /// The persister in this process, and one in another process.
+    /// The persister of this process, and the one of another process.
     below: [Client; 2],
 }
 
@@ -321,7 +323,7 @@ impl OwnLoop {
     }
 }
 
-/// A persister over the model, as one process has it.
+/// Creates the persister of one process over the model.
 fn persister(
     case: &Case,
     store: &MemoryStore,
@@ -347,7 +349,7 @@ fn persister(
     }))
 }
 
-/// What is different from the model, if anything is.
+/// Returns the difference from the expected conversation, if any.
 fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     thread_local! {
         static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };
@@ -396,7 +398,7 @@ async fn drive(case: &Case, fault: Option<Fault>) -> Result<(), String> {
     let system = |is_there: bool| is_there.then(|| "system be brief".to_owned());
     let stored = store.load(&key()).await.map_err(|error| error.to_string())?;
     let found: Vec<String> = stored.messages.iter().flat_map(|message| words(message)).collect();
-    // The loop's own system message is part of a conversation that no layer above it has begun.
+    // The loop adds its own system message if no layer above it has begun the conversation.
     let first = system(case.has_system && case.above.is_none());
     same("the store", &found, &first.into_iter().chain(spoken.clone()).collect::<Vec<_>>())?;
     for (call, (request, seen)) in model.requests().iter().zip(&calls).enumerate() {

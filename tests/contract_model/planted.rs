@@ -1,4 +1,4 @@
-//! Faults that are planted, so that the checks can be seen to find them.
+//! Planted faults, with which tests assert that the checks detect faults.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use tower_chat::{
     },
 };
 
-/// A fault of a kind that was once found in the product.
+/// A fault that a development version of the product once had.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
-    /// Two results of one batch change places on their way into the store.
+    /// Two results of a batch are exchanged before they are stored.
     WrongCall,
-    /// A hook is not asked about a result.
+    /// A hook is not called for a result.
     LostHook,
-    /// The record loses the time at which a tool had finished.
+    /// The record loses the end time of a tool call.
     StaleNumber,
-    /// What is stored of an interrupted run is returned as its answer.
+    /// The stored messages of an interrupted run are returned as its answer.
     PartialAnswer,
-    /// What a tool has queued is not stored with its outcome.
+    /// The messages that a tool has queued are not stored with its outcome.
     LostQueue,
-    /// The tool loop does not notice that a tool stops the run.
+    /// The tool loop ignores that a tool stops the run.
     MissedStop,
-    /// The digest of a run's input is not stored.
+    /// The digest of the input of a run is not stored.
     LostInput,
-    /// A copy of a conversation waits for the approvals of the original.
+    /// In a copy of a conversation, the approvals of the original are pending.
     CopiedApproval,
 }
 
-/// What is stored of a run after its first message, as its answer.
+/// Returns the stored messages of a run after the first one, as its answer.
 pub(crate) async fn stored_part(
     store: &MemoryStore,
     key: &ConversationKey,
@@ -46,7 +46,7 @@ pub(crate) async fn stored_part(
     (!answer.is_empty()).then(|| Answer::new(answer, Finish::stop()))
 }
 
-/// The store as one process sees it.
+/// The store of one process.
 #[derive(Clone)]
 pub(crate) struct Process {
     inner: MemoryStore,
@@ -60,7 +60,7 @@ impl Process {
     }
 }
 
-/// The write with two results in each other's place.
+/// Returns the write with two results exchanged.
 fn swapped(write: &Write) -> Write {
     let messages = write.messages().iter().map(|message| match results_of(message) {
         Some((one, other)) => {
@@ -90,14 +90,14 @@ fn results_of(message: &Message) -> Option<(usize, usize)> {
     (message.role == Role::Tool).then_some(results)
 }
 
-/// The write without the times at which tools had finished.
+/// Returns the write without the end times of tool calls.
 fn timeless(write: &Write) -> Write {
     let mut rows = write.tools().to_vec();
     rows.iter_mut().for_each(|row| row.finished_at = None);
     rebuilt(write, write.messages().to_vec(), rows)
 }
 
-/// The write without what tools have queued.
+/// Returns the write without the messages that tools have queued.
 fn unqueued(write: &Write) -> Write {
     let mut rows = write.tools().to_vec();
     for row in &mut rows {
@@ -108,7 +108,7 @@ fn unqueued(write: &Write) -> Write {
     rebuilt(write, write.messages().to_vec(), rows)
 }
 
-/// The write without metadata, in which the digest of the run's input is.
+/// Returns the write without metadata, which contain the digest of the input of the run.
 fn bare(write: &Write) -> Write {
     let messages = write.messages().iter().map(|message| {
         let mut message = message.clone();

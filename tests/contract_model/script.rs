@@ -1,21 +1,21 @@
-//! What the model says, in words that occur once: each answer, call and input has its own.
+//! The answers of the model. Each answer, call and input has a unique text.
 
 use crate::contract_model::{
     case::{AnswerPlan, Case, Ids},
     tools::Tool,
 };
 
-/// One message of an answer.
+/// A message of an answer.
 pub(crate) struct Scripted {
     pub(crate) text: Option<String>,
     pub(crate) calls: Vec<ScriptedCall>,
 }
 
 pub(crate) struct ScriptedCall {
-    /// Occurs in the arguments of this call, and in everything that comes out of it.
+    /// The token in the arguments, the result and the error of this call.
     pub(crate) token: String,
     pub(crate) tool: Tool,
-    /// The id that the model gives it.
+    /// The id of the call in the answer of the model.
     pub(crate) id: Option<String>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn input_text(run: usize) -> String {
     format!("u{run}")
 }
 
-/// What a run's model says when it is asked for the given time.
+/// Returns the answer of the model with this index in a run.
 pub(crate) fn answer(case: &Case, run: usize, index: usize) -> Vec<Scripted> {
     match case.steps[run].answers.get(index) {
         Some(plan) => of_plan(plan, run, index),

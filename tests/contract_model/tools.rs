@@ -1,4 +1,4 @@
-//! The tools of all cases: what each does when it runs, and what its hook lets be stored.
+//! The tools of all cases, with the behaviour of each tool and its hook.
 
 use std::fmt;
 
@@ -12,18 +12,18 @@ use tower_chat_testkit::Rng;
 
 use crate::contract_model::world::World;
 
-/// A kind of tool that the model asks for.
+/// A kind of tool that the model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
-    /// Answers.
+    /// Returns a result.
     Look,
     /// Returns an error.
     Fail,
-    /// Answers, and ends the run.
+    /// Returns a result, and ends the run.
     Stop,
-    /// Answers, and queues a message for the next service call.
+    /// Returns a result, and queues a message for the next service call.
     Note,
-    /// Answers, and stops the run.
+    /// Returns a result, and stops the run.
     Halt,
     /// Needs approval.
     Pay,
@@ -33,23 +33,23 @@ pub(crate) enum Tool {
     Vote,
     /// Needs approval, and its hook changes the arguments.
     Wire,
-    /// Needs approval, its hook changes the arguments, and it accepts what that stores.
+    /// Needs approval, its hook changes the arguments, and the tool accepts the stored arguments.
     Token,
     /// Executed by the caller.
     Ask,
-    /// Its hook changes arguments and result.
+    /// Its hook changes the arguments and the result.
     Hide,
     /// Its hook changes the result.
     Mask,
-    /// It fails, and its hook changes result and error text.
+    /// Returns an error, and its hook changes the result and the error text.
     Spill,
     /// Its hook drops the call.
     Forget,
-    /// There is no such tool.
+    /// Does not exist.
     Unknown,
 }
 
-/// What a hook makes of a call.
+/// The effect of a hook on a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Hook {
     None,
@@ -57,23 +57,23 @@ pub(crate) enum Hook {
     Arguments,
     Both,
     Drop,
-    /// The hook drops the result of a call that is stored.
+    /// The hook drops only the result. The call is stored.
     DropResult,
 }
 
 impl Hook {
-    /// What the hook makes of the result of a call that is stored.
+    /// Returns the effect of the hook on the result of a call that is stored.
     pub(crate) fn of_result(self) -> Self {
         if self == Self::Drop { Self::DropResult } else { self }
     }
 
-    /// Whether the call is stored as the model made it.
+    /// Returns whether the call is stored unchanged.
     pub(crate) fn keeps_call(self) -> bool {
         matches!(self, Self::None | Self::Result)
     }
 }
 
-/// The kinds with a definition, in the order in which they are registered.
+/// The kinds with a definition, in the order of registration.
 pub(crate) const REGISTERED: [Tool; 15] = [
     Tool::Look,
     Tool::Fail,
@@ -92,7 +92,7 @@ pub(crate) const REGISTERED: [Tool; 15] = [
     Tool::Forget,
 ];
 
-/// Which kinds are registered.
+/// A set of registered kinds.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ToolMask(u32);
 
@@ -111,7 +111,7 @@ impl ToolMask {
     }
 
     pub(crate) fn random(rng: &mut Rng) -> Self {
-        // Three of four are there.
+        // Each kind is registered with a probability of three quarters.
         Self((rng.next() as u32) | (rng.next() as u32))
     }
 
@@ -121,7 +121,8 @@ impl ToolMask {
 }
 
 impl Tool {
-    /// The name by which the model calls it. A tool that does not exist has another one each time.
+    /// Returns the name in calls of the model. For a tool that does not exist, the name is
+    /// different for each call.
     pub(crate) fn name(self, token: &str) -> String {
         match self {
             Self::Look => "look",
@@ -174,34 +175,34 @@ pub(crate) fn arguments(token: &str) -> String {
     format!(r#"{{"call":"{token}"}}"#)
 }
 
-/// What a hook stores instead of the arguments.
+/// Returns the arguments that a hook stores.
 pub(crate) fn stored_arguments(token: &str) -> String {
     format!(r#"{{"hidden":"{token}"}}"#)
 }
 
-/// What a hook stores instead of the result.
+/// Returns the result that a hook stores.
 pub(crate) fn stored_result(token: &str) -> String {
     format!("hidden result of {token}")
 }
 
-/// What is stored of a result of which the hook keeps nothing, where its call is stored.
+/// The stored text of a result that the hook has dropped, if its call is stored.
 pub(crate) const NOT_STORED: &str =
     "The result was not stored: the tool of the call does not let it be stored.";
 
-/// What a tool queues for the next service call.
+/// Returns the message that a tool queues for the next service call.
 pub(crate) fn queued_text(token: &str) -> String {
     format!("noted {token}")
 }
 
-/// What is said of a call whose tool did not start because its run was stopped.
+/// The result of a call whose tool was not started, because its run was stopped.
 pub(crate) const STOPPED: &str = "The call was not run: the run was stopped before.";
 
-/// What a hook stores instead of the error text.
+/// Returns the error text that a hook stores.
 pub(crate) fn stored_error(token: &str) -> String {
     format!("hidden error of {token}")
 }
 
-/// The token in a text: the first word of digits and underscores after a `t`.
+/// Finds the token in a text: the first word of digits and underscores after a `t`.
 pub(crate) fn token_in(text: &str) -> Option<&str> {
     let is_token = |text: &&str| {
         text.strip_prefix('t').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -211,7 +212,7 @@ pub(crate) fn token_in(text: &str) -> Option<&str> {
         .find(is_token)
 }
 
-/// The set of tools of these kinds.
+/// Creates the set of tools of these kinds.
 pub(crate) fn registered(mask: ToolMask, world: &World) -> Tools {
     let kinds = REGISTERED.into_iter().filter(|kind| mask.has(*kind));
     kinds.fold(Tools::new(), |tools, kind| {

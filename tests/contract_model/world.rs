@@ -1,4 +1,5 @@
-//! What model client, tools and stores of a case share: the script, and what was seen of it.
+//! The state that the model client, the tools and the stores of a case share: the script, and the
+//! observations.
 
 use std::{
     collections::BTreeMap,
@@ -32,19 +33,19 @@ struct Shared {
 #[derive(Default)]
 struct State {
     answered: BTreeMap<usize, usize>,
-    /// Where the attempt under way is cut short.
+    /// The service call at which the attempt in progress is cut off.
     cut: Option<Cut>,
-    /// The set of tools from the next tool on.
+    /// The set of tools that the next tool call registers.
     tools_then: Option<ToolMask>,
     seen: Seen,
     /// The model of the newest stack.
     model: Option<ScriptedModel>,
 }
 
-/// What was seen of one attempt.
+/// The observations of one attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// What each service call showed the model.
+    /// The messages of each service call.
     pub(crate) shown: Vec<Result<Vec<String>, String>>,
     /// The calls whose tools ran.
     pub(crate) ran: Vec<String>,
@@ -72,12 +73,12 @@ impl World {
         self.0.tools.clone()
     }
 
-    /// Registers these tools, and no others.
+    /// Replaces the registered tools.
     pub(crate) fn register(&self, tools: ToolMask) {
         self.0.tools.set(tools::registered(tools, self));
     }
 
-    /// An attempt begins.
+    /// Begins an attempt.
     pub(crate) fn begin(&self, cut: Option<Cut>) {
         let mut state = self.state();
         state.cut = cut;
@@ -107,7 +108,7 @@ impl World {
         self.0.fault == Some(Fault::MissedStop)
     }
 
-    /// A model that answers as the script says.
+    /// Creates a model that answers according to the script.
     pub(crate) fn model(&self) -> ScriptedModel {
         let model = ScriptedModel::new([]);
         self.state().model = Some(model.clone());
@@ -124,8 +125,8 @@ impl World {
         }));
     }
 
-    /// Lets go of the model and of the tools, which hold this in their turn: a million cases would
-    /// fill the memory.
+    /// Drops the model and the tools, which have references back to this world. Otherwise the
+    /// cycles of a million cases would fill the memory.
     pub(crate) fn end(&self) {
         self.state().model = None;
         self.0.tools.set(Tools::new());
@@ -177,7 +178,7 @@ fn message(answer: Scripted) -> Message {
     message
 }
 
-/// The id of a case's run.
+/// Returns the id of a run of the case.
 pub(crate) fn run_id(run: usize) -> RunId {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&0x0193_0000_0000_7000_u64.to_be_bytes());

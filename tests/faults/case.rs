@@ -1,4 +1,4 @@
-//! One case: a conversation, what goes wrong in one of its runs, and how it goes on.
+//! A test case: a conversation, the faults in one of its runs, and the steps after that run.
 
 use tower_chat::PersistenceMode;
 
@@ -11,64 +11,64 @@ use crate::faults::{
 
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// Of the ids of its runs.
+    /// The seed of the run ids.
     pub(crate) seed: u64,
     pub(crate) mode: PersistenceMode,
     pub(crate) streamed: bool,
     pub(crate) concurrent: bool,
     pub(crate) on_disk: bool,
-    /// A failing write fails the call, in the modes that have the choice.
+    /// Whether a failed write fails the call, in the modes with this option.
     pub(crate) fail_call: bool,
-    /// Calls that may have run are run again.
+    /// Whether calls that may have run already are run again.
     pub(crate) run_again: bool,
     pub(crate) runs: Vec<RunScript>,
-    /// The run in which things go wrong.
+    /// The index of the run with faults.
     pub(crate) stormy: usize,
-    /// What goes wrong in its first attempts.
+    /// The faults of its first attempts.
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) then: Then,
 }
 
-/// One attempt at a run.
+/// An attempt at a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempt {
     pub(crate) storm: Storm,
     pub(crate) caller: Caller,
-    /// The next attempt is another process's.
+    /// Whether another process makes the next attempt.
     pub(crate) restarts: bool,
 }
 
-/// How a caller waits.
+/// The behaviour of a caller while it waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum Caller {
-    /// As long as it takes, but not for ever.
+    /// Waits for the answer, up to a long timeout.
     #[default]
     Patient,
-    /// It drops the future or the stream after so many polls.
+    /// Drops the future or the stream after this number of polls.
     Drops(u32),
-    /// Its task is aborted after so many turns of the others.
+    /// Its task is aborted after the other tasks have been polled this number of times.
     Aborts(u32),
 }
 
-/// What follows the run in which things went wrong.
+/// The step after the run with faults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Then {
-    /// The same request again.
+    /// The caller sends the same request again.
     Retry,
-    /// The next message, by the default policy.
+    /// The caller sends the next message, under the default policy.
     Goes,
-    /// The next message; an open run is committed first.
+    /// An open run is committed. Then the caller sends the next message.
     GoesAfterCommit,
-    /// The next message; an open run is discarded first.
+    /// An open run is discarded. Then the caller sends the next message.
     GoesAfterDiscard,
-    /// An open run is committed by hand.
+    /// An open run is committed.
     Commit,
-    /// An open run is discarded by hand.
+    /// An open run is discarded.
     Discard,
 }
 
 impl Case {
-    /// A case of a seed: the same number makes the same case.
+    /// Creates the case with this number. It depends only on the seed and the number.
     pub(crate) fn random(seed: u64, number: u64) -> Self {
         let mut rng = Rng::of(seed, number);
         let mode = match rng.below(5) {
@@ -77,7 +77,7 @@ impl Case {
             _ => PersistenceMode::Journaled,
         };
         let mut runs: Vec<_> = (0..1 + rng.below(3)).map(|_| RunScript::random(&mut rng)).collect();
-        // Something to approval to, more often than by chance.
+        // Makes a run with calls that need approval more frequent.
         if rng.one_in(4) && runs.len() > 1 {
             let asking = rng.below(runs.len() - 1);
             runs[asking].rounds = vec![vec![["pay", "look"][rng.below(2)], "pay"]];
@@ -114,7 +114,7 @@ impl Case {
         }
     }
 
-    /// Cases that have less in them.
+    /// Returns simpler variants of the case.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let mut simpler = Vec::new();
         let mut with = |change: &dyn Fn(&mut Self)| {

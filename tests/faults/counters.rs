@@ -1,4 +1,5 @@
-//! What the cases of a run had in them, so that a suite in which nothing goes wrong is noticed.
+//! Counters of the events in the cases. With them, a test detects a generator that no longer
+//! creates faults.
 
 use std::sync::{
     Mutex,
@@ -7,14 +8,14 @@ use std::sync::{
 
 use crate::faults::trace::{Closed, Event, Outcome};
 
-/// How many cases had each thing in them.
+/// The number of cases with each kind of event.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     cases: AtomicU64,
     had: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// Everything that has to happen, and in how many of a thousand cases at least.
+/// The kinds of events, and in how many of 1,000 cases each must occur.
 const EXPECTED: [(&str, u64); 11] = [
     ("an answer", 990),
     ("an error", 100),
@@ -42,7 +43,7 @@ impl Counters {
         }
     }
 
-    /// Checks that nothing has become rare.
+    /// Asserts that every kind of event occurs in enough cases.
     pub(crate) fn check(&self) {
         let cases = self.cases.load(Ordering::Relaxed);
         let had = self.had.lock().unwrap();

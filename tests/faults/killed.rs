@@ -1,5 +1,5 @@
-//! The process really killed: a child that aborts at every step of a run, over a file, and another
-//! that goes on.
+//! Tests with killed processes: a child process aborts at every step of a run whose store is a
+//! file, and another child process continues.
 
 use std::{
     env,
@@ -23,7 +23,7 @@ use crate::faults::{
 const SEED: u64 = 5;
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, Journaled];
 
-/// What a child is to do.
+/// The task of a child process.
 #[derive(Debug, Clone)]
 pub(crate) struct Errand {
     pub(crate) mode: PersistenceMode,
@@ -34,7 +34,7 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    /// Sends a child on it, in a folder, and leaves it alone.
+    /// Starts a child process in a folder. The caller waits for it.
     pub(crate) fn begin(&self, folder: &Path) -> std::process::Child {
         let mode = MODES.iter().position(|mode| *mode == self.mode).unwrap();
         let kill_at = self.kill_at.unwrap_or(0);
@@ -63,14 +63,14 @@ impl Errand {
         }
     }
 
-    /// The conversation: two runs, of which children are sent on one or both.
+    /// Returns the conversation: two runs, of which a child process executes one or both.
     pub(crate) fn case(&self) -> Case {
         let script = |rounds| RunScript { input: Input::Text, rounds };
         Case {
             seed: SEED,
             mode: self.mode,
             streamed: self.streamed,
-            // Both ways, without yet more processes.
+            // Covers both values without additional processes.
             concurrent: self.streamed,
             on_disk: true,
             fail_call: false,
@@ -86,7 +86,7 @@ impl Errand {
     }
 }
 
-/// The world as the children have left it.
+/// Reads the trace that the child processes have written.
 pub(crate) fn world(folder: &Path, run: usize, first_serial: u32) -> World {
     World::of_file(SEED, 2, &folder.join(format!("trace{run}")), first_serial)
 }
@@ -131,7 +131,7 @@ fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
             buried(folder, &status);
             check(&errand, folder, false, &context);
             if step % 3 == 0 {
-                // It dies again while it goes on.
+                // The child process is killed again while it continues the run.
                 let again = Errand { kill_at: Some(step / 2 + 1), ..errand.clone() };
                 let status = again.begin(folder).wait().unwrap();
                 if !status.success() {
@@ -151,7 +151,7 @@ fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
     }
 }
 
-/// Notes the end that a killed child could not note itself.
+/// Adds the end of a killed child process to the trace.
 fn buried(folder: &Path, status: &ExitStatus) {
     use std::os::unix::process::ExitStatusExt;
     assert!(status.signal().is_some(), "the child was not killed, it failed");
@@ -170,7 +170,7 @@ fn check(errand: &Errand, folder: &Path, is_end: bool, context: &str) {
     }
 }
 
-/// Whether the last child that came to its end got its answer.
+/// Returns whether the last finished run of a child process returned an answer.
 fn last_outcome(folder: &Path) -> Option<bool> {
     world(folder, 0, 0).trace().iter().rev().find_map(|event| match event {
         Event::Ended { outcome, .. } => Some(matches!(outcome, Outcome::Answer { .. })),

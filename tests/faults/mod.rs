@@ -1,14 +1,16 @@
-//! Whatever goes wrong, the history is what the contract says, and tools run as often as declared.
+//! Tests that after any fault the history is as the contract requires, and that tools run as often
+//! as declared.
 //!
-//! A case is a conversation in which, by its seed, the store fails, is late or loses an answer, the
-//! model and the tools fail, hang or stop halfway, callers go away, and processes die. After every
-//! attempt all that a reader sees is held against a [model](model) of the contract.
+//! A case is a conversation with faults that its seed determines: the store fails, is slow or loses
+//! an acknowledgement; the model and the tools fail, hang or stop in the middle; callers
+//! disconnect; and processes die. After every attempt, everything that a reader sees is compared
+//! with a [model](model) of the contract.
 //!
-//! Other tests [kill](killed) real processes at every step, and let [two](two) of them run one
-//! conversation at the same time.
+//! Other tests [kill](killed) real processes at every step, and run one conversation in [two](two)
+//! processes at the same time.
 //!
-//! `TOWER_CHAT_SEED` chooses other cases, `TOWER_CHAT_CASES` how many there are, and
-//! `TOWER_CHAT_CASE` runs one of them alone.
+//! `TOWER_CHAT_SEED` sets the seed, `TOWER_CHAT_CASES` the number of cases, and `TOWER_CHAT_CASE`
+//! selects a single case.
 
 mod case;
 mod counters;
@@ -34,7 +36,7 @@ use crate::search::{Search, shrunk};
 const SEED: u64 = 20_261_121;
 const CASES: u64 = 1_000;
 
-/// Cases of other seeds, or beyond the budget, that failed once.
+/// The cases of other seeds, or beyond the default number of cases, that have failed in the past.
 const FAILED_ONCE: [(u64, u64); 8] = [
     (SEED, 2_697),
     (SEED, 3_606),
@@ -70,7 +72,7 @@ fn what_failed_once_holds() {
     }
 }
 
-/// Panics with the smallest case found, and with what repeats the whole one.
+/// Panics with the smallest case found, and with the command that repeats the original case.
 fn report(seed: u64, number: u64) -> ! {
     let is_wrong = |case: &Case| complaint(case).is_some();
     let case = shrunk(Case::random(seed, number), Case::simpler, is_wrong);

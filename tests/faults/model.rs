@@ -1,7 +1,7 @@
-//! The contract of persistence as a plain model: which histories a trace allows.
+//! A model of the contract of persistence: the histories that a trace allows.
 //!
-//! It knows nothing of writes, revisions or leases. It reads what happened, and says turn by turn
-//! what a reader must see then.
+//! The model does not use writes, revisions or leases. It reads the events of the trace, and
+//! computes what a reader must see of each turn.
 
 use tower_chat::PersistenceMode;
 
@@ -11,25 +11,25 @@ use crate::faults::{
     trace_index::TraceIndex,
 };
 
-/// What a reader sees of one run.
+/// The visible messages of one run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Turn {
     pub(crate) run: usize,
     pub(crate) labels: Vec<String>,
 }
 
-/// One entry of a run, as it really happened.
+/// An entry of a run, according to the trace.
 #[derive(Debug, Clone, PartialEq)]
 enum Entry {
     Input,
     Answer(u32),
-    /// The results of these service calls' calls, as one message.
+    /// The results of the calls of these service calls, in one message.
     Results(Vec<u32>),
-    /// The same, of those calls that had finished when the run was cut short.
+    /// The results of the calls that had finished when the run was cut off, in one message.
     Finished(Vec<u32>),
 }
 
-/// What must be visible of each run, and what is wrong with the parts themselves.
+/// Returns the visible turns of every run, or an error if the events contradict the contract.
 pub(crate) fn history(
     mode: PersistenceMode,
     index: &TraceIndex<'_>,
@@ -52,12 +52,13 @@ pub(crate) fn history(
     Ok(turns)
 }
 
-/// What is durable of a journaled run that is open.
+/// Returns the durable messages of an open journaled run.
 pub(crate) fn open_run(run: usize, index: &TraceIndex<'_>) -> Result<Vec<String>, String> {
     say(run, &staged(run, index), index)
 }
 
-/// Buffered, and appended at the end of an attempt: all of it or nothing.
+/// Returns the entries of a buffered run, which are appended together at the end of an attempt: all
+/// of them, or none.
 fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut without_answer = Vec::new();
     for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
@@ -71,7 +72,7 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
                 waiting = (!calls.is_empty() && !waits).then_some(Entry::Results(vec![*serial]));
             }
         }
-        // The last answer is stored with everything before it, or nothing is.
+        // The last answer and everything before it are stored together, or not at all.
         let is_stored = |entry: &Entry| match entry {
             Entry::Answer(serial) => index.is_stored(&index.answer_label(*serial)),
             Entry::Results(_) | Entry::Finished(_) | Entry::Input => false,
@@ -83,7 +84,7 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
             without_answer = entries;
         }
     }
-    // An approved tool may have ended the run before the model was called.
+    // An approved tool may have ended the run before any service call.
     let is_stored = |entry: &Entry| match entry {
         Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
         Entry::Finished(_) | Entry::Input | Entry::Answer(_) => false,
@@ -91,8 +92,8 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     if without_answer.iter().any(is_stored) { without_answer } else { Vec::new() }
 }
 
-/// Each answer with what was new in its call; what was new in a call that came to no answer by
-/// what became of it.
+/// Returns the entries of a run that stores each answer together with the new messages of its
+/// service call. If a service call got no answer, the stored ones of its new messages are included.
 fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut log: Vec<Entry> = Vec::new();
     for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
@@ -129,8 +130,8 @@ fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     log
 }
 
-/// What came to no answer is stored as far as it was there: a batch of which nothing has finished
-/// leaves nothing.
+/// Appends the stored ones of the new messages of a service call without an answer. A batch without
+/// a finished call adds no entry.
 fn append_stored(log: &mut Vec<Entry>, new: &mut Vec<Entry>, run: usize, index: &TraceIndex<'_>) {
     let is_stored = |entry: &Entry| match entry {
         Entry::Input => index.is_stored(&input_label(run, index)),
@@ -152,7 +153,7 @@ fn is_of(entry: &Entry, of: &[u32]) -> bool {
     matches!(entry, Entry::Results(serials) | Entry::Finished(serials) if serials == of)
 }
 
-/// Everything that was staged, whichever attempt it was.
+/// Returns all staged entries of a run, of every attempt.
 fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
     if index.is_stored(&input_label(run, index)) {
@@ -171,7 +172,7 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
             }
         }
     }
-    // A run that is ended as it is gets an answer to every call.
+    // A run that is ended without being resumed has a result for every call.
     if index.is_closed_as_it_was(run) || !matches!(entries.last(), Some(Entry::Answer(_))) {
         let is_there = |entry: &Entry| match entry {
             Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
@@ -182,7 +183,8 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     entries
 }
 
-/// The results of the calls that a run's input approves or refuses, where there are any.
+/// Returns an entry for the results of the calls that the input of a run approves or rejects, if
+/// any.
 fn approved(run: usize, from: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let began = index.trace.iter().skip(from).find_map(|event| match event {
         Event::Began { run: of, answers } if *of == run => Some(answers),
@@ -203,7 +205,7 @@ fn input_label(run: usize, index: &TraceIndex<'_>) -> String {
     label.cloned().unwrap_or(prefix)
 }
 
-/// The entries in words.
+/// Converts entries to labels.
 fn say(run: usize, entries: &[Entry], index: &TraceIndex<'_>) -> Result<Vec<String>, String> {
     let mut labels: Vec<String> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -222,8 +224,9 @@ fn say(run: usize, entries: &[Entry], index: &TraceIndex<'_>) -> Result<Vec<Stri
     Ok(labels)
 }
 
-/// The results of a batch as one message, in the order of its calls: of all that have no result
-/// yet, unless some may be lacking. `before` is what the run has said until then.
+/// Returns the label of the message with the results of a batch, in the order of the calls. Every
+/// call without an earlier result must have a result, unless `may_lack` is set. `before` are the
+/// earlier entries of the run.
 fn results(
     run: usize,
     serials: &[u32],
@@ -257,13 +260,14 @@ fn results(
     }
 }
 
-/// The calls that a message of results answers.
+/// Returns the names of the calls whose results a message contains.
 fn names(label: &str) -> Vec<&str> {
     let results = label.split_whitespace().skip(1);
     results.filter_map(|result| Some(result.split_once('=')?.0)).collect()
 }
 
-/// Whether a tool of the batch ends the run, and so may leave calls without a result.
+/// Returns whether a tool of the batch ends the run. The other calls of the batch may then have no
+/// result.
 fn ends(serial: u32, index: &TraceIndex<'_>) -> bool {
     index.answers[&serial].calls.iter().any(|call| call.tool == "stop")
 }

@@ -1,4 +1,4 @@
-//! A process: a stack over a store, and callers who may go away.
+//! A process: a stack over a store, and callers that may disconnect.
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::faults::{
 
 pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// Longer than anything takes that does not hang.
+/// A timeout that is longer than any operation that does not hang.
 const FOR_EVER: Duration = Duration::from_secs(20);
 
-/// One process, as long as it lives.
+/// A process, until it dies.
 pub(crate) struct Process<S> {
     pub(crate) store: FaultyStore<S>,
     pub(crate) client: Client,
@@ -43,7 +43,8 @@ impl<S: HistoryStore + Clone> Process<S> {
         Self::with(inner, calm, world, case, OnOpenRun::Recover)
     }
 
-    /// A process whose clock is an hour ahead: others' leases have long expired for it.
+    /// Creates a process whose clock is one hour fast. For this process, the leases of other
+    /// processes have expired.
     pub(crate) fn ahead(inner: S, readers: Readers, world: &World, case: &Case) -> Self {
         let clock = world.clock_ahead(Duration::from_secs(3_600));
         Self::at(clock, inner, readers, world, case, OnOpenRun::Recover)
@@ -91,7 +92,7 @@ impl<S: HistoryStore + Clone> Process<S> {
         Self { store, client, world: world.clone() }
     }
 
-    /// Sends a run's request, as a caller of this kind; returns what the caller knows afterwards.
+    /// Sends the request of a run as a caller of this kind. Returns the outcome for the caller.
     pub(crate) async fn send(
         &self,
         run: usize,
@@ -127,7 +128,7 @@ impl<S: HistoryStore + Clone> Process<S> {
     }
 }
 
-/// Waits for the answer, until the caller goes away or the process dies.
+/// Waits for the answer, until the caller disconnects or the process dies.
 async fn waits(client: Client, request: ChatRequest, world: World, caller: Caller) -> Outcome {
     let most = match caller {
         Caller::Drops(polls) => polls,
@@ -168,7 +169,7 @@ async fn answer(mut client: Client, request: ChatRequest) -> Result<Outcome, Box
             }
             _ => {}
         }
-        // So that a caller can go away between two updates.
+        // Lets a caller disconnect between two updates.
         yield_now().await;
     }
     Err("the answer was cut off".into())
@@ -179,7 +180,8 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The request of a run, and which service calls' calls it answers.
+/// Creates the request of a run. Returns with it the numbers of the service calls whose calls it
+/// approves or rejects.
 pub(crate) fn request(
     world: &World,
     run: usize,
@@ -204,13 +206,13 @@ pub(crate) fn request(
     (if streamed { request.streamed() } else { request }, serials)
 }
 
-/// Which service call asked for a call.
+/// Returns the number of the service call that requested a call.
 pub(crate) fn serial_of(call: &str) -> u32 {
     let serial = call.strip_prefix('s').and_then(|call| call.split_once('.'));
     serial.and_then(|(serial, _)| serial.parse().ok()).expect("an id of the script's")
 }
 
-/// Whether a reader may see a part of a run.
+/// Returns whether a reader may see a part of a run.
 pub(crate) fn shows_parts(mode: PersistenceMode) -> bool {
     mode == PersistenceMode::PerServiceCall
 }

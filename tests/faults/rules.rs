@@ -1,4 +1,5 @@
-//! What the contract says of service calls, tools and callers, whatever the history.
+//! The rules of the contract for service calls, tools and callers. They do not depend on the
+//! history.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +12,7 @@ use crate::faults::{
     trace_index::{AttemptAt, TraceIndex},
 };
 
-/// Checks everything that is said of single events.
+/// Checks all rules.
 pub(crate) fn check(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     check_calls(case, index)?;
     answers_are_paid_once(case, index)?;
@@ -22,14 +23,15 @@ pub(crate) fn check(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what is said of service calls and tools.
+/// Checks the rules for service calls and tools.
 pub(crate) fn check_calls(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     tools_run_as_often_as_declared(case, index)?;
     results_are_what_happened(case, index)
 }
 
-/// A done tool never runs again, an unknown one only if it may; nothing runs without the approval it
-/// needs; and where starts are durable, nothing runs before its own is.
+/// Checks that a finished tool call never runs again, that a tool call with an unknown outcome runs
+/// again only if allowed, and that no tool runs without a required approval. In modes with durable
+/// starts, a tool must not run before its start is durable.
 fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     let mut keys: HashMap<&str, &str> = HashMap::new();
     let mut ran: HashSet<&str> = HashSet::new();
@@ -55,7 +57,8 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
         let known_key = keys.entry(call).or_insert(key);
         require(*known_key == key, || format!("{token} got {key:?}, and {known_key:?} before"))?;
     }
-    // A run that is lost starts anew, and its calls are at the same places then.
+    // In the other modes, a lost run starts from the beginning, and its calls get the same
+    // positions again.
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
     }
@@ -76,7 +79,7 @@ fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) 
     })
 }
 
-/// Whether the input of a run answers the requests of this answer.
+/// Returns whether the input of a run answers the approval requests of this answer.
 fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
     index.trace.iter().any(|event| match event {
         Event::Began { run, answers } => *run == of && answers.contains(&serial),
@@ -84,7 +87,7 @@ fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
     })
 }
 
-/// The result of a call is the same wherever it is stored, and one that the trace allows.
+/// Checks that all stored results of a call are equal, and that the trace allows them.
 fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     let calls: Vec<(u32, &Call, bool, usize)> = index
         .answers
@@ -102,7 +105,7 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
             .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
             .count();
         let has_record = waits || case.mode == PersistenceMode::Journaled;
-        // A call that waited is answered by the run that decides about it.
+        // The run that decides about a waiting call stores its result.
         let decides = |event: &Event| match event {
             Event::Stored { run, .. } => {
                 index.is_closed_as_it_was(*run) && decides_about(serial, *run, index)
@@ -128,8 +131,8 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
     Ok(())
 }
 
-/// An answer that was durable, in a mode that resumes, is part of what the model is shown from then
-/// on: nobody pays for it again.
+/// Checks that in a mode that resumes runs, every later service call is shown a durable answer. No
+/// answer is then generated and paid for twice.
 pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
@@ -154,8 +157,8 @@ pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Resu
     Ok(())
 }
 
-/// Whoever was taken over while the model was at work learns it by the refusal of the answer, and
-/// pays for no other.
+/// Checks that a process which lost its run to another process during a service call loses at most
+/// one answer: its write of the answer is refused, and it makes no other service call.
 pub(crate) fn one_answer_is_lost_at_most(
     case: &Case,
     run: usize,
@@ -172,7 +175,7 @@ pub(crate) fn one_answer_is_lost_at_most(
     require(lost <= failures, || format!("{lost} answers are lost in {failures} failures"))
 }
 
-/// What is acknowledged is durable, and nobody fails without a cause.
+/// Checks that acknowledged messages are durable, and that no caller gets an error without a fault.
 fn callers_are_told_the_truth(
     case: &Case,
     attempt: &AttemptAt<'_>,
@@ -202,10 +205,10 @@ fn callers_are_told_the_truth(
     }
 }
 
-/// How an approval is refused whose call has its result.
+/// The text of the error for an approval whose call already has a result.
 pub(crate) const ANSWERED_ALREADY: &str = "has its result already";
 
-/// Whether an attempt is refused for such an approval, and the call does have its result.
+/// Returns whether an attempt failed with this error, and the call has a result.
 fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let answered = attempt.events.iter().find_map(|event| match event {
         Event::Began { answers, .. } => Some(answers),
@@ -215,8 +218,8 @@ fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -
     error.contains(ANSWERED_ALREADY) && calls.any(|call| has_result(&call.id, attempt, index))
 }
 
-/// Whether the result of a call was stored before an attempt ended, or told to the caller of a run whose
-/// messages wait in the outbox.
+/// Returns whether the result of a call was stored before an attempt ended, or was in an answer
+/// whose messages are still in the outbox.
 fn has_result(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let is_stored = index.results_of(call).first().is_some_and(|(stored, _)| *stored < attempt.to);
     let prefix = format!("{call}=");
@@ -232,8 +235,8 @@ fn had_trouble_before(attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     index.attempts().iter().any(|other| other.from < attempt.from && !other.had_a_working_store())
 }
 
-/// What the layers owe to the store when a run comes to its end or is cut short. Only a process
-/// that is killed owes nothing.
+/// Checks that the layers have submitted everything to the store when a run ends or is cut off.
+/// Only a killed process may lose messages.
 fn nothing_is_lost_at_the_end_of(
     case: &Case,
     attempt: &AttemptAt<'_>,
@@ -252,7 +255,7 @@ fn nothing_is_lost_at_the_end_of(
         .map(String::as_str)
         .collect();
     let mut asked = None;
-    // Where there is no room in its queue, the store is not even asked: the outbox has it then.
+    // If the queue of the store is full, the message goes directly into the outbox.
     let may_wait = !attempt.had_a_working_store() && case.mode != PersistenceMode::Journaled;
     for event in attempt.events {
         match event {
@@ -275,8 +278,8 @@ fn nothing_is_lost_at_the_end_of(
         let Event::Finished { token } = event else { continue };
         let call = token.split('#').next().unwrap_or_default();
         if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, index) {
-            // What nobody is to be sent any more is never stored, and the record has it only if
-            // the caller stays until the end.
+            // The model never receives the result, therefore it is not stored in a message. It is
+            // in the record only if the caller waits until the end.
             continue;
         }
         let is_results = submitted.contains(format!("result {call}={token}").as_str());
@@ -302,7 +305,7 @@ fn nothing_is_lost_at_the_end_of(
     Ok(())
 }
 
-/// Whether a tool of a call's batch has ended the run.
+/// Returns whether a tool in the batch of a call has ended the run.
 fn has_ended_the_run(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let Some((serial, _)) = index.call(call) else { return false };
     index.answers[&serial].calls.iter().filter(|call| call.tool == "stop").any(|stop| {

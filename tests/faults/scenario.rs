@@ -1,4 +1,4 @@
-//! Plays a case, and checks it after every attempt.
+//! Executes a case, and checks it after every attempt.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -28,12 +28,12 @@ use crate::faults::{
     world::{Storm, World},
 };
 
-/// What is wrong with a case, if anything is.
+/// Returns the complaint about a case that fails.
 pub(crate) fn complaint(case: &Case) -> Option<String> {
     complaint_and_counters(case, &Counters::default())
 }
 
-/// The same, and counts what has happened in it.
+/// Returns the complaint about a case that fails, and counts the events of the case.
 pub(crate) fn complaint_and_counters(case: &Case, counters: &Counters) -> Option<String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(case)));
     match played {
@@ -52,7 +52,7 @@ pub(crate) fn complaint_and_counters(case: &Case, counters: &Counters) -> Option
 
 fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
     let mut case = case.clone();
-    // One more message, so that nothing is left open or unsaved.
+    // A final message completes everything that is still open or unsaved.
     case.runs.push(RunScript { input: Input::Text, rounds: Vec::new() });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -135,10 +135,11 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         self.check(true).await
     }
 
-    /// One attempt in which nothing goes wrong.
+    /// Makes an attempt without faults.
     ///
-    /// Readers still see a request for approval as pending that an open run has answered, or a run
-    /// whose writes wait in the outbox. Such an answer is refused, and the caller sends the rest.
+    /// Readers may still see an approval request as pending although an open run, or a run with
+    /// unsaved messages in the outbox, has answered it. A second answer is refused, and the caller
+    /// then sends the remaining answers.
     async fn calm(
         &self,
         run: usize,
@@ -160,15 +161,16 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         self.check(false).await
     }
 
-    /// The request of a run, which answers what readers see as pending, and which service calls'
-    /// calls it answers.
+    /// Creates a request for a run that answers the visible pending approvals. Returns with it the
+    /// numbers of the service calls whose calls it approves or rejects.
     async fn request(&self, run: usize, input: Input) -> (tower_chat::ChatRequest, Vec<u32>) {
         let head = self.readers.store.head(&key()).await.expect("it is calm");
         let pending: Vec<_> = head.pending_approvals.into_iter().flatten().collect();
         request(self.world, run, input, &pending, self.case.streamed)
     }
 
-    /// What follows the stormy run; says whether it is its request again.
+    /// Executes the step after the run with faults. Returns whether the step repeats the request of
+    /// the run.
     async fn goes_on(&mut self, run: usize, open: &impl AsyncFn() -> S) -> Result<bool, String> {
         let has_open_run =
             self.readers.store.head(&key()).await.expect("it is calm").open_run.is_some();
@@ -201,7 +203,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(false)
     }
 
-    /// Lets everything happen that is still to happen.
+    /// Completes all delayed operations.
     async fn calm_down(&self) -> Result<(), String> {
         if self.world.is_dead() {
             return Ok(());
@@ -214,7 +216,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         flushed.map_err(|error| format!("flush: {error}"))
     }
 
-    /// Holds what a reader sees against the model.
+    /// Compares the visible history with the model.
     pub(crate) async fn check(&self, is_end: bool) -> Result<(), String> {
         if let Some(complaint) = self.world.complaints().first() {
             return Err(complaint.clone());
@@ -253,7 +255,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(())
     }
 
-    /// What the report of the open run says of its calls is what happened.
+    /// Checks that the report of the open run agrees with the trace.
     async fn check_report(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         use recovery::CallState::{Done, Failed, NeverStarted, Unknown};
         let report = recovery::open_run(&*self.readers.store, &key()).await;
@@ -276,7 +278,8 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(())
     }
 
-    /// Whatever the model has answered is stored, unless the mode or the policy says otherwise.
+    /// Checks that every answer of the model is stored, except where the mode or the policy allows
+    /// a loss.
     fn everything_paid_is_there(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         if !shows_parts(self.case.mode) || self.case.fail_call {
             return Ok(());
@@ -296,7 +299,7 @@ pub(crate) fn readers_of<S: HistoryStore + Clone>(store: S, case: &Case) -> Read
     Readers { store, all_or_nothing: !shows_parts(case.mode) }
 }
 
-/// What a reader sees, turn by turn. Turns are never mixed, and no message stands there twice.
+/// Groups the visible messages into turns. Fails if turns are mixed or a message occurs twice.
 pub(crate) fn turns<'a>(
     world: &World,
     messages: impl Iterator<Item = &'a Arc<Message>>,

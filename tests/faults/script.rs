@@ -1,29 +1,29 @@
-//! What a conversation is about: the runs, what the model asks for in each, and what it is shown.
+//! The script of a conversation: its runs, and the calls of the model in each run.
 
 use tower_chat::{ChatRequest, Message, Role};
 use tower_chat_testkit::Rng;
 
-/// What the user says in a run, and what the model asks for before it answers.
+/// The input of a run, and the calls of the model before its last answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunScript {
     pub(crate) input: Input,
-    /// The tools of each round's calls.
+    /// The tools that each round calls.
     pub(crate) rounds: Vec<Vec<&'static str>>,
 }
 
-/// What a run's input is.
+/// The input of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Input {
-    /// A text alone.
+    /// Only a text.
     Text,
-    /// With approval to every call that waits.
+    /// A text, and approvals of all waiting calls.
     Approve,
-    /// With a refusal of every call that waits.
+    /// A text, and rejections of all waiting calls.
     Refuse,
 }
 
-/// A tool that answers, one that may be run again, one that fails, one that needs approval, and one
-/// that ends the run.
+/// The tools: one that succeeds, one that may be run again, one that fails, one that needs
+/// approval, and one that ends the run.
 pub(crate) const TOOLS: [&str; 5] = ["look", "again", "fail", "pay", "stop"];
 
 impl RunScript {
@@ -37,12 +37,12 @@ impl RunScript {
         Self { input, rounds }
     }
 
-    /// Whether the calls of a round wait for approval.
+    /// Returns whether the calls of a round wait for approval.
     pub(crate) fn waits(&self, round: usize) -> bool {
         self.rounds.get(round).is_some_and(|calls| calls.contains(&"pay"))
     }
 
-    /// The same with less in it.
+    /// Returns simpler variants of the run.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let mut simpler = Vec::new();
         for round in 0..self.rounds.len() {
@@ -81,13 +81,13 @@ fn round(rng: &mut Rng) -> Vec<&'static str> {
     (0..calls).map(|_| tool(rng)).collect()
 }
 
-/// What a run's input says.
+/// Returns the text of the input of a run.
 pub(crate) fn input_text(run: usize) -> String {
     format!("run {run}")
 }
 
-/// Which run a request is of, as far as the model can tell, and which of its rounds comes next. A
-/// call says in its arguments of which run and round it is.
+/// Returns the run of a request and its next round, as far as the messages show them. The arguments
+/// of a call contain its run and round.
 pub(crate) fn whereabouts(request: &ChatRequest) -> Option<(usize, usize)> {
     let messages: Vec<&Message> = request.messages.iter().map(|message| &**message).collect();
     let run = |message: &&Message| -> Option<usize> {

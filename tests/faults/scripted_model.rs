@@ -30,7 +30,7 @@ use crate::faults::{
     world::{Step, World},
 };
 
-/// A model that answers as the script says, by what it is shown.
+/// A model that answers according to the script and the messages of the request.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) world: World,
@@ -38,11 +38,11 @@ pub(crate) struct Model {
     pub(crate) readers: Readers,
 }
 
-/// Somebody who reads the conversation meanwhile.
+/// A reader that loads the conversation during a run.
 #[derive(Clone)]
 pub(crate) struct Readers {
     pub(crate) store: Arc<dyn HistoryStore>,
-    /// A run is to be seen whole or not at all.
+    /// Whether a run must be visible either completely or not at all.
     pub(crate) all_or_nothing: bool,
 }
 
@@ -125,7 +125,7 @@ impl Model {
                     yield_now().await;
                 }
                 match cut {
-                    // The end never comes, although all the rest does.
+                    // The stream fails after all updates except the end.
                     Some((cut, 3)) if at >= cut.min(2) => {
                         world.note(Event::Unanswered { serial });
                         return Err("connection reset".into());
@@ -147,7 +147,7 @@ impl Model {
 }
 
 impl Readers {
-    /// A run that is under way is not to be seen, where the mode says so.
+    /// Checks that a run in progress is not visible, if the mode requires this.
     async fn look(&self, world: &World, conversation: &tower_chat::Conversation) {
         if !self.all_or_nothing {
             return;
@@ -162,7 +162,7 @@ impl Readers {
     }
 }
 
-/// Whether providers take these messages.
+/// Checks that the messages satisfy the rules of all providers.
 pub(crate) fn is_valid(messages: &Messages) -> Result<(), String> {
     let messages = || messages.iter().map(|message| &**message);
     validate_messages(messages()).map_err(|invalid| invalid.to_string())?;
@@ -181,7 +181,7 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     }
 }
 
-/// Tools that note when they run.
+/// Returns tools that add their executions to the trace.
 pub(crate) fn tools(world: &World, readers: &Readers) -> Tools {
     TOOLS.iter().fold(Tools::new(), |tools, name| {
         let (world, readers) = (world.clone(), readers.clone());
@@ -222,7 +222,7 @@ async fn run_tool(
         return std::future::pending().await;
     }
     match (name, wrong) {
-        // As a panic does, without the noise.
+        // Has the effect of a panic, without the output of the panic hook.
         (_, Some(1)) => std::panic::resume_unwind(Box::new(format!("<{token}>"))),
         (_, Some(_)) | ("fail", _) => Err(format!("broken <{token}>").into()),
         ("stop", None) => Ok(ToolOutput::from(format!("stopped <{token}>")).terminate()),

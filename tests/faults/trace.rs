@@ -1,5 +1,5 @@
-//! What really happened in a case, as those say who saw it: the model, the tools, the store's disk
-//! and the caller.
+//! The trace of a case: the events that the model, the tools, the storage and the caller have
+//! observed.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{
@@ -7,37 +7,37 @@ use tower_chat::{
     store::author::{Close, RecordedResult, Write},
 };
 
-/// One thing that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// Somebody sends a run's request; `answers` are the service calls whose calls it approves or
-    /// refuses.
+    /// A caller sends the request of a run. `answers` are the service calls whose calls the request
+    /// approves or rejects.
     Began { run: usize, answers: Vec<u32> },
-    /// The model was called, and shown this.
+    /// The model was called with these messages.
     Asked { run: usize, serial: u32, shown: Vec<String> },
-    /// The end of its answer was handed over.
+    /// The model has sent the end of its answer.
     Answered { run: usize, serial: u32, calls: Vec<Call>, waits: bool },
-    /// It failed instead.
+    /// The service call failed.
     Unanswered { serial: u32 },
     /// A tool began.
     Started { call: String, token: String, key: String },
-    /// It came to its end.
+    /// A tool call finished.
     Finished { token: String },
     /// Writes were submitted.
     Submitted { run: usize, says: Vec<String> },
-    /// A write is on the disk.
+    /// A write is durable.
     Stored { run: usize, says: Vec<String>, close: Option<Closed> },
-    /// Something was made to go wrong.
+    /// A fault was injected.
     Fault { what: String },
-    /// The process ends, by itself or not, and another begins.
+    /// The process ended or was killed, and another process begins.
     Restarted,
-    /// The open run is about to be ended as it is.
+    /// The open run is about to be ended without being resumed.
     Closing { run: usize },
-    /// The caller knows what came of it, or has gone.
+    /// The caller has an outcome, or has disconnected.
     Ended { run: usize, outcome: Outcome },
 }
 
-/// A tool call as the model made it.
+/// A tool call of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) id: String,
@@ -52,25 +52,25 @@ pub(crate) enum Closed {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// The answer, and how many messages wait to be stored.
+    /// The labels of the answer, and the number of unsaved messages.
     Answer {
         labels: Vec<String>,
         unsaved: usize,
     },
     Error(String),
-    /// The caller went away.
+    /// The caller disconnected.
     Gone,
     /// The process died.
     Killed,
 }
 
-/// A trace to read.
+/// Formats a trace, one event on each line.
 pub(crate) fn in_lines(trace: &[Event]) -> String {
     trace.iter().map(|event| format!("  {event:?}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A message in one line: who says it, its text, `[calls]`, `(calls that wait)`, `+` and `-` for
-/// approval, and `call=execution` for results.
+/// Formats a message on one line: its role, its text, `[calls]`, `(calls that wait)`, `+` and `-`
+/// for approvals, and `call=execution` for results.
 pub(crate) fn label(message: &Message) -> String {
     let mut label = format!("{:?}:", message.role).to_lowercase();
     for part in &message.parts {
@@ -90,8 +90,8 @@ pub(crate) fn label(message: &Message) -> String {
     label
 }
 
-/// What the history holds of a call's result: the execution it is of, `?` if nobody knows whether
-/// there was one, `never` and `refused` if there was none.
+/// Formats a result: the execution that returned it, `?` if it is unknown whether there was an
+/// execution, and `never` or `refused` if there was none.
 pub(crate) fn result_label(result: &ToolResult) -> String {
     let text = result.text();
     let token = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
@@ -105,7 +105,7 @@ pub(crate) fn result_label(result: &ToolResult) -> String {
     format!("{}={what}", result.call_id.as_deref().unwrap_or_default())
 }
 
-/// Everything that a write says, messages and record.
+/// Returns the labels of the messages and record rows of a write.
 pub(crate) fn says(write: &Write) -> Vec<String> {
     let messages = write.messages().iter().flat_map(|message| {
         let results = message.results().map(|result| format!("result {}", result_label(result)));

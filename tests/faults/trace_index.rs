@@ -1,15 +1,15 @@
-//! A trace, looked up.
+//! An index of a trace.
 
 use std::collections::HashMap;
 
 use crate::faults::trace::{Call, Closed, Event, Outcome};
 
-/// What a trace says, by what one wants to know.
+/// The events of a trace, grouped for queries.
 pub(crate) struct TraceIndex<'a> {
     pub(crate) trace: &'a [Event],
-    /// When each thing that a write says was first stored.
+    /// The position of the event that first stored each label.
     stored: HashMap<&'a str, usize>,
-    /// The messages of results that a run has stored.
+    /// The run and the label of each stored message with results.
     results: Vec<(usize, &'a str)>,
     pub(crate) answers: HashMap<u32, Answered<'a>>,
 }
@@ -54,7 +54,7 @@ impl<'a> TraceIndex<'a> {
         self.stored.contains_key(label)
     }
 
-    /// What of an answer stands in the history.
+    /// Returns the label of an answer in the history.
     pub(crate) fn answer_label(&self, serial: u32) -> String {
         let Some(answer) = self.answers.get(&serial) else { return format!("assistant:a{serial}") };
         let calls = answer.calls.iter().map(|call| match answer.waits {
@@ -64,7 +64,8 @@ impl<'a> TraceIndex<'a> {
         format!("assistant:a{serial}{}", calls.collect::<String>())
     }
 
-    /// The messages, stored by a run, that hold results of these service calls' calls.
+    /// Returns the labels of the messages that a run has stored with results of the calls of these
+    /// service calls.
     pub(crate) fn result_labels(&self, run: usize, serials: &[u32]) -> Vec<&'a str> {
         let prefixes: Vec<String> = serials.iter().map(|serial| format!("s{serial}.")).collect();
         let is_of_them = |label: &str| {
@@ -75,7 +76,7 @@ impl<'a> TraceIndex<'a> {
         of_run.map(|(_, label)| *label).collect()
     }
 
-    /// Whether an earlier run has stored a message that answers a call.
+    /// Returns whether an earlier run has stored a message with a result of a call.
     pub(crate) fn is_answered_before(&self, run: usize, call: &str) -> bool {
         let prefix = format!("{call}=");
         self.results.iter().any(|(of, label)| {
@@ -87,7 +88,7 @@ impl<'a> TraceIndex<'a> {
         })
     }
 
-    /// What was stored of the result of a call, oldest first.
+    /// Returns the stored results of a call, oldest first.
     pub(crate) fn results_of(&self, call: &str) -> Vec<(usize, &'a str)> {
         let prefix = format!("result {call}=");
         let mut found: Vec<_> = self
@@ -109,7 +110,7 @@ impl<'a> TraceIndex<'a> {
         })
     }
 
-    /// When a run was committed or discarded, and which.
+    /// Returns the positions at which a run was committed or discarded.
     pub(crate) fn closed(&self, of: usize) -> Vec<(usize, Closed)> {
         let closes = self.trace.iter().enumerate().filter_map(|(at, event)| match event {
             Event::Stored { run, close: Some(close), .. } if *run == of => Some((at, *close)),
@@ -118,8 +119,8 @@ impl<'a> TraceIndex<'a> {
         closes.collect()
     }
 
-    /// Whether the run was ended as it was: because the process was told to, or by the request of
-    /// another run after its caller had disconnected.
+    /// Returns whether the run was ended without being resumed: by an explicit operation, or by the
+    /// request of another run after its caller had disconnected.
     pub(crate) fn is_closed_as_it_was(&self, of: usize) -> bool {
         let is_told = |event: &Event| matches!(event, Event::Closing { run } if *run == of);
         self.trace.iter().any(is_told) || self.is_committed_by_another(of)
@@ -141,7 +142,7 @@ impl<'a> TraceIndex<'a> {
         false
     }
 
-    /// The attempts at runs: where they begin and where they end.
+    /// Returns the attempts at runs, with their begin and end.
     pub(crate) fn attempts(&self) -> Vec<AttemptAt<'a>> {
         let mut attempts = Vec::new();
         let mut began = None;
@@ -170,7 +171,7 @@ pub(crate) struct AttemptAt<'a> {
 }
 
 impl AttemptAt<'_> {
-    /// Whether the store did what it was asked.
+    /// Returns whether no fault concerned the store.
     pub(crate) fn had_a_working_store(&self) -> bool {
         const OTHERS: [&str; 3] = ["the model", "a tool", "an update"];
         !self

@@ -1,4 +1,4 @@
-//! Two processes that run one conversation at the same time.
+//! Tests of two processes that run the same conversation at the same time.
 
 use tokio::task::yield_now;
 use tower_chat::{
@@ -26,7 +26,8 @@ use crate::search::{Search, variable};
 
 const SCHEDULES: u64 = 1_000;
 
-/// How a run may fail because of another: before the model is paid, or at its next write.
+/// The allowed errors of a run that another process disturbs, before a service call or at the next
+/// write.
 const STATED: [&str; 6] = [
     "is under way on conversation",
     "is held by another process",
@@ -83,7 +84,8 @@ fn random(seed: u64, number: u64) -> Case {
     }
 }
 
-/// Two runs at the same time, then again whichever failed; says whether one was in the other's way.
+/// Executes two runs at the same time, and repeats those that failed. Returns whether one run
+/// disturbed the other.
 async fn play(
     case: &Case,
     world: &World,
@@ -92,7 +94,8 @@ async fn play(
     let mut readers = readers_of(store.clone(), case);
     let mut rng = Rng::of(case.seed, 1);
     let is_ahead = rng.one_in(2);
-    // One who is ahead takes up what the other is still at work on, and may end it.
+    // A process with a fast clock resumes, and possibly ends, a run that the other process is still
+    // executing.
     readers.all_or_nothing &= !is_ahead;
     let left = Process::new(store.clone(), readers.clone(), world, case);
     let right = match is_ahead {
@@ -100,7 +103,7 @@ async fn play(
         false => Process::new(store.clone(), readers, world, case),
     };
     let processes = [left, right];
-    // A journal is the same run's whoever writes it.
+    // In journaled mode, both processes may execute the same run.
     let is_same_run = case.mode == Journaled && rng.one_in(4);
     world.begin(Storm { delays: rng.next() | 1, ..Storm::default() });
     let head_starts = [rng.below(12), rng.below(12)];
@@ -125,7 +128,7 @@ async fn play(
     for process in 0..2 {
         if failed[process] {
             let run = if is_same_run { 0 } else { process };
-            // A lease of the one who is ahead has expired by then too.
+            // A lease of the process with the fast clock must have expired too.
             world.restart();
             world.restart();
             let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
@@ -145,7 +148,8 @@ fn says_overtaken(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Error(error) if error.contains("another run has gone on after it"))
 }
 
-/// Every outcome is a stated one; turns are not mixed, and each is what its mode says.
+/// Checks that every outcome is allowed, that turns are not mixed, and that each turn follows the
+/// rules of its mode.
 async fn check(
     case: &Case,
     world: &World,
@@ -196,7 +200,7 @@ async fn check(
     Ok(())
 }
 
-/// What happened in one run.
+/// Returns the events of one run.
 fn of_run(trace: &[Event], of: usize) -> Vec<Event> {
     let serials: Vec<u32> = trace
         .iter()
@@ -239,7 +243,7 @@ fn two_real_processes_on_one_file_come_to_stated_outcomes_alone() {
             assert!(child.wait().unwrap().success());
         }
         let case = errand.case();
-        // What they saw of each other is in neither's trace, so one after the other will do.
+        // Neither trace contains the effects of the other process, therefore any order is correct.
         let (world, right) = (killed::world(folder, 0, 0), killed::world(folder, 1, 1_000));
         right.trace().into_iter().for_each(|event| world.note(event));
         let outcomes: Vec<Outcome> = world

@@ -1,4 +1,4 @@
-//! The world of one case: what goes wrong in it, and the trace of what happened.
+//! The environment of one case: its faults, and the trace of its events.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use tower_chat_testkit::{Fault, FaultInjector, Injection, Operation, Rng};
 
 use crate::faults::trace::{Event, closed, says};
 
-/// Shared by the store, the model and the tools of a case.
+/// The state that the store, the model and the tools of a case share.
 #[derive(Clone)]
 pub(crate) struct World(Arc<Mutex<State>>);
 
@@ -34,23 +34,23 @@ struct State {
     executions: HashMap<String, u32>,
 }
 
-/// What goes wrong during one attempt at a run.
+/// The faults during one attempt at a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Storm {
-    /// At which steps something goes wrong; the number decides what.
+    /// The steps with faults, and for each a number that determines the fault.
     pub(crate) faults: Vec<(u64, u64)>,
-    /// At which step the process dies.
+    /// The step at which the process dies.
     pub(crate) kill_at: Option<u64>,
-    /// It dies in earnest.
+    /// Whether the process really aborts.
     pub(crate) aborts: bool,
-    /// Decides what is late; nothing is for 0.
+    /// The seed of the delays. 0 means no delays.
     pub(crate) delays: u64,
 }
 
-/// What a tool or the model does when something goes wrong.
+/// The behaviour of a tool or the model at a step.
 pub(crate) enum Step {
     Fine,
-    /// The number decides how.
+    /// A fault, which the random numbers determine.
     Wrong(Rng),
     /// The process is dead.
     Dead,
@@ -80,9 +80,8 @@ impl World {
         })))
     }
 
-    /// The world with everything that earlier processes have left in a file, and that goes on
-    /// writing there. Processes at work at the same time number their service calls from different
-    /// numbers on.
+    /// Reads the events that earlier processes have written to a file, and appends new events to
+    /// it. Concurrent processes begin the numbers of their service calls at different values.
     pub(crate) fn of_file(seed: u64, runs: usize, path: &Path, first_serial: u32) -> Self {
         let world = Self::new(seed, runs);
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -114,7 +113,7 @@ impl World {
         self.0.lock().expect("nobody panics here")
     }
 
-    /// Notes what happened. The dead see nothing any more.
+    /// Adds an event to the trace, unless the process is dead.
     pub(crate) fn note(&self, event: Event) {
         let mut state = self.state();
         if let Some(file) = &mut state.file {
@@ -152,7 +151,7 @@ impl World {
         state.first_serial + u32::try_from(count).expect("few")
     }
 
-    /// Names an execution of a call.
+    /// Returns a unique name for an execution of a call.
     pub(crate) fn next_execution(&self, call: &str) -> String {
         let mut state = self.state();
         let count = state.executions.entry(call.to_owned()).or_default();
@@ -160,7 +159,7 @@ impl World {
         format!("{call}#{count}")
     }
 
-    /// Lets a storm begin; with the default one all is calm.
+    /// Sets the faults of the next attempt. The default is none.
     pub(crate) fn begin(&self, storm: Storm) {
         let mut state = self.state();
         state.storm = storm;
@@ -168,7 +167,7 @@ impl World {
         state.is_dead = false;
     }
 
-    /// Another process begins, a good while later.
+    /// Begins another process, one hour later.
     pub(crate) fn restart(&self) {
         self.state().milliseconds += 3_600_000;
     }
@@ -177,12 +176,12 @@ impl World {
         self.state().is_dead
     }
 
-    /// A clock that goes on by a millisecond whenever somebody looks at it.
+    /// Returns a clock that advances by one millisecond at each reading.
     pub(crate) fn clock(&self) -> Clock {
         self.clock_ahead(Duration::ZERO)
     }
 
-    /// The clock of somebody who is ahead of the others.
+    /// Returns a clock that is fast by this duration.
     pub(crate) fn clock_ahead(&self, by: Duration) -> Clock {
         let world = self.clone();
         Clock::new(move || {
@@ -193,7 +192,7 @@ impl World {
         })
     }
 
-    /// Something has happened; the process may die of it.
+    /// Counts a step. Returns whether the process is still alive.
     pub(crate) fn pass(&self) -> bool {
         let mut state = self.state();
         state.steps += 1;
@@ -206,7 +205,7 @@ impl World {
         !state.is_dead
     }
 
-    /// One more thing is about to happen.
+    /// Counts a step, and returns the behaviour at this step.
     pub(crate) fn step(&self, what: &str) -> Step {
         if !self.pass() {
             return Step::Dead;
@@ -220,7 +219,7 @@ impl World {
         Step::Wrong(Rng::of(how, step))
     }
 
-    /// How late the next thing is.
+    /// Returns the delay of the next operation.
     pub(crate) fn delay(&self) -> usize {
         let state = self.state();
         if state.storm.delays == 0 {

@@ -1,11 +1,12 @@
-//! No input from outside makes a parser panic, whatever its bytes are.
+//! Tests that no input from outside makes a parser panic.
 //!
-//! Each target takes recorded bytes, damaged by seed: requests, answers and streams of every wire,
-//! stored messages, rows of a store in clear and sealed, imported rows, histories of other systems, answers of an MCP server, and
-//! requests to the HTTP endpoint. The test that runs by itself tries some thousands; the ignored one, meant for a release build, tries `TOWER_CHAT_CASES` of each
-//! target (one million unless it is set), and prints counts and the time of the slowest input by its
-//! length. `TOWER_CHAT_SEED` chooses other damage, `TOWER_CHAT_CASE` one case of each target, and
-//! `TOWER_CHAT_TARGET` the targets whose names contain it.
+//! Each target receives recorded bytes with seeded damage: requests, answers and streams of every
+//! wire, stored messages, rows of a store in plaintext and encrypted, imported rows, histories of
+//! other systems, answers of an MCP server, and requests to the HTTP endpoint. The default test
+//! tries some thousand inputs. The ignored test, for a release build, tries `TOWER_CHAT_CASES`
+//! inputs of each target (one million by default), and prints counts and the slowest input with its
+//! time and length. `TOWER_CHAT_SEED` sets the seed of the damage, `TOWER_CHAT_CASE` selects one
+//! case of each target, and `TOWER_CHAT_TARGET` selects the targets with this text in their names.
 
 mod clients;
 mod damage;
@@ -28,8 +29,8 @@ use crate::search::variable;
 const SEED: u64 = 20_261_123;
 const FEW: u64 = 400;
 const MANY: u64 = 1_000_000;
-/// The microseconds that one byte of an input may take in a release build, and an input of any
-/// length. Work that grows with the square of the length takes a thousand times as long.
+/// The microseconds that a release build may spend on each byte of an input, and on an input of any
+/// length. Work that is quadratic in the length takes a thousand times as long.
 const US_PER_BYTE: f64 = 5.0;
 const US_PER_INPUT: f64 = 20_000.0;
 
@@ -57,7 +58,7 @@ fn a_million_damaged_inputs_make_no_parser_panic_and_take_time_in_proportion_to_
         run.check(&target);
         if !cfg!(debug_assertions) {
             let most = US_PER_INPUT + US_PER_BYTE * u32::try_from(*length).map_or(0.0, f64::from);
-            // A busy machine makes any input look slow once.
+            // On a busy machine any input may be slow once.
             let again = (0..5).map(|_| time_of(&target, *case));
             let us = again.fold(*slowest_us, f64::min);
             assert!(us < most, "{}: case {case} took {us} us", target.name);
@@ -65,7 +66,7 @@ fn a_million_damaged_inputs_make_no_parser_panic_and_take_time_in_proportion_to_
     }
 }
 
-/// The time that a case takes, in microseconds.
+/// Returns the time for a case, in microseconds.
 fn time_of(target: &Target, case: u64) -> f64 {
     let mut rng = Rng::of(variable("TOWER_CHAT_SEED").unwrap_or(SEED), case);
     let input = damage::damaged(&target.seeds, &mut rng);
@@ -74,13 +75,13 @@ fn time_of(target: &Target, case: u64) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// What became of the inputs of a target.
+/// The results of the inputs of a target.
 #[derive(Default)]
 struct Run {
     cases: u64,
     accepted: u64,
     us: f64,
-    /// The time in microseconds, the length and the case of the input that took longest.
+    /// The slowest input: its time in microseconds, its length and its case.
     slowest: (f64, usize, u64),
     /// The cases that panicked.
     panicked: Vec<u64>,

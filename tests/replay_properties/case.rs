@@ -1,4 +1,4 @@
-//! One case: a damaged piece of a transcript, under some policies.
+//! A test case: a damaged part of a transcript, and policies.
 
 use std::{
     fmt,
@@ -15,19 +15,19 @@ use crate::replay_properties::{
 };
 use crate::search::shrunk;
 
-/// The longest piece of a transcript that is tried.
+/// The maximum number of messages of a case.
 const LONGEST: usize = 48;
 
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) messages: Vec<Message>,
     pub(crate) plan: Plan,
-    /// Where the fold is interrupted.
+    /// The index at which the fold is interrupted.
     pub(crate) pause: usize,
 }
 
 impl Case {
-    /// A case of a seed: the same number makes the same case.
+    /// Creates the case with this number. It depends only on the seed and the number.
     pub(crate) fn random(seed: u64, case: u64, transcripts: &[Vec<Message>]) -> Self {
         let mut rng = Rng::of(seed, case);
         let which = usize::try_from(case).expect("a small number") % transcripts.len();
@@ -45,7 +45,7 @@ impl Case {
         Self { messages, plan, pause }
     }
 
-    /// What is wrong with its replay, if anything is.
+    /// Returns the complaint about an invalid replay.
     pub(crate) fn complaint(&self) -> Option<String> {
         let checked = catch_unwind(AssertUnwindSafe(|| properties::check(self)));
         match checked {
@@ -54,7 +54,7 @@ impl Case {
         }
     }
 
-    /// The smallest case found that is wrong as well.
+    /// Returns the smallest case found that still fails.
     pub(crate) fn shrunk(self) -> Self {
         shrunk(self, |case| case.smaller().collect(), |case| case.complaint().is_some())
     }

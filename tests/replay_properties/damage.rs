@@ -1,4 +1,4 @@
-//! What can be wrong with a stored history.
+//! Kinds of damage of a stored history.
 #![allow(clippy::ptr_arg, reason = "all kinds of damage have one type")]
 
 use tower_chat::replay::Truncation;
@@ -34,7 +34,7 @@ const ALL: [Damage; 22] = [
     change_speaker,
 ];
 
-/// Does any number of things to a history.
+/// Damages a history several times, or not at all.
 pub(crate) fn damage(rng: &mut Rng, messages: &mut Vec<Message>) {
     for _ in 0..rng.below(7) {
         if let Some(damage) = rng.one_of(&ALL) {
@@ -43,7 +43,7 @@ pub(crate) fn damage(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Gives messages the ids that a store would: those of a run begin where a user speaks.
+/// Assigns message ids as a store does. A run begins at each user message.
 pub(crate) fn number(rng: &mut Rng, messages: &mut [Message]) {
     let mut run = RunId::from_bytes([1; 16]);
     let mut index = 0;
@@ -59,7 +59,7 @@ pub(crate) fn number(rng: &mut Rng, messages: &mut [Message]) {
     }
 }
 
-/// The position of a message that is of a kind, if there is any.
+/// Returns the position of a random message that satisfies the condition, if any.
 fn any(rng: &mut Rng, messages: &[Message], is: impl Fn(&Message) -> bool) -> Option<usize> {
     let positions: Vec<usize> =
         (0..messages.len()).filter(|&position| messages.get(position).is_some_and(&is)).collect();
@@ -84,7 +84,7 @@ fn take_result(rng: &mut Rng, messages: &mut Vec<Message>) -> Option<(usize, Par
     Some((position, part))
 }
 
-/// A call in a message that is not the assistant's, or that is some other's answer.
+/// Copies a call to a message of another role, or to another answer.
 fn misplace_call(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(from) = any_asking(rng, messages) else { return };
     let Some(call) = messages.get(from).and_then(|message| message.calls().next().cloned()) else {
@@ -99,13 +99,13 @@ fn misplace_call(rng: &mut Rng, messages: &mut Vec<Message>) {
     message.parts.push(part);
 }
 
-/// What the model has asked for, as if somebody else had.
+/// Changes the role of a message with calls.
 fn change_speaker(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };
     if let Some(role) = rng.one_of(&[Role::User, Role::System, Role::Developer]) {
         message.role = *role;
-        // A provider's own items are of the model alone.
+        // Only an assistant message can contain native items of a provider.
         message.parts.retain(|part| !matches!(part, Part::Native(_) | Part::Reasoning(_)));
     }
 }
@@ -198,7 +198,7 @@ fn change_ids_of_results(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Makes results sources, and answers cite some of them.
+/// Converts results to sources, and cites some of them in answers.
 fn find_sources(rng: &mut Rng, messages: &mut Vec<Message>) {
     let mut source = 0;
     for message in messages {
@@ -244,7 +244,7 @@ fn truncate_results(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Makes one row of a round, and sometimes of what follows it.
+/// Marks a round, and sometimes messages after it, as one aggregate row.
 fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let following = messages.iter().skip(position + 1);
@@ -263,7 +263,7 @@ fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Makes a call wait for approval: for ever, or until it was answered.
+/// Makes a call wait for approval, with or without a later answer.
 fn ask_approval(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };
@@ -319,7 +319,7 @@ fn empty_message(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Puts the results of a round into one message, or into the user's next one.
+/// Merges the results of a round into one message, or into the next user message.
 fn merge_results(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_results(rng, messages) else { return };
     let Some(next) = messages.get(position + 1) else { return };
@@ -337,7 +337,7 @@ fn queue_words(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Adds a call that the provider answered itself, and what it had thought before.
+/// Adds a call that the provider has executed, and the reasoning before it.
 fn run_by_provider(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any(rng, messages, |message| message.role == Role::Assistant) else {
         return;

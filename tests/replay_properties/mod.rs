@@ -1,7 +1,8 @@
-//! Every transcript replays valid under every combination of policies, whatever is wrong with it.
+//! Tests that every transcript, with any damage, is replayed as a valid history under every
+//! combination of policies.
 //!
-//! `TOWER_CHAT_SEED` chooses other cases, `TOWER_CHAT_CASES` how many there are, and
-//! `TOWER_CHAT_CASE` runs one of them alone. `TOWER_CHAT_DATA` names the recorded data.
+//! `TOWER_CHAT_SEED` sets the seed, `TOWER_CHAT_CASES` the number of cases, and `TOWER_CHAT_CASE`
+//! selects a single case. `TOWER_CHAT_DATA` is the folder of the recorded data.
 
 mod case;
 mod damage;

@@ -1,4 +1,4 @@
-//! A combination of policies, and what they have to know.
+//! A combination of policies, and the additional data that the policies use.
 
 use std::{
     collections::HashSet,
@@ -15,21 +15,21 @@ use tower_chat::{
 };
 use tower_chat_testkit::Rng;
 
-/// What stands in the position of sources that nobody cited.
+/// The text that replaces sources without a citation.
 pub(crate) const UNCITED: &str = "Nothing of this was cited.";
 
-/// All tools had finished within this time before the last.
+/// The time between the first and the last end of a tool call.
 const SPAN: u64 = 1000;
 
-/// A combination of policies, with what they have to know besides the messages.
+/// A combination of policies, with the data that the policies use besides the messages.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) policy: ReplayPolicy,
     pub(crate) now: SystemTime,
     pub(crate) channel: Option<Channel>,
-    /// The registered tools, if they are known.
+    /// The registered tools, if known.
     pub(crate) tools: Option<Vec<String>>,
-    /// From which the times follow at which tools had finished.
+    /// The seed of the end times of tool calls.
     times: u64,
 }
 
@@ -69,7 +69,8 @@ impl Plan {
         }
     }
 
-    /// When the tools of these messages had finished; of some it is not known.
+    /// Returns the end times of the tool calls in these messages. For some calls the time is
+    /// unknown.
     pub(crate) fn finish_times(&self, messages: &[Message]) -> FinishTimes {
         let mut times = FinishTimes::new();
         let stored = messages.iter().enumerate();
@@ -91,7 +92,7 @@ impl Plan {
         times
     }
 
-    /// The same with one policy less, for each that is on.
+    /// Returns variants with one enabled policy less.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let with = |change: &dyn Fn(&mut Self)| {
             let mut simpler = self.clone();

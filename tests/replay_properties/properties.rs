@@ -1,4 +1,4 @@
-//! What must hold of every replay.
+//! The properties of every replay.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -37,7 +37,7 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
     keeps_all_texts(&stored, &shown, &case.plan.policy)
 }
 
-/// What a run is shown of stored messages.
+/// Replays stored messages for a run.
 fn replay(stored: &Messages, plan: &Plan, times: &FinishTimes) -> Messages {
     let mut fold = Replay::new(plan.policy.dangling_calls);
     fold.push_from(stored, 0);
@@ -60,7 +60,7 @@ fn is_valid(shown: &Messages) -> Result<(), String> {
     validate(Wire::OpenAiChat, &body).map_err(|invalid| format!("{invalid} in {body}"))
 }
 
-/// The fold can be looked at, and split, at any time.
+/// Checks that a fold in several parts, with reads between them, has the same result as one fold.
 fn folds_alike_in_pieces(stored: &Messages, case: &Case) -> Result<(), String> {
     let mut at_once = Replay::new(case.plan.policy.dangling_calls);
     at_once.push_from(stored, 0);
@@ -83,7 +83,7 @@ fn fails_only_if_asked_to(stored: &Messages, plan: &Plan) -> Result<(), String> 
     require(asked || !failed, || "a dangling call failed the replay".to_owned())
 }
 
-/// Every text stands there no oftener than it was stored.
+/// Checks that each text occurs in the replay at most as often as in the stored messages.
 fn says_nothing_new(stored: &Messages, shown: &Messages) -> Result<(), String> {
     let interrupted = interrupted();
     let mut known: HashMap<(&str, &str), usize> = HashMap::new();
@@ -102,7 +102,7 @@ fn says_nothing_new(stored: &Messages, shown: &Messages) -> Result<(), String> {
     Ok(())
 }
 
-/// A list whose items were all found, in one list.
+/// Returns whether a text is a list of texts that all occur in the stored messages.
 fn is_compacted(text: &str, stored: &Messages) -> bool {
     let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text) else { return false };
     let mut texts = stored.iter().flat_map(|message| texts(message));
@@ -113,7 +113,7 @@ fn is_compacted(text: &str, stored: &Messages) -> bool {
     })
 }
 
-/// What the model is told of a call that was interrupted.
+/// Returns the result text that the replay adds for an interrupted call.
 fn interrupted() -> String {
     let mut fold = Replay::new(DanglingCalls::Interrupted);
     fold.push(&Arc::new(Message::tool_calls([ToolCall::new("c", "look", "{}")])));
@@ -121,7 +121,7 @@ fn interrupted() -> String {
     view.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
 }
 
-/// Without a window, nothing that was said ever leaves.
+/// Checks that without a window every text is in the replay.
 fn keeps_all_texts(
     stored: &Messages,
     shown: &Messages,

@@ -1,4 +1,4 @@
-//! The conversations that are tried.
+//! The conversations of the test cases.
 
 use std::{
     fs,
@@ -11,7 +11,8 @@ use tower_chat::Message;
 use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::openai_chat;
 
-/// The messages of every transcript: of the command's tests, and of the recorded data.
+/// Returns the messages of all transcripts: those in the tests of the command, and the recorded
+/// data.
 pub(crate) fn all() -> Vec<Vec<Message>> {
     let own =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tower-chat-cli/tests/transcripts");
@@ -24,7 +25,7 @@ fn parse(messages: Value) -> Vec<Message> {
     openai_chat::parse_messages(&messages.to_string()).expect("messages")
 }
 
-/// Says something that is seen of a test that passes, too.
+/// Prints a line that is visible also if the test passes.
 pub(crate) fn say(text: &str) {
     writeln!(io::stderr(), "replay_properties: {text}").expect("standard error is open");
 }

@@ -1,4 +1,4 @@
-//! The four wires, alike.
+//! The four wires behind the same functions.
 
 use serde_json::{Value, json};
 use tower_chat::Message;
@@ -14,7 +14,7 @@ use tower_chat_wire::{
 pub(crate) const WIRES: [Wire; 4] =
     [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
 
-/// The messages of a request body.
+/// Parses the messages of a request body.
 pub(crate) fn parse(wire: Wire, body: &Value) -> Vec<Message> {
     let text = body.to_string();
     match wire {
@@ -26,7 +26,7 @@ pub(crate) fn parse(wire: Wire, body: &Value) -> Vec<Message> {
     }
 }
 
-/// What a provider is sent of messages: the fields of a body that hold the conversation.
+/// Encodes messages as the fields of a request body that contain the conversation.
 pub(crate) fn render<'a>(wire: Wire, messages: impl IntoIterator<Item = &'a Message>) -> Value {
     match wire {
         Wire::OpenAiChat => {
@@ -47,7 +47,7 @@ pub(crate) fn render<'a>(wire: Wire, messages: impl IntoIterator<Item = &'a Mess
     }
 }
 
-/// The fields of a recorded body that hold the conversation.
+/// Returns the fields of a recorded body that contain the conversation.
 pub(crate) fn conversation(wire: Wire, body: &Value) -> Value {
     let mut conversation = serde_json::Map::new();
     let field = wire.conversation_field();

@@ -13,7 +13,7 @@ pub(crate) struct Accepted {
     pub(crate) body: Value,
 }
 
-/// All of them, of every wire with a codec.
+/// Returns the accepted bodies of all wires with a codec.
 pub(crate) fn accepted() -> Vec<Accepted> {
     let recordings = Recordings::all();
     let bodies = WIRES.into_iter().flat_map(|wire| {

@@ -1,4 +1,4 @@
-//! Conversations that providers accepted, through the stores and over to the other wires.
+//! Tests of conversations that providers accepted: through the stores, and to the other wires.
 
 mod codec;
 mod data;

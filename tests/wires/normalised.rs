@@ -1,24 +1,26 @@
-//! How what a model is shown may differ from what was recorded.
+//! The allowed differences between a replayed history and the recorded one.
 
 use serde_json::Value;
 use tower_chat_wire::validate::Wire;
 
-/// How what a model is shown of a record differs from what the provider was sent when it was made.
+/// The difference between a replayed history and the request in which it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Difference {
-    /// Not at all.
+    /// No difference.
     None,
-    /// An assistant message of the empty text, which other providers refuse, is left out.
+    /// An assistant message with empty text, which other providers reject, is omitted.
     EmptyAnswerLeft,
-    /// Calls and results that came without ids have ids, the same on both.
+    /// Calls and results that were recorded without ids have matching ids.
     IdsGiven,
-    /// As [`IdsGiven`](Self::IdsGiven), and what stood beside results is a message after them.
+    /// In addition to [`IdsGiven`](Self::IdsGiven), content beside results is in a separate message
+    /// after the results.
     ResultsApart,
-    /// Two messages with calls that were answered in one: each has its results right after it.
+    /// Two messages with calls, whose results were in one message, are each followed by their own
+    /// results.
     RoundsApart,
 }
 
-/// The difference, or `None` if it is of no kind that may be.
+/// Returns the difference, or `None` if it is not allowed.
 pub(crate) fn difference(wire: Wire, recorded: &Value, sent: &Value) -> Option<Difference> {
     if recorded == sent {
         return Some(Difference::None);
@@ -58,7 +60,7 @@ fn without_empty_answers(wire: Wire, body: &Value) -> Value {
     body
 }
 
-/// Every part with the role of its content, in order.
+/// Returns each part with the role of its content, in order.
 fn parts(body: &Value) -> Vec<Value> {
     let contents = body["contents"].as_array().unwrap();
     let of = |content: &Value| -> Vec<Value> {

@@ -1,4 +1,4 @@
-//! A conversation goes on with another provider.
+//! Tests that a conversation can continue with another provider.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::wires::{
     through_the_store::{as_stored, replay},
 };
 
-/// What the other wires' reasoning and signatures are recognised by.
+/// The texts that identify reasoning and signatures of the other wires.
 const FOREIGN: [(Wire, &[&str]); 4] = [
     (Wire::OpenAiChat, &["\"reasoning_content\"", "\"reasoning\""]),
     (Wire::OpenAiResponses, &["\"encrypted_content\"", "\"type\":\"reasoning\""]),
@@ -31,7 +31,7 @@ fn sent(wire: Wire, shown: &Messages) -> String {
     render(wire, shown.iter().map(|message| &**message)).to_string()
 }
 
-/// Asserts all that must be true of a history that is sent to a provider which did not make it.
+/// Asserts that a provider accepts a history of another provider.
 fn assert_accepted(source: &str, history: &Messages, to: Wire) -> Value {
     let before = text(history);
     let bytes = sent(to, &replay(history));
@@ -49,14 +49,14 @@ fn assert_accepted(source: &str, history: &Messages, to: Wire) -> Value {
     body
 }
 
-/// Every call that the replay shows is there, with its result.
+/// Asserts that the request contains every replayed call, with its result.
 fn assert_nothing_asked_is_lost(source: &str, history: &Messages, to: Wire, body: &Value) {
     let asked = replay(history).iter().flat_map(|message| message.calls()).count();
     let items = body[to.conversation_field()].as_array().unwrap();
     let inner = |name: &str| -> Vec<&Value> {
         items.iter().flat_map(|item| item[name].as_array().into_iter().flatten()).collect()
     };
-    // What a service's own tools put out names no call.
+    // An output of a tool that the service executes has no call id.
     let is_output = |item: &&Value| {
         let kind = item["type"].as_str().unwrap_or_default();
         kind.ends_with("_output") && !item["call_id"].is_null()
@@ -78,7 +78,7 @@ fn ids<'a>(list: &'a Value, message: impl Fn(&'a Value) -> Vec<&'a Value>) -> Ve
     items.flat_map(message).map(|id| id.as_str().expect("every call has an id")).collect()
 }
 
-/// Mistral takes ids of nine letters and digits.
+/// Asserts that all ids have nine letters or digits, as Mistral requires.
 fn assert_mistral(source: &str, body: &Value) {
     let messages: Vec<_> = serde_json::from_value(body["messages"].clone()).unwrap();
     let messages = serde_json::to_value(with_mistral_ids(messages)).unwrap();
@@ -94,7 +94,7 @@ fn assert_mistral(source: &str, body: &Value) {
     }
 }
 
-/// Anthropic takes ids of `^[a-zA-Z0-9_-]+$`.
+/// Asserts that all ids match `^[a-zA-Z0-9_-]+$`, as Anthropic requires.
 fn assert_anthropic(source: &str, body: &Value) {
     let found = ids(&body["messages"], |message| {
         let blocks = message["content"].as_array().into_iter().flatten();
@@ -106,8 +106,8 @@ fn assert_anthropic(source: &str, body: &Value) {
     }
 }
 
-/// What Anthropic did not record itself is sent to it as user and assistant in turns, and system
-/// apart.
+/// Asserts that a history of another provider is sent to Anthropic as alternating user and
+/// assistant turns, with a separate system prompt.
 fn assert_turns(source: &str, body: &Value) {
     let roles: Vec<_> =
         body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
@@ -115,7 +115,7 @@ fn assert_turns(source: &str, body: &Value) {
     assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{source}: {roles:?}");
 }
 
-/// Gemini takes its system instruction apart.
+/// Asserts that the system instruction is separate, as Gemini requires.
 fn assert_gemini(source: &str, body: &Value) {
     let contents = body["contents"].as_array().unwrap();
     assert!(
@@ -161,7 +161,7 @@ fn a_history_of_each_wire_goes_on_with_each_other() {
     assert_eq!(counts.values().sum::<usize>(), (WIRES.len() - 1) * bodies.len());
 }
 
-/// One after the other, as a user does who tries one provider after another.
+/// Switches to one provider after another.
 #[test]
 fn a_history_of_two_wires_goes_on_with_each() {
     let bodies = data::accepted();

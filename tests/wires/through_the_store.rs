@@ -1,4 +1,4 @@
-//! What was recorded comes back from a store as it was, also in another process.
+//! Tests that recorded messages are read from a store unchanged, also in another process.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
 
@@ -41,7 +41,8 @@ fn written(wire: Wire, messages: &Messages) -> Value {
     render(wire, messages.iter().map(|message| &**message))
 }
 
-/// Asserts that every body is written from the store as it was recorded; counts them by wire.
+/// Asserts that every body read from the store equals the recorded one. Returns the number of
+/// bodies of each wire.
 async fn assert_exact(store: &impl HistoryStore, bodies: &[Accepted]) -> BTreeMap<Wire, usize> {
     let mut counts = BTreeMap::new();
     for accepted in bodies {
@@ -53,7 +54,7 @@ async fn assert_exact(store: &impl HistoryStore, bodies: &[Accepted]) -> BTreeMa
     counts
 }
 
-/// How many bodies of each wire are recorded.
+/// Returns the number of recorded bodies of each wire.
 fn expected_counts(bodies: &[Accepted]) -> BTreeMap<Wire, usize> {
     let mut counts = BTreeMap::new();
     bodies.iter().for_each(|accepted| *counts.entry(accepted.wire).or_insert(0) += 1);
@@ -108,7 +109,7 @@ async fn child_finds_every_body() {
     fs::write(folder.join("counted"), format!("{counts:?}")).unwrap();
 }
 
-/// What a model is shown of the record is what was sent, but for what [`Difference`] says.
+/// Tests that a replayed history equals the recorded one, except for an allowed [`Difference`].
 #[tokio::test]
 async fn the_replay_of_a_stored_body_is_what_was_sent_or_differs_as_stated() {
     let bodies = data::accepted();
@@ -131,14 +132,14 @@ async fn the_replay_of_a_stored_body_is_what_was_sent_or_differs_as_stated() {
     assert_eq!(counts.values().map(Vec::len).sum::<usize>(), bodies.len());
 }
 
-/// What a model is shown of a history.
+/// Returns the history that the model receives.
 pub(crate) fn replay(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);
     replay.view()
 }
 
-/// The messages of a body as a store gives them back.
+/// Returns the messages of a body as a store returns them.
 pub(crate) fn as_stored(wire: Wire, body: &Value) -> Messages {
     let run = RunId::new();
     let with_id = |(index, mut message): (u32, Message)| {

@@ -1,11 +1,11 @@
-//! The entries of a conversation, as they happened and as they are stored.
+//! The entries of a conversation, in their original and in their stored form.
 
 use crate::contract_model::tools::{
     Hook, NOT_STORED, STOPPED, Tool, arguments, queued_text, stored_arguments, stored_error,
     stored_result,
 };
 
-/// One entry of a conversation.
+/// An entry of a conversation.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Text(String),
@@ -13,14 +13,14 @@ pub(crate) enum Entry {
         answers: Vec<(String, bool)>,
         text: Option<String>,
     },
-    /// All messages of one answer.
+    /// All messages of an answer.
     Answer(Vec<AnswerMessage>),
     Results(Vec<Outcome>),
-    /// What a tool has queued.
+    /// A message that a tool has queued.
     Queued(String),
 }
 
-/// One message of an answer.
+/// A message of an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerMessage {
     pub(super) text: Option<String>,
@@ -35,15 +35,15 @@ pub(crate) struct Call {
     pub(super) form: Form,
 }
 
-/// What a call is in the history.
+/// The form of a call in the history.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Form {
     Call,
-    /// A request for approval; `true` if the call's own tool needs it.
+    /// An approval request. `true` if the tool of this call itself needs approval.
     Request(bool),
 }
 
-/// What came out of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) token: String,
@@ -51,10 +51,10 @@ pub(crate) struct Outcome {
     pub(super) is_error: bool,
     pub(super) status: &'static str,
     pub(super) error: Option<String>,
-    /// Its tool ran, so that start and end are known.
+    /// Whether its tool was executed, so that its start and end times are known.
     pub(super) ran: bool,
     pub(super) hook: Hook,
-    /// What its tool has queued.
+    /// The message that its tool has queued.
     pub(super) queued: Option<String>,
 }
 
@@ -63,8 +63,8 @@ impl Entry {
         matches!(self, Self::Answer(_) | Self::Results(_) | Self::Queued(_))
     }
 
-    /// Whether hooks have kept none of an answer's calls. Who resumes its run is not shown what is
-    /// left of it.
+    /// Returns whether hooks have dropped all calls of an answer. The rest of the answer is omitted
+    /// from the requests of a resumed run.
     pub(super) fn is_without_calls(&self) -> bool {
         let mut calls = self.calls().peekable();
         calls.peek().is_some() && calls.all(|call| call.hook == Hook::Drop)
@@ -78,7 +78,7 @@ impl Entry {
         answers.iter().flat_map(|answer| &answer.calls)
     }
 
-    /// The entry's messages, as they are stored or as they happened.
+    /// Formats the messages of the entry, in their stored or original form.
     pub(super) fn texts(&self, is_stored: bool) -> Vec<String> {
         let message = |role: &str, parts: Vec<String>| {
             (!parts.is_empty()).then(|| format!("{role} {}", parts.join(" | ")))
@@ -154,26 +154,26 @@ impl Outcome {
         Self { ran: true, hook: call.tool.hook(), ..outcome }
     }
 
-    /// What is said of a call whose tool did not start because its run was stopped.
+    /// Returns the outcome of a call whose tool was not started, because its run was stopped.
     pub(super) fn stopped(call: &Call) -> Self {
         let stopped = Self::new(&call.token, STOPPED.to_owned(), "stopped");
         Self { is_error: true, hook: call.hook, ..stopped }
     }
 
-    /// The same of a call that is stored already.
+    /// Returns the outcome of the tool for a call that is already stored.
     pub(super) fn of_approved(call: &Call) -> Self {
         let outcome = Self::of_tool(call);
         Self { hook: outcome.hook.of_result(), ..outcome }
     }
 
-    /// What the record says of an approved call whose arguments a hook has changed.
+    /// Returns the recorded outcome of an approved call whose arguments a hook has changed.
     pub(super) fn not_kept(call: &Call) -> Self {
         let text = "The call was not run: its arguments were not kept.".to_owned();
         let refused = Self::new(&call.token, text, "rejected_arguments");
         Self { is_error: true, hook: call.hook, ..refused }.stored()
     }
 
-    /// The outcome as whoever reads it from the store knows it.
+    /// Returns the outcome in its stored form.
     pub(super) fn stored(&self) -> Self {
         let hides = matches!(self.hook, Hook::Result | Hook::Both);
         let error = self.error.clone();
@@ -189,7 +189,7 @@ impl Outcome {
         }
     }
 
-    /// Marked if it is an error.
+    /// Returns the text of the outcome, with a mark if it is an error.
     pub(super) fn text(&self, is_stored: bool) -> String {
         format!("{}{}", self.words(is_stored), if self.is_error { "!" } else { "" })
     }

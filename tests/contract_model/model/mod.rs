@@ -1,7 +1,7 @@
-//! The contract as a plain model: what a conversation holds, and what one sending of a request
-//! does to it.
+//! The contract as a plain model: the content of a conversation, and the effect of sending a
+//! request.
 //!
-//! It knows calls by their tokens alone. Ids, revisions, writes and leases do not occur in it.
+//! The model identifies calls only by their tokens. It has no ids, revisions, writes or leases.
 
 mod entry;
 mod replay;
@@ -18,24 +18,24 @@ use crate::contract_model::{
     tools::{Hook, ToolMask},
 };
 
-/// What a conversation holds.
+/// The content of a conversation.
 pub(crate) struct Model<'a> {
     case: &'a Case,
-    /// What readers see, oldest first.
+    /// The visible entries, oldest first.
     history: Vec<(usize, Entry)>,
-    /// Outcomes that are in no message, by the tokens of their calls.
+    /// The outcomes that are in the record but in no message, by the tokens of their calls.
     in_record_alone: BTreeMap<String, Outcome>,
-    /// Outcomes of approved calls whose run then failed.
+    /// The outcomes of approved calls whose run then failed.
     known: BTreeMap<String, Outcome>,
     open: Option<OpenRun>,
     ended: BTreeSet<usize>,
-    /// Those of them that were stopped.
+    /// The ended runs that a tool has stopped.
     stopped: BTreeSet<usize>,
     inputs: BTreeMap<usize, RunInput>,
-    /// How many answers the model has given in each run.
+    /// The number of answers of the model in each run.
     answered: BTreeMap<usize, usize>,
     tools: ToolMask,
-    /// From the next tool that runs on.
+    /// The set of tools that the next tool call registers.
     tools_then: Option<ToolMask>,
 }
 
@@ -43,17 +43,17 @@ pub(crate) struct Model<'a> {
 struct OpenRun {
     run: usize,
     entries: Vec<Entry>,
-    /// How often somebody has had it.
+    /// The attempt number.
     attempt: u32,
-    /// Its caller has disconnected.
+    /// Whether its caller has disconnected.
     is_abandoned: bool,
 }
 
-/// A run's input, as its caller sends it.
+/// The input of a run, as its caller sends it.
 #[derive(Debug, Clone)]
 pub(crate) enum RunInput {
     Text,
-    /// By token, in the order in which they are sent.
+    /// Approvals and rejections by token, in the order in which they are sent.
     Approvals {
         answers: Vec<(String, bool)>,
         has_text: bool,
@@ -72,17 +72,17 @@ impl RunInput {
     }
 }
 
-/// What one sending of a request comes to.
+/// The expected effect of sending a request once.
 #[derive(Default)]
 pub(crate) struct Expected {
-    /// What each service call shows the model.
+    /// The messages of each service call.
     pub(crate) shown: Vec<Vec<String>>,
     /// The calls whose tools ran.
     pub(crate) ran: Vec<String>,
     pub(crate) end: Option<End>,
 }
 
-/// How the sending of a request ends.
+/// The end of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum End {
     Answer(Vec<String>),
@@ -91,11 +91,11 @@ pub(crate) enum End {
     /// The caller dropped the response.
     Dropped,
     ApprovalMissing,
-    /// A request was answered by an earlier run.
+    /// An earlier run has answered a request.
     ApprovalAnswered,
-    /// The caller has not brought the results of its part of a batch.
+    /// The caller has not provided the results of its calls in a batch.
     ResultsMissing,
-    /// An approved call cannot run with what is stored of its arguments.
+    /// An approved call cannot run with the stored arguments.
     ArgumentsNotKept,
     /// A call that would wait for approval cannot be stored.
     PendingCallNotKept,
@@ -120,12 +120,12 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The messages that readers see.
+    /// Returns the messages that readers see.
     pub(crate) fn stored(&self) -> Vec<String> {
         self.history.iter().flat_map(|(_, entry)| entry.texts(true)).collect()
     }
 
-    /// The calls that wait for approval, batch by batch.
+    /// Returns the calls that wait for approval, by batch.
     pub(crate) fn waiting(&self) -> Vec<Vec<Call>> {
         let answered = self.answered_or_staged();
         let batch = |entry: &Entry| {
@@ -136,7 +136,7 @@ impl<'a> Model<'a> {
         batches.filter(|batch| !batch.is_empty()).collect()
     }
 
-    /// The calls whose approval requests were answered.
+    /// Returns the calls whose approval requests were answered.
     pub(crate) fn decided(&self) -> Vec<String> {
         let answered: BTreeSet<&str> = self.outcomes().collect();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
@@ -145,7 +145,7 @@ impl<'a> Model<'a> {
         decided.map(|call| call.token.clone()).collect()
     }
 
-    /// The calls that nobody has run or answered, and that a caller may answer.
+    /// Returns the calls without a result that were returned to the caller.
     pub(crate) fn returned(&self) -> Vec<String> {
         let answered = self.answered_or_staged();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
@@ -159,7 +159,7 @@ impl<'a> Model<'a> {
         open.map(|call| call.token.clone()).collect()
     }
 
-    /// The calls whose results are in the record alone, in their order.
+    /// Returns the calls whose results are only in the record, in order.
     pub(crate) fn pending_results(&self) -> Vec<String> {
         let answered = self.answered_or_staged();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
@@ -171,7 +171,7 @@ impl<'a> Model<'a> {
         pending.map(|call| call.token.clone()).collect()
     }
 
-    /// The record of tool calls, row by row.
+    /// Returns the rows of the record of tool calls.
     pub(crate) fn record(&self) -> Vec<String> {
         let entries = || self.history.iter().map(|(_, entry)| entry);
         let mut outcomes: BTreeMap<&str, &Outcome> =
@@ -187,7 +187,7 @@ impl<'a> Model<'a> {
             let known = self.known.get(&call.token);
             match outcomes.get(&*call.token) {
                 Some(outcome) => outcome.row(call),
-                // Its result is not part of any message, and the call still waits.
+                // No message contains its result, and the call is still pending.
                 None if known.is_some() => format!("{} pending_approval ...", call.text(true)),
                 None => {
                     let status = match call.form {
@@ -202,7 +202,7 @@ impl<'a> Model<'a> {
         .collect()
     }
 
-    /// The calls of the answers with which runs have ended, unless a tool has ended the run.
+    /// Returns the calls in the last answers of ended runs, except of runs that a tool has ended.
     fn returned_by_last_answers(&self) -> BTreeSet<&str> {
         let last_of_run = |(at, (run, _)): &(usize, &(usize, Entry))| {
             self.ended.contains(run) && self.history[at + 1..].iter().all(|(of, _)| of != run)
@@ -214,14 +214,15 @@ impl<'a> Model<'a> {
         answers.flat_map(Entry::calls).map(|call| &*call.token).collect()
     }
 
-    /// Whether an outcome of the call is known that no message holds yet: the record may have it.
+    /// Returns whether the record may have an outcome of the call that no visible message contains
+    /// yet.
     pub(crate) fn is_known(&self, token: &str) -> bool {
         let staged = self.open.iter().flat_map(|open| &open.entries);
         self.known.contains_key(token) || outcomes(staged).any(|of| of == token)
     }
 
-    /// Whether a request of this mode with the run's id and another input finds the run's own input,
-    /// before anything else is done.
+    /// Returns whether a request with the run id, this mode and another input is refused because of
+    /// the stored input of the run.
     pub(crate) fn has_input_of(&self, run: usize, mode: PersistenceMode) -> bool {
         let is_found = match &self.open {
             None => true,
@@ -238,7 +239,7 @@ impl<'a> Model<'a> {
         self.ended.contains(&run)
     }
 
-    /// A run begins: its input, and the tools that are registered.
+    /// Begins a run with its input and the registered tools.
     pub(crate) fn begin(&mut self, run: usize, input: RunInput, tools: ToolMask) {
         self.inputs.insert(run, input);
         self.tools = tools;
@@ -251,19 +252,19 @@ impl<'a> Model<'a> {
         answered.iter().for_each(|token| _ = self.known.remove(token));
     }
 
-    /// The tokens of all calls with a result that is stored or staged.
+    /// Returns the tokens of all calls with a stored or staged result.
     fn answered_or_staged(&self) -> BTreeSet<&str> {
         let open = self.open.iter().flat_map(|open| &open.entries);
         self.outcomes().chain(outcomes(open)).collect()
     }
 
-    /// The tokens of all calls with a result that readers see.
+    /// Returns the tokens of all calls with a visible result.
     fn outcomes(&self) -> impl Iterator<Item = &str> {
         outcomes(self.history.iter().map(|(_, entry)| entry))
     }
 }
 
-/// The tokens of the calls with results among these entries.
+/// Returns the tokens of the calls with results in these entries.
 fn outcomes<'e>(entries: impl Iterator<Item = &'e Entry>) -> impl Iterator<Item = &'e str> {
     let results = entries.filter_map(|entry| match entry {
         Entry::Results(outcomes) => Some(outcomes),

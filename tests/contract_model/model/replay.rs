@@ -1,20 +1,21 @@
-//! What the model is shown.
+//! The messages that the model receives.
 
 use std::collections::BTreeMap;
 
 use super::entry::{AnswerMessage, Entry, Outcome};
 use crate::contract_model::tools::Hook;
 
-/// What the model is shown of entries, each as it is stored or as it happened: every text, and
-/// every call that has a result. A call that is answered after other messages stands where its
-/// result is.
+/// Returns the messages that the model receives for entries, each in its stored or original form:
+/// every text, and every call with a result. A call that is answered after other messages is moved
+/// to the position of its result.
 pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Vec<String> {
     let mut replay = Replay::default();
     for (entry, is_stored) in entries {
         match entry {
             Entry::Text(text) | Entry::Queued(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
-            // An answer of which hooks have kept nothing is not in the store, and begins no round.
+            // If hooks have dropped all parts of an answer, the answer is not in the store and
+            // begins no round.
             Entry::Answer(_) if is_stored && entry.texts(true).is_empty() => {}
             Entry::Answer(answers) => replay.answer(answers, is_stored),
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),
@@ -26,13 +27,14 @@ pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Ve
 #[derive(Default)]
 struct Replay {
     items: Vec<Item>,
-    /// The calls so far, in words, by their tokens.
+    /// The formatted calls so far, by their tokens.
     calls: BTreeMap<String, String>,
-    /// Where the last round begins among the items.
+    /// The index of the first item of the last round.
     round: usize,
-    /// Where the messages of the last round begin among the items, and where the last one ends.
+    /// The indices of the first items of the messages of the last round, and the index after its
+    /// last item.
     messages: Vec<usize>,
-    /// What is said beside approvals, while a round waits: it stands after the round's results.
+    /// The text beside approvals of a round that still waits. It follows the results of the round.
     beside_approvals: Option<Item>,
 }
 
@@ -74,8 +76,8 @@ impl Replay {
         }
     }
 
-    /// Words of the model behind its last call that was answered are shown before that message: no
-    /// provider takes a request that ends with them.
+    /// Moves texts of the model that follow its last answered call before the message with that
+    /// call, since no provider accepts a request that ends with them.
     fn close_round(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         let is_answered = |item: &Item| matches!(item, Item::Pair { result: Some(_), .. });

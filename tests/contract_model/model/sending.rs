@@ -1,4 +1,4 @@
-//! What the sending of a request does to a conversation.
+//! The effect of sending a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,31 +15,33 @@ use crate::contract_model::{
     tools::{Hook, Tool, ToolMask},
 };
 
-/// After so many attempts a failure that says nothing of itself counts as a refusal.
+/// The number of attempts after which an unclassified failure counts as permanent.
 const ATTEMPTS: u32 = 3;
 
-/// A run under way.
+/// A run in progress.
 struct UnderWay {
     run: usize,
     mode: PersistenceMode,
-    /// Where in the history the run begins.
+    /// The index in the history at which the run begins.
     begins: usize,
     entries: Vec<Entry>,
-    /// How many entries were stored before this attempt: it knows them as they are stored.
+    /// The number of entries that were stored before this attempt. The attempt loads them in their
+    /// stored form.
     resumed: usize,
-    /// How often somebody has had the open run, this time included.
+    /// The attempt number of the open run, including this attempt.
     attempt: u32,
     rounds: usize,
-    /// The tools that this attempt has had: a call keeps the hook of one that was unregistered.
+    /// All tools that were registered during this attempt. A call uses the hook of its tool also
+    /// after the tool was unregistered.
     had: ToolMask,
-    /// A tool has stopped it.
+    /// Whether a tool has stopped the run.
     is_stopped: bool,
 }
 
-/// What a round has come to.
+/// The outcome of a round.
 struct Executed {
     outcomes: Vec<Outcome>,
-    /// What has ended the run with it, if anything has.
+    /// The reason for which the round has ended the run, if it has.
     end: Option<EndOfRound>,
 }
 
@@ -51,7 +53,7 @@ enum EndOfRound {
     Stop,
 }
 
-/// The results of approved calls, where a run has come no further.
+/// Returns the results of approved calls, if the run has no later entries.
 fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
     let [Entry::Approvals { .. }, results, rest @ ..] = entries else { return None };
     let has_results = matches!(results, Entry::Results(_));
@@ -60,7 +62,7 @@ fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
 }
 
 impl UnderWay {
-    /// Whether the last answer asks for approval of a call that cannot be stored.
+    /// Returns whether the last answer requests approval of a call that cannot be stored.
     fn is_not_kept(&self) -> bool {
         let is_dropped =
             |call: &Call| matches!(call.form, Form::Request(_)) && call.hook == Hook::Drop;
@@ -69,7 +71,7 @@ impl UnderWay {
 }
 
 impl Model<'_> {
-    /// The request of a run is sent.
+    /// Sends the request of a run.
     pub(crate) fn send(&mut self, run: usize, attempt: &Attempt) -> Expected {
         let mut expected = Expected::default();
         let end = self.sent(run, attempt, &mut expected).unwrap_or_else(|end| end);
@@ -81,8 +83,8 @@ impl Model<'_> {
         if let Some(open) = &self.open
             && (open.run != run || attempt.mode != PersistenceMode::Journaled)
         {
-            // What is open is resumed to its end first.
-            // One whose caller has disconnected is committed as it is.
+            // An open run is resumed first. If its caller has disconnected, it is committed without
+            // being resumed.
             let (other, is_abandoned) = (open.run, open.is_abandoned && open.run != run);
             if is_abandoned {
                 let open = self.open.take();
@@ -97,11 +99,11 @@ impl Model<'_> {
         self.run(run, attempt.mode, attempt.cut, trace)
     }
 
-    /// Runs an open run to its end. One that was refused for good is ended: what the model had
-    /// answered is committed with it.
+    /// Resumes an open run and runs it to its end. If the failure of the run is permanent, the run
+    /// is ended, and its answers are committed.
     fn recover(&mut self, run: usize, cut: Option<Cut>, trace: &mut Expected) -> Result<(), End> {
         let end = match self.run(run, PersistenceMode::Journaled, cut, trace) {
-            // What it approves cannot be run, so its input is taken back.
+            // The approved calls cannot run, so the input is removed again.
             Ok(_) | Err(End::ArgumentsNotKept | End::ResultsMissing) => return Ok(()),
             Err(end) => end,
         };
@@ -113,7 +115,7 @@ impl Model<'_> {
         Ok(())
     }
 
-    /// What is staged of a run becomes part of the history.
+    /// Adds the staged entries of a run to the history.
     fn commit_as_it_is(&mut self, open: OpenRun) {
         let OpenRun { run, mut entries, .. } = open;
         if let Some(Entry::Results(outcomes)) = of_approved(&mut entries) {
@@ -129,7 +131,8 @@ impl Model<'_> {
         self.keep(run, self.history.len(), entries);
     }
 
-    /// What was decided about batches of which a call has not begun, which go on waiting, and about others.
+    /// Separates the outcomes of batches with a call that was not started, which remain pending,
+    /// from the other outcomes.
     fn waiting_and_told(&self, outcomes: Vec<Outcome>) -> (Vec<Outcome>, Vec<Outcome>) {
         let has_not_begun = |token: &str| {
             outcomes.iter().any(|it| it.token == token && it.status == "unknown_tool")
@@ -140,8 +143,7 @@ impl Model<'_> {
         outcomes.into_iter().partition(|outcome| waiting.contains(&outcome.token))
     }
 
-    /// The answer of a run that has ended: what is stored of it, and the results with which it
-    /// ended.
+    /// Returns the answer of an ended run: its stored entries, and the results with which it ended.
     fn stored_answer(&self, run: usize) -> Vec<String> {
         let of_run = self.history.iter().filter(|(of, _)| *of == run).map(|(_, entry)| entry);
         let input = usize::from(matches!(self.inputs[&run], RunInput::Results { .. }));
@@ -152,7 +154,7 @@ impl Model<'_> {
         answer.chain([&recorded]).flat_map(|entry| entry.texts(true)).collect()
     }
 
-    /// Runs to the end what is not ended yet.
+    /// Continues a run to its end.
     fn run(
         &mut self,
         run: usize,
@@ -184,7 +186,7 @@ impl Model<'_> {
         Ok(self.end(under_way))
     }
 
-    /// The run with what is stored of it.
+    /// Begins or resumes the run, with its stored entries.
     fn taken_up(&mut self, run: usize, mode: PersistenceMode) -> UnderWay {
         let begins = self.history.iter().position(|(of, _)| *of == run);
         let begins = begins.unwrap_or(self.history.len());
@@ -195,14 +197,15 @@ impl Model<'_> {
             entries.extend(open.entries);
             attempt += open.attempt;
             if of_approved(&mut entries).is_some() {
-                // What was approved and has not run yet is decided by the tools of now.
+                // The tools that are registered now decide about the approved calls that have not
+                // run yet.
                 self.know(&entries);
                 entries.truncate(1);
             }
         }
         let resumed = entries.len();
         let is_round = |entry: &&Entry| entry.calls().next().is_some() && !entry.is_without_calls();
-        // A tool loop over the persister alone counts the rounds of each attempt by themselves.
+        // A tool loop directly over the persister counts the rounds of each attempt separately.
         let rounds =
             if self.case.has_run_layer { entries.iter().filter(is_round).count() } else { 0 };
         UnderWay {
@@ -218,7 +221,8 @@ impl Model<'_> {
         }
     }
 
-    /// Adds the run's input; runs what it approves. Says whether the model is to be asked.
+    /// Adds the input of the run, and runs the approved calls. Returns whether a service call
+    /// follows.
     fn take_input(&mut self, under_way: &mut UnderWay, trace: &mut Expected) -> Result<bool, End> {
         let text = script::input_text(under_way.run);
         match self.inputs[&under_way.run].clone() {
@@ -246,7 +250,7 @@ impl Model<'_> {
                     return Err(End::ApprovalAnswered);
                 }
                 let decision = |call: &Call| decisions.get(&*call.token).copied().unwrap_or(true);
-                // A tool that was declared since then is the caller's too.
+                // The caller also executes calls of a tool that was declared only after the call.
                 let is_callers = |call: &Call| call.tool == Tool::Ask && self.tools.has(Tool::Ask);
                 if chosen.iter().flatten().any(|call| {
                     self.waits_for_results(call) || (decision(call) && is_callers(call))
@@ -264,7 +268,7 @@ impl Model<'_> {
                 let text = has_text.then_some(text);
                 under_way.entries.push(Entry::Approvals { answers, text });
                 let executed = self.execute(calls, self.tools, trace);
-                // Of what has its result already, nothing comes again.
+                // Calls that already have results add no results.
                 let goes_on = executed.end.is_none();
                 if !executed.outcomes.is_empty() {
                     self.add_results(under_way, executed);
@@ -275,7 +279,7 @@ impl Model<'_> {
         Ok(true)
     }
 
-    /// The calls of the answer that holds a call, and that the caller executes.
+    /// Returns the calls in the same answer that the caller executes.
     fn returned_beside(&self, call: &Call) -> impl Iterator<Item = &Call> {
         let is_it = |it: &Call| it.token == call.token;
         let answer = self.history.iter().find(|(_, entry)| entry.calls().any(is_it));
@@ -283,18 +287,18 @@ impl Model<'_> {
         calls.filter(|call| call.form == Form::Call && call.hook != Hook::Drop)
     }
 
-    /// Whether the caller executes a part of a call's batch.
+    /// Returns whether the caller executes a part of the batch of a call.
     fn is_mixed(&self, call: &Call) -> bool {
         self.returned_beside(call).next().is_some()
     }
 
-    /// Whether the caller has not brought all results of its part of a call's batch.
+    /// Returns whether the caller has not provided all results of its part of the batch of a call.
     fn waits_for_results(&self, call: &Call) -> bool {
         let answered: BTreeSet<&str> = self.outcomes().collect();
         self.returned_beside(call).any(|call| !answered.contains(&*call.token))
     }
 
-    /// Notes that approved calls are not run since their arguments were not kept.
+    /// Records that approved calls cannot run, because their arguments were not stored.
     fn with_changed_arguments(&mut self, calls: &[(Call, bool)]) -> Option<End> {
         let is_changed = |(call, is_approved): &&(Call, bool)| {
             let is_changed = matches!(call.hook, Hook::Arguments | Hook::Both);
@@ -311,13 +315,14 @@ impl Model<'_> {
         end
     }
 
-    /// A call of an earlier run with the hook that decides about its outcome now.
+    /// Returns a call of an earlier run with the hook that applies to its outcome now.
     fn as_registered(&self, call: &Call) -> Call {
         let hook = if self.tools.has(call.tool) { call.hook } else { Hook::None };
         Call { hook, ..call.clone() }
     }
 
-    /// Whether a call has its result, and the model has said something since, or the run was stopped.
+    /// Returns whether a call has a result, and the model has answered since or the run was
+    /// stopped.
     fn is_settled(&self, token: &str) -> bool {
         let has_result = |entry: &Entry| match entry {
             Entry::Results(outcomes) => outcomes.iter().any(|outcome| outcome.token == token),
@@ -329,7 +334,7 @@ impl Model<'_> {
         })
     }
 
-    /// The result of a call that its caller brings.
+    /// Returns the result of a call that the caller provides.
     fn late(&self, token: &str, from_record: bool) -> Outcome {
         match self.in_record_alone.get(token).filter(|_| from_record) {
             Some(outcome) => Outcome { hook: Hook::None, ..outcome.stored() },
@@ -337,8 +342,8 @@ impl Model<'_> {
         }
     }
 
-    /// Runs or rejects calls, in order. A tool that ends the run keeps later ones from running,
-    /// unless all run at the same time; one that stops the run does so always.
+    /// Runs or rejects calls, in order. After a tool that ends the run, later calls do not run,
+    /// unless all run at the same time. After a tool that stops the run, later calls never run.
     fn execute(
         &mut self,
         calls: Vec<(Call, bool)>,
@@ -350,7 +355,7 @@ impl Model<'_> {
         for (call, is_approved) in calls {
             let token = &*call.token;
             if let Some(known) = self.known.get(token) {
-                // It has run, whatever is said now.
+                // The call has run already, therefore the decision has no effect.
                 outcomes.push(known.clone());
             } else if !is_approved {
                 let text = format!("The call was rejected, and not run: no {token}");
@@ -367,7 +372,7 @@ impl Model<'_> {
                     Form::Call => stopped,
                 });
             } else if !ends || self.case.concurrent {
-                // Of an approved call the stored arguments are known.
+                // For an approved call, the stored arguments are used.
                 trace.ran.push(call.text(matches!(call.form, Form::Request(_))));
                 self.tools = self.tools_then.take().unwrap_or(self.tools);
                 outcomes.push(match call.form {
@@ -386,8 +391,8 @@ impl Model<'_> {
         Executed { outcomes, end }
     }
 
-    /// Adds what a round has come to, with what its tools have queued: a service call takes it, or
-    /// a run that is stopped. Where a tool ends the run, nothing is taken.
+    /// Adds the outcomes of a round, and the messages that its tools have queued. The queue is
+    /// emptied by a service call, or by a run that is stopped, but not if a tool ends the run.
     fn add_results(&mut self, under_way: &mut UnderWay, executed: Executed) {
         let Executed { outcomes, end } = executed;
         let queued: Vec<Entry> = match end {
@@ -401,7 +406,7 @@ impl Model<'_> {
         under_way.is_stopped = end == Some(EndOfRound::Stop);
     }
 
-    /// The model is asked.
+    /// Makes a service call.
     fn show(&self, under_way: &UnderWay, trace: &mut Expected) {
         let before = self.history[..under_way.begins].iter().map(|(_, entry)| (entry, true));
         let own = under_way.entries.iter().enumerate();
@@ -410,7 +415,8 @@ impl Model<'_> {
         trace.shown.push(replay(before.chain(own)));
     }
 
-    /// The model answers, and the tools of its answer run. Says whether it is asked again.
+    /// Adds an answer of the model, and runs its calls. Returns whether another service call
+    /// follows.
     fn answer(&mut self, under_way: &mut UnderWay, trace: &mut Expected) -> bool {
         let run = under_way.run;
         let index = *self.answered.entry(run).or_default();
@@ -459,7 +465,7 @@ impl Model<'_> {
         goes_on
     }
 
-    /// A service call comes to no answer.
+    /// Ends an attempt after a service call without an answer.
     fn cut_short(&mut self, under_way: UnderWay, end: End) -> End {
         let UnderWay { run, mode, begins, mut entries, attempt, .. } = under_way;
         let is_dropped = end == End::Dropped;
@@ -468,7 +474,7 @@ impl Model<'_> {
                 let has_answers = entries.iter().any(|entry| matches!(entry, Entry::Answer(_)));
                 let is_refused = end == End::Failed && attempt >= ATTEMPTS && !has_answers;
                 entries.drain(..self.history.len() - begins);
-                // A run of which nothing is staged is not open.
+                // A run without staged entries is not open.
                 if !entries.is_empty() {
                     let open = OpenRun { run, entries, attempt, is_abandoned: is_dropped };
                     match is_refused {
@@ -485,7 +491,7 @@ impl Model<'_> {
         end
     }
 
-    /// What came out of approved calls is known, and they still wait.
+    /// Records the outcomes of approved calls that remain pending.
     fn know(&mut self, entries: &[Entry]) {
         if let [Entry::Approvals { .. }, Entry::Results(outcomes), ..] = entries {
             let ran = outcomes.iter().filter(|outcome| outcome.ran);
@@ -493,13 +499,14 @@ impl Model<'_> {
         }
     }
 
-    /// The run is complete.
+    /// Completes the run.
     fn end(&mut self, under_way: UnderWay) -> End {
         let UnderWay { run, begins, mut entries, resumed, is_stopped, .. } = under_way;
         let own = entries.iter().enumerate().filter(|(_, entry)| entry.is_answer());
         let first = matches!(self.inputs[&run], RunInput::Results { .. });
         let own = own.filter(|(at, _)| !(first && *at == 0));
-        // The persister alone gives each service call's answer to a tool loop that begins anew.
+        // Without the layer for runs, the persister returns the answer of each service call to a
+        // tool loop that has started again.
         let own = own.filter(|(at, _)| self.case.has_run_layer || *at >= resumed);
         let answer = own.flat_map(|(at, entry)| entry.texts(at < resumed)).collect();
         let asks = |entry: &Entry| matches!(entry, Entry::Answer(_));
@@ -508,7 +515,7 @@ impl Model<'_> {
         } else if let Some(Entry::Results(outcomes)) = entries.last()
             && entries.iter().any(asks)
         {
-            // No service call has seen them.
+            // No service call has sent these results.
             let trailing = outcomes.iter().map(|outcome| (outcome.token.clone(), outcome.clone()));
             self.in_record_alone.extend(trailing);
             entries.pop();
