@@ -31,8 +31,8 @@ use crate::{
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
-        ArrivedAt, Caller, LeaveCause, Run, SendsRecord, ServiceCall, Settings, head_of,
-        strip_sentinel,
+        ArrivedAt, Caller, Event, LeaveCause, OpenCall, Run, SendsRecord, ServiceCall, Settings,
+        head_of, strip_sentinel,
     },
     telemetry::report_mode,
     tool::RunAncestry,
@@ -247,7 +247,7 @@ where
     let run = Run::begin(settings, mode, conversation, &mut request, head, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, &run, request, &mut opened).await;
-    let Begun { request, before } = match begun {
+    let Begun { request, before, call } = match begun {
         Ok(Beginning::Call(begun)) => *begun,
         Ok(Beginning::Stored(answer)) => return Ok(Attempt::Response(answer.into())),
         Err(error) => {
@@ -263,7 +263,7 @@ where
     };
     let admission = lost.as_ref().and_then(|_| opened.admission.take());
     let own_loop = layer.own_loop.clone();
-    let ending = RunEnding { run, before: before.len(), handle, own_loop, opened };
+    let ending = RunEnding { run, call, before: before.len(), handle, own_loop, opened };
     let ended = with_ending(response.map(|response| following(before, response)), ending).await;
     match (ended, lost) {
         (Err(error), Some(service_id)) => {
@@ -278,6 +278,8 @@ struct Begun {
     request: ChatRequest,
     /// What was stored of its answer before.
     before: Vec<Arc<Message>>,
+    /// The whole run, if it is stored at its end.
+    call: Option<Box<OpenCall>>,
 }
 
 enum Beginning {
@@ -302,7 +304,7 @@ where
         return Ok(Beginning::Stored(answer));
     }
     if let Some(mut answer) = run.stored_answer(&request)? {
-        run.close_complete(&answer).await?;
+        run.write(Event::FoundComplete { answer: answer.messages.clone() }).await?;
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
@@ -318,11 +320,19 @@ where
     yield_if_large(&input).await;
     // Before the input of a journaled run is staged: a run that cannot go on would stay open.
     check_approvals(run, &request)?;
-    if run.reserves_at_beginning(&input) {
-        let slot = giving_way(service, pin!(run.reserve())).await?;
-        run.begin_input(slot, input).await?;
-    }
-    Ok(Beginning::Call(Box::new(Begun { request, before })))
+    // A slot is reserved before the model is paid.
+    let call = match run.is_written_at_end() {
+        true => {
+            let mut call = Box::new(OpenCall::whole_run(run.clone(), input));
+            giving_way(service, pin!(call.reserve())).await?;
+            Some(call)
+        }
+        false => {
+            giving_way(service, pin!(run.write_beside(Event::Begun { input }))).await?;
+            None
+        }
+    };
+    Ok(Beginning::Call(Box::new(Begun { request, before, call })))
 }
 
 /// The response of a run that is resumed, after what was stored of its answer before.
@@ -344,6 +354,8 @@ fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse 
 
 struct RunEnding {
     run: Run,
+    /// The whole run, if it is stored at its end.
+    call: Option<Box<OpenCall>>,
     /// How many messages of the answer are of an earlier attempt at the run.
     before: usize,
     handle: Option<RunHandle>,
@@ -372,7 +384,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.run.leave(self.cause);
+        self.run.note(Event::Left { cause: self.cause });
     }
 }
 
@@ -396,7 +408,7 @@ impl Ending for RunEnding {
         // Of a run that is written at its end, nothing is stored if that write is refused.
         let handle = self.handle.filter(|_| run.is_written_at_end());
         let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
-        match completed(&run, self.before, answer).await {
+        match completed(&run, self.call, self.before, answer).await {
             Ok(mut answer) => {
                 answer.finish.saved = Some(run.saved());
                 self.opened.report(&mut answer);
@@ -414,7 +426,8 @@ impl Ending for RunEnding {
 
     async fn fail(mut self, error: &BoxError) {
         self.opened.cause = LeaveCause::Failed;
-        self.run.end_unanswered(error, end_of_unanswered).await;
+        let policy = &self.run.policy().journal;
+        self.run.end_unanswered(|attempt| end_of_unanswered(policy, error, attempt)).await;
     }
 }
 
@@ -454,17 +467,29 @@ fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     !has_rounds && !run.has_seen_rounds()
 }
 
-/// Stores what is left to store of a run that has its answer.
+/// Stores what is left to store of a run that has its answer, of which the first `before` messages are
+/// of an earlier attempt.
 async fn completed(
     run: &Run,
+    call: Option<Box<OpenCall>>,
     before: usize,
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
+    if let Some(call) = call {
+        let new = answer.messages.split_off(before.min(answer.messages.len()));
+        let stored = std::mem::replace(&mut answer.messages, new);
+        let mut answer = match call.complete(answer) {
+            Ok(call) => call.durable().await?,
+            Err(refused) => return Err(refused.refuse().await),
+        };
+        answer.messages.splice(..0, stored);
+        return Ok(answer);
+    }
     // A foreign tool loop does not check after its first service call.
     let mut now = answer.messages.iter().skip(before);
-    if !run.is_written_at_end() && now.any(|message| message.role == Role::Assistant) {
+    if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;
     }
-    run.finish(answer, before).await
+    run.complete(answer, before).await
 }

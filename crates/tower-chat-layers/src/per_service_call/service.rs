@@ -184,11 +184,7 @@ impl Ending for CallEnding {
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
         match self {
             Self::WrittenAtEnd { run, is_of_own_loop } => {
-                if !is_of_own_loop {
-                    run.observe_answer(&answer);
-                }
-                run.note_answer(&answer.finish, &answer.messages);
-                run.check_service_id(&answer.finish, || answer.clone())?;
+                run.observe_answer(&answer, is_of_own_loop)?;
                 Ok(answer)
             }
             Self::Stored(call) => match call.complete(answer) {

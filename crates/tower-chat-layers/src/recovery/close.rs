@@ -1,30 +1,22 @@
 //! Ending open runs without going on with them.
 
 use std::{
-    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use tower_chat_core::{
-    ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
-    ToolStatus,
+    ConversationKey, Message, MessageId,
     store::{
-        History, HistoryStore, InvocationQuery, Lease, OpenRun, RunActivity, StoreError,
-        author::{Close, OpenRunContent, Staged, ToolRecord, Write},
+        HistoryStore, Lease, OpenRun, RunActivity, StoreError,
+        author::{Close, OpenRunContent, Staged, Write},
     },
 };
 
 use crate::{
     PersistenceError, PersistenceMode,
     policy::RunEnd,
-    replay::{DanglingCalls, INTERRUPTED, PendingApproval, Replay},
-    run::{
-        Settings, answers_approvals, by_call, mark_statuses, missing_results, partial_message,
-        rows_of_prior_calls,
-    },
-    tool::CallOfRun,
-    tool_loop::rejection,
+    run::{AsItStands, Settings, as_it_stands, of_prior_calls},
 };
 
 /// Ends the open run of a conversation; says whether there was one. Whoever still works on it can
@@ -165,127 +157,12 @@ async fn committing(
         let index = sequence.checked_sub(content.open.visible)?.checked_sub(1)?;
         content.messages.get(usize::try_from(index).ok()?)?.id
     };
-    let (missing, mut rows) = missing_results(&content.tools, sequence, id_of);
-    let mut messages: Vec<Arc<Message>> = missing.into_iter().map(Arc::new).collect();
-    let mut of_prior_calls = of_prior_calls(store, key, &content.messages).await?;
-    // With decisions whose calls have no results, nothing else of the run is unanswered.
-    if messages.is_empty() {
-        messages.append(&mut of_prior_calls.messages);
-    }
-    rows.append(&mut of_prior_calls.rows);
-    if let Some(text) = &content.open.partial_text {
-        messages.push(Arc::new(partial_message(text)));
-    }
+    let of_prior_calls = of_prior_calls(store, key, &content.messages).await?;
+    let text = content.open.partial_text.as_deref();
+    let AsItStands { messages, rows } =
+        as_it_stands((&content.tools, id_of), sequence, of_prior_calls, text);
     let write = last_write(store, key, content, messages, Close::Commit);
     Ok(write.with_tools(rows))
-}
-
-/// What the commit of a run as it stands says of calls of earlier runs.
-#[derive(Debug, Default)]
-pub(crate) struct OfPriorCalls {
-    /// The results of calls that the run has decided about, and what their tools have queued.
-    pub(crate) messages: Vec<Arc<Message>>,
-    /// The rows of calls that the run has decided about, or whose results it brings.
-    pub(crate) rows: Vec<ToolRecord>,
-}
-
-/// What the commit of a run that has staged these messages says of calls of earlier runs.
-pub(crate) async fn of_prior_calls(
-    store: &(impl HistoryStore + ?Sized),
-    key: &ConversationKey,
-    staged: &[Arc<Message>],
-) -> Result<OfPriorCalls, StoreError> {
-    let has_results = |message: &Arc<Message>| message.results().next().is_some();
-    if !staged.iter().any(has_results) && !answers_approvals(staged) {
-        return Ok(OfPriorCalls::default());
-    }
-    let visible = store.load(key).await?;
-    let decided = results_of_decided_calls(store, key, &visible, staged).await?;
-    let (decided, queued) = decided.unzip();
-    let all: Vec<_> = staged.iter().chain(&decided).cloned().collect();
-    let rows = rows_of_prior_calls(store, key, &visible, &all).await?;
-    Ok(OfPriorCalls {
-        messages: decided.into_iter().chain(queued.into_iter().flatten()).collect(),
-        rows,
-    })
-}
-
-/// The results of calls of earlier runs that a run's staged messages decide about and do not answer,
-/// in the order of the calls: what the record knows of them, or that they were rejected.
-/// With them what their tools have queued. A batch of which an approved call has not begun goes on waiting,
-/// so that the call can be approved again; the record has what came out of the others.
-async fn results_of_decided_calls(
-    store: &(impl HistoryStore + ?Sized),
-    key: &ConversationKey,
-    visible: &History,
-    staged: &[Arc<Message>],
-) -> Result<Option<(Arc<Message>, Vec<Arc<Message>>)>, StoreError> {
-    let decisions = decisions_in(staged);
-    if decisions.is_empty() {
-        return Ok(None);
-    }
-    let mut replay = Replay::of_history(visible, DanglingCalls::default());
-    staged.iter().for_each(|message| replay.push(message));
-    let decided_in = |batch: Vec<PendingApproval>| -> Vec<_> {
-        let calls = batch.into_iter();
-        calls
-            .filter_map(|call| {
-                Some((*decisions.get(&*call.request.id)?, call.call_position?, call))
-            })
-            .collect()
-    };
-    let decided: Vec<_> = replay.approvals_in_order().into_iter().map(decided_in).collect();
-    let asking: HashSet<MessageId> =
-        decided.iter().flatten().map(|(_, (message, _), _)| *message).collect();
-    let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
-    let sequences = visible.numbered().filter(|(_, message)| is_it(message));
-    let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
-    let known = store.invocations(&query).await?.found;
-    let known = by_call(&known);
-    let waits = |(decision, call, _): &(&ApprovalResponse, CallOfRun, _)| {
-        let row = known.get(call);
-        decision.approved && row.is_none_or(|row| row.result.is_none() && row.started_at.is_none())
-    };
-    let decided = decided.into_iter().filter(|batch| !batch.iter().any(waits)).flatten();
-    let mut results = Vec::new();
-    let mut queued = Vec::new();
-    let mut statuses = Vec::new();
-    for (decision, (message, index), waiting) in decided {
-        let row = known.get(&(message, index));
-        let (mut result, status) = match row.map(|row| (&row.result, row.started_at)) {
-            // Its stored arguments are not those that were approved.
-            Some((Some(result), None)) => (result.clone(), Some(ToolStatus::RejectedArguments)),
-            Some((Some(result), Some(_))) => (result.clone(), None),
-            Some((None, Some(_))) => (ToolResult::error("", INTERRUPTED), None),
-            Some((None, None)) | None => {
-                let result = ToolResult::new("", rejection(decision.reason.as_deref()));
-                (result, Some(ToolStatus::RejectedByApproval))
-            }
-        };
-        let position = u32::try_from(results.len()).unwrap_or(u32::MAX);
-        statuses.extend(status.map(|status| (position, status)));
-        queued.extend(std::mem::take(&mut result.queued).into_iter().map(Arc::new));
-        result.call_id = Some(waiting.call_id);
-        result.name.get_or_insert(waiting.request.call.name);
-        result.call = u32::try_from(index).ok().map(|index| CallPosition { message, index });
-        results.push(result);
-    }
-    if results.is_empty() {
-        return Ok(None);
-    }
-    let mut message = Arc::new(Message::tool_results(results));
-    mark_statuses(&mut message, statuses);
-    Ok(Some((message, queued)))
-}
-
-/// The decisions in these messages, by the ids of the requests.
-fn decisions_in(messages: &[Arc<Message>]) -> HashMap<&str, &ApprovalResponse> {
-    let parts = messages.iter().flat_map(|message| &message.parts);
-    let decisions = parts.filter_map(|part| match part {
-        Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
-        _ => None,
-    });
-    decisions.collect()
 }
 
 fn discarding(

@@ -78,7 +78,7 @@ impl Run {
     pub(crate) fn submit_unstored_outcomes(&self) {
         let mut state = self.state();
         let unstored = std::mem::take(&mut state.approved_calls.unstored);
-        if unstored.is_empty() || state.of_mode.journal().is_some() {
+        if unstored.is_empty() || state.journal.as_deref().is_some() {
             return;
         }
         let outcomes = state.approved_calls.outcomes.iter();
@@ -127,7 +127,7 @@ impl Run {
         claims: Vec<Claim>,
     ) -> Submission {
         let write = self.write_of_claims(state, state.conversation.revision, claims);
-        let write = match state.of_mode.journal_mut().filter(|journal| journal.is_in_store()) {
+        let write = match state.journal.as_deref_mut().filter(|journal| journal.is_in_store()) {
             Some(journal) => journal.staged(write, rows, None, None),
             None => write.with_tools(rows),
         };
@@ -146,7 +146,7 @@ impl Run {
     /// How long other processes leave a claimed call alone after the last sign of life of this run. A
     /// journaled run holds its whole conversation.
     pub(super) fn claim_lease(&self, state: &State) -> Duration {
-        match state.of_mode.journal().is_some() || self.store().handle().is_exclusive() {
+        match state.journal.as_deref().is_some() || self.store().handle().is_exclusive() {
             true => Duration::ZERO,
             false => self.policy().journal.lease,
         }

@@ -64,6 +64,21 @@ impl ServiceCalls {
 }
 
 impl Run {
+    /// How many messages at the end of a service call have not become part of the run; `None` if
+    /// no persister has seen the call.
+    pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
+        let state = self.state();
+        if state.calls.refused == Some(ordinal) {
+            return Some(usize::MAX);
+        }
+        state.calls.last.as_ref()?.left_of(ordinal)
+    }
+
+    /// Whether a service call of the run has its answer, stored or on the way into the store.
+    pub(crate) fn has_answer(&self, ordinal: u32) -> bool {
+        self.state().calls.last.as_ref().is_some_and(|last| last.has_answer(ordinal))
+    }
+
     /// What follows the answer of a service call, if it was decided when the answer was stored and
     /// this is the answer as it was stored.
     pub(crate) fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {

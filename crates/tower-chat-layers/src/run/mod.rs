@@ -9,9 +9,11 @@ mod activity;
 mod answered_calls;
 mod approvals;
 mod approved_calls;
+mod as_it_stands;
 mod begin;
 mod call_records;
 mod compose;
+mod events;
 mod held_calls;
 mod history;
 mod hooks;
@@ -19,15 +21,11 @@ mod input_digest;
 mod journaled;
 mod last_call;
 mod loaded;
-mod missing_results;
 mod model_request;
 mod of_loop;
 mod partial_text;
-mod per_run;
-mod per_service_call;
 mod prior_attempts;
 mod prior_call_results;
-mod recorder;
 mod records;
 mod redact;
 pub(crate) mod refused_content;
@@ -37,11 +35,11 @@ mod service_call;
 mod service_id;
 mod start_call;
 mod state;
-mod stop;
 mod stored_messages;
 mod submission;
 mod tool_events;
 mod trailing_results;
+mod whole_run;
 mod write;
 
 use std::{
@@ -56,16 +54,15 @@ use tower_chat_core::{
 
 pub(crate) use self::{
     approvals::{UnseenResult, answers_approvals},
+    as_it_stands::{AsItStands, as_it_stands, of_prior_calls},
     begin::{Settings, head_of, shared},
+    events::{Event, LeaveCause},
     history::finish_times,
     hooks::has_asked_hooks,
     journaled::InterruptedRun,
-    missing_results::missing_results,
     of_loop::{Begun, RunOfLoop},
     partial_text::{is_marked_interrupted, partial_message},
     prior_attempts::CallOutcome,
-    prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
-    recorder::LeaveCause,
     redact::{calls_without_arguments, is_without_calls},
     refused_content::AskedAgain,
     repeated::Caller,
@@ -76,7 +73,8 @@ pub(crate) use self::{
 };
 use self::{loaded::Loaded, state::State, submission::Submission};
 use crate::{
-    Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tool, Tools,
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure, Tool, Tools,
+    UnansweredInputs,
     tool::{CallOfRun, ToolReports},
 };
 
@@ -123,9 +121,8 @@ struct Shared {
     clock: Clock,
     /// No layer above the tool loop has begun the run.
     is_alone: bool,
-    /// Its first answer is one that the service makes in the background. Decided once: later
-    /// service calls of the run carry no continuation any more.
-    is_background: bool,
+    /// The column of the contract that holds for it.
+    stored_as: PersistenceMode,
     /// It was begun by a tool of another run.
     is_nested: bool,
     /// When its request arrived.
@@ -195,7 +192,32 @@ impl Run {
     /// Whether the run is appended at its end, by one write: in per-run mode, and for answers that
     /// the service makes in the background.
     pub(crate) fn is_written_at_end(&self) -> bool {
-        !self.persists_below() || (self.0.is_background && !self.0.is_alone)
+        self.0.stored_as == PersistenceMode::PerRun
+    }
+
+    /// Whether the outcome of each tool is durable before the next service call, so that results
+    /// which no call has carried are not submitted by themselves.
+    pub(crate) fn records_each_outcome(&self) -> bool {
+        self.0.stored_as == PersistenceMode::Journaled
+    }
+
+    /// Whether what becomes of a call is made durable before its result is part of a message.
+    pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
+        self.state().records_call(call)
+    }
+
+    /// Whether results of tools are stored although the service call that carries them fails.
+    pub(crate) fn keeps_results_of_failed_call(&self) -> bool {
+        self.policy().inputs_of_failed_call != UnansweredInputs::None
+    }
+
+    /// What happens when a write fails. A journaled run promises that everything is durable, so its
+    /// calls fail with the write.
+    fn store_failure(&self) -> StoreFailure {
+        match self.records_each_outcome() {
+            true => StoreFailure::FailCall,
+            false => self.policy().store_failure,
+        }
     }
 
     /// Checks, once a service call was made, that the layer which should store it is there.
@@ -321,19 +343,9 @@ impl Run {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives messages their ids, counting on from a position, and the time at which they are added.
-    fn number(&self, first: usize, mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
-        let run = self.id();
-        let now = self.0.clock.whole_milliseconds();
-        for (message, position) in messages.iter_mut().zip(first..) {
-            let id = MessageId { run, index: u32::try_from(position).unwrap_or(u32::MAX) };
-            if message.id != Some(id) || message.added_at.is_none() {
-                let message = Arc::make_mut(message);
-                message.id = Some(id);
-                message.added_at = message.added_at.or(now);
-            }
-        }
-        messages
+    /// The time at which messages are added now.
+    fn now(&self) -> Option<SystemTime> {
+        self.0.clock.whole_milliseconds()
     }
 }
 

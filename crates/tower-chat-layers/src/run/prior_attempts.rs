@@ -36,42 +36,77 @@ impl CallOutcome {
         }
     }
 
-    /// What the record knows of a call that waits for approval and was begun. Its status says no
-    /// more than that it waits.
-    pub(super) fn of_waiting(call: ToolInvocation) -> Self {
-        let Some(result) = call.result else { return Self::Started(call.started_at) };
-        let status = match (call.started_at, result.is_error) {
-            // Its stored arguments are not those that were approved.
-            (None, _) => ToolStatus::RejectedArguments,
-            (Some(_), true) => ToolStatus::Error,
-            (Some(_), false) => ToolStatus::Ok,
-        };
-        let report = ToolReport {
-            status,
-            error: call.error,
-            started_at: call.started_at,
-            finished_at: call.finished_at,
-            source: ResultSource::Record,
-        };
-        Self::Finished(Box::new((result, report)))
+    /// What a row of the record says of its call. This is the one reading of a row: the status of a call
+    /// that waits for approval says no more than that it waits, whatever has come out of its tool.
+    pub(crate) fn of<'r>(row: impl Into<Recorded<'r>>) -> Self {
+        let row = row.into();
+        match (row.result, row.started_at) {
+            (Some(result), _) => Self::Finished(Box::new((result.clone(), row.report()))),
+            (None, Some(_)) => Self::Started(row.started_at),
+            (None, None) => Self::NeverStarted,
+        }
+    }
+}
+
+/// What a row of the record says of a call, with the result if it is in no message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recorded<'r> {
+    status: ToolStatus,
+    result: Option<&'r ToolResult>,
+    error: Option<&'r String>,
+    started_at: Option<SystemTime>,
+    finished_at: Option<SystemTime>,
+}
+
+impl Recorded<'_> {
+    /// Whether the call counts among the tool calls that its run has made.
+    pub(crate) fn has_run(&self) -> bool {
+        self.started_at.is_some() || self.status == ToolStatus::RejectedArguments
     }
 
-    pub(super) fn of(row: &ToolRecord) -> Self {
-        match &row.result {
-            RecordedResult::Apart(result) => {
-                let report = ToolReport {
-                    status: row.status,
-                    error: row.error.clone(),
-                    started_at: row.started_at,
-                    finished_at: row.finished_at,
-                    source: ResultSource::Record,
-                };
-                Self::Finished(Box::new(((**result).clone(), report)))
-            }
-            RecordedResult::None | RecordedResult::InMessage(_) => match row.started_at {
-                Some(_) => Self::Started(row.started_at),
-                None => Self::NeverStarted,
+    /// What the row says beside the result.
+    pub(crate) fn report(&self) -> ToolReport {
+        let is_error = self.result.is_some_and(|result| result.is_error);
+        let status = match (self.status, self.started_at, is_error) {
+            // Its stored arguments are not those that were approved.
+            (ToolStatus::PendingApproval, None, _) => ToolStatus::RejectedArguments,
+            (ToolStatus::PendingApproval, Some(_), true) => ToolStatus::Error,
+            (ToolStatus::PendingApproval, Some(_), false) => ToolStatus::Ok,
+            (status, ..) => status,
+        };
+        ToolReport {
+            status,
+            error: self.error.cloned(),
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            source: ResultSource::Record,
+        }
+    }
+}
+
+impl<'r> From<&'r ToolRecord> for Recorded<'r> {
+    fn from(row: &'r ToolRecord) -> Self {
+        Self {
+            status: row.status,
+            result: match &row.result {
+                RecordedResult::Apart(result) => Some(result),
+                RecordedResult::None | RecordedResult::InMessage(_) => None,
             },
+            error: row.error.as_ref(),
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+        }
+    }
+}
+
+impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
+    fn from(call: &'r ToolInvocation) -> Self {
+        Self {
+            status: call.status,
+            result: call.result.as_ref(),
+            error: call.error.as_ref(),
+            started_at: call.started_at,
+            finished_at: call.finished_at,
         }
     }
 }
@@ -135,7 +170,7 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
                 Some(until) => _ = begun.held.insert(of_run, until),
                 None => _ = begun.held.remove(&of_run),
             }
-            begun.calls.insert(of_run, CallOutcome::of_waiting(call));
+            begun.calls.insert(of_run, CallOutcome::of(&call));
         }
         begun
     }

@@ -11,9 +11,10 @@ use tower_chat_core::{
     },
 };
 
+use super::prior_attempts::{CallOutcome, Recorded};
 use crate::{
     replay::{DanglingCalls, Replay},
-    tool::{CallOfRun, ResultSource, ToolReport, ToolReports},
+    tool::{CallOfRun, ToolReport, ToolReports},
 };
 
 /// The key of the metadata of a stored message of results under which the statuses of those stand
@@ -117,13 +118,7 @@ pub(super) async fn reports_of_recorded_results(
             let recorded = call.result.as_ref()?;
             let is_same =
                 recorded.content == result.content && recorded.is_error == result.is_error;
-            is_same.then(|| ToolReport {
-                status: call.status,
-                error: call.error.clone(),
-                started_at: call.started_at,
-                finished_at: call.finished_at,
-                source: ResultSource::Record,
-            })
+            is_same.then(|| Recorded::from(*call).report())
         };
         let of_message: Vec<_> =
             (0..).zip(message.results()).map(|it| (it, of_result(it))).collect();
@@ -163,7 +158,7 @@ impl Answered {
 
 /// How a call has ended, by what is known of it and the result that was staged.
 fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
-    let is_unknown = call.result.is_none() && call.started_at.is_some();
+    let is_unknown = matches!(CallOutcome::of(call), CallOutcome::Started(_));
     match (call.status, result.is_error) {
         (ToolStatus::PendingApproval, true) if is_unknown => ToolStatus::Interrupted,
         (_, true) => ToolStatus::Error,

@@ -47,6 +47,12 @@ pub(super) fn response_at_end(messages: &[Arc<Message>]) -> &[Arc<Message>] {
     messages.get(first..).unwrap_or_default()
 }
 
+/// Whether an answer comes right after one whose calls have no results.
+pub(super) fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>]) -> bool {
+    written.first().is_some_and(|first| first.role == Role::Assistant)
+        && !pending_calls(response_at_end(added)).is_empty()
+}
+
 /// The messages of a complete run as its caller got them: with the results that are in the record
 /// alone, and without marks and without what is left of answers that have another one after them.
 pub(super) fn as_answered(

@@ -4,32 +4,33 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, BoxError, ChatOptions, ChatUpdate, ConversationKey, EndedBy, HistoryOwner, Message,
-    MessageId, Role,
+    Role, Usage,
     store::{StoreError, author::Slot},
 };
 
 use super::{
-    Run, State, Submission, last_call::Attempt, partial_text::StreamedText,
-    run_end::response_at_end, submission::FailedSubmission, write::RunWrite,
+    Run, State, Submission,
+    events::{Answered, Event},
+    last_call::Attempt,
+    partial_text::StreamedText,
+    run_end::{is_complete, response_at_end},
+    service_id::Adopted,
 };
 use crate::{
     PersistenceError, UnansweredInputs,
     approval::request_approvals_of,
     next_step::{CallCount, LoopPolicy, NextStep, TooManyCalls, pending_calls},
     refusal::is_before_service,
-    replay::Replay,
     tool::{CallOfRun, PendingCall},
 };
 
 /// A service call under way: it is stored if it completes, and by policy its inputs are stored if
-/// it fails or is dropped.
+/// it fails or is dropped. Of a run that is stored at its end, the whole run is one.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,
     /// What is new in the call, numbered.
     inputs: Vec<Arc<Message>>,
-    /// The replay of everything up to and with the inputs.
-    replay: Replay,
     options: Arc<ChatOptions>,
     /// How the tool loop decides what follows, where it says so.
     loop_policy: Option<LoopPolicy>,
@@ -51,16 +52,10 @@ enum CallState {
     Settled,
 }
 
-/// What is left of a service call that came to no answer.
-pub(super) struct Unanswered {
-    pub(super) inputs: Vec<Arc<Message>>,
-    /// What was streamed, where that is kept.
-    pub(super) text: Option<Arc<str>>,
-}
-
 /// A service call whose answer cannot be stored: it names a service id that does not fit, or
 /// asks for a call that could not wait for approval.
 pub(crate) struct RefusedCall {
+    run: Run,
     error: PersistenceError,
     /// What is stored of the results that the call carried.
     submission: Submission,
@@ -75,26 +70,31 @@ pub(crate) struct StoredCall {
 }
 
 impl OpenCall {
-    /// A call with these numbered inputs, and the replay of everything up to and with them.
+    /// A call with these numbered inputs, and the options of its request.
     pub(super) fn new(
         run: Run,
         ordinal: Option<u32>,
-        (inputs, replay): (Vec<Arc<Message>>, Replay),
+        inputs: Vec<Arc<Message>>,
         options: Arc<ChatOptions>,
         loop_policy: Option<LoopPolicy>,
-        keeps_text: bool,
     ) -> Self {
+        // Without a layer above the tool loop nobody knows when the run goes.
+        let keeps_text = run.policy().keep_partial_text && !run.is_alone();
         Self {
             run,
             ordinal,
             inputs,
-            replay,
             options,
             calls: loop_policy.as_ref().map(LoopPolicy::call_count),
             loop_policy,
             streamed: keeps_text.then(StreamedText::default),
             state: CallState::Waiting,
         }
+    }
+
+    /// The whole run, which is stored at its end.
+    pub(crate) fn whole_run(run: Run, input: Vec<Arc<Message>>) -> Self {
+        Self::new(run, None, input, Arc::default(), None)
     }
 
     /// Waits for a slot in the store's queue, before the model is paid.
@@ -116,10 +116,6 @@ impl OpenCall {
     /// What is new in the call.
     pub(crate) fn inputs(&self) -> &[Arc<Message>] {
         &self.inputs
-    }
-
-    pub(super) fn ordinal(&self) -> Option<u32> {
-        self.ordinal
     }
 
     /// The conversation that it extends.
@@ -162,73 +158,96 @@ impl OpenCall {
             let (answer, write) = (answer.clone(), write.clone());
             return Ok(run.submit_again(&state, self.ordinal, answer, write));
         }
-        self.leave_out_taken(&state, &mut inputs);
-        let prices = run.policy().prices.as_ref();
-        state.calls.untold_usage.note(&answer.finish, &answer.messages, prices);
-        let (service_id, recording) =
-            (state.conversation.service_id.clone(), state.conversation.recording);
-        let whole = || answer.clone();
-        let adopted =
-            match run.adopt_service_id(service_id.as_ref(), recording, &answer.finish, whole) {
-                Ok(adopted) => adopted,
-                Err(error) => {
-                    state.calls.refused = self.ordinal;
-                    let submission = run.recorder().results_refused(&mut state, slot, &inputs);
-                    return Err(Box::new(RefusedCall { error, submission }));
-                }
-            };
+        state.leave_out_taken(self.ordinal, &mut inputs);
+        let adopted = match self.adopted(&mut state, &answer) {
+            Ok(adopted) => adopted,
+            Err(error) => {
+                state.calls.refused = self.ordinal;
+                let submission = run.record(&mut state, slot, Event::AnswerRefused { inputs }).0;
+                return Err(Box::new(RefusedCall { error, submission, run: run.clone() }));
+            }
+        };
+        let rounds = state.whole_run.take_unseen_rounds(&answer.messages);
         let first = state.conversation.taken + inputs.len();
-        let messages = run.number(first, std::mem::take(&mut answer.messages));
-        answer.messages = self.with_approval_requests(messages.clone());
-        if let Err(refused) = state.call_records.keep_pending_calls(&answer.messages) {
-            drop(state);
-            self.inputs = inputs;
-            let kept = run.policy().inputs_of_failed_call;
-            let submission = run.recorder().call_failed(&mut self, slot, kept);
-            answer.messages = messages;
+        let rounds = state.number(first, rounds, run.now());
+        // The last response of the rounds is what the loop has returned, as the model gave it.
+        let seen = match is_complete(&rounds) {
+            true => response_at_end(&rounds).len(),
+            false => 0,
+        };
+        let first = first + rounds.len() - seen;
+        let unasked = state.number(first, std::mem::take(&mut answer.messages), run.now());
+        answer.messages = self.with_approval_requests(unasked.clone());
+        let of_answer = rounds.into_iter().chain(answer.messages.iter().skip(seen).cloned());
+        let of_answer: Vec<_> = of_answer.collect();
+        if let Err(refused) = state.call_records.keep_pending_calls(&of_answer) {
+            let (ordinal, kept) = (self.ordinal, run.policy().inputs_of_failed_call);
+            let text = self.streamed_text();
+            let event = Event::Unanswered { ordinal, inputs, text, kept };
+            let submission = run.record(&mut state, slot, event).0;
+            answer.messages = unasked;
             let error = run.pending_call_not_kept(refused, answer);
-            return Err(Box::new(RefusedCall { error, submission }));
+            return Err(Box::new(RefusedCall { error, submission, run: run.clone() }));
         }
-        if adopted.service_id.is_none() && !self.options.is_background() {
+        if adopted.service_id.is_none() && !self.is_whole_run() && !self.options.is_background() {
             answer.finish.history_owner = Some(HistoryOwner::Local);
         }
-        let mut write = RunWrite { adopted: Some(adopted), ..RunWrite::messages(inputs) };
-        write.messages.extend(answer.messages.iter().cloned());
-        Ok(self.submit(&mut state, slot, write, answer))
-    }
-
-    /// Submits what an answered call adds, with what follows it.
-    fn submit(
-        &mut self,
-        state: &mut State,
-        slot: Result<Slot, StoreError>,
-        mut write: RunWrite,
-        answer: Answer,
-    ) -> StoredCall {
-        let run = self.run.clone();
-        state.of_mode.forget_partial_text();
-        let step = self.loop_policy.as_ref().map(|policy| policy.next_step(&answer.messages));
-        let first_calls = self.first_calls(step.as_ref(), &answer.messages);
-        let is_last_call = self.loop_policy.as_ref().is_some_and(|policy| policy.is_last_call);
-        write.ended_by = is_last_call.then_some(EndedBy::RoundLimit);
-        run.recorder().call_answered(&mut write, step.as_ref(), first_calls);
-        // A loop that is not of this crate does not say what follows. Unmarked, the answer would count
-        // as a part of the interrupted one before it.
-        write.ends_run |= self.loop_policy.is_none()
-            && follows_open_calls(&state.conversation.added, &write.messages)
-            && pending_calls(&answer.messages).is_empty();
-        let (submission, write) = run.submit(state, slot, write);
-        answer.messages.iter().for_each(|message| self.replay.push(message));
-        std::mem::swap(&mut state.conversation.replay, &mut self.replay);
+        inputs.extend(of_answer);
+        let answered = self.answered(inputs, &answer, adopted);
+        let step = answered.step.clone();
+        let (submission, write) = run.record(&mut state, slot, Event::Answered(answered));
         let attempt = Attempt::Answered { answer: answer.clone(), step, write };
         state.calls.keep(self.ordinal, attempt);
-        StoredCall { run, ordinal: self.ordinal, answer, submission }
+        drop(state);
+        Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
+    }
+
+    /// What an answer means for where the history is kept, and for the usage of the run. A layer that
+    /// has seen the service calls of a whole run has noted their usage and compared their ids, and a layer
+    /// above may have left the id out of the answer since.
+    fn adopted(&self, state: &mut State, answer: &Answer) -> Result<Adopted, PersistenceError> {
+        let is_seen = self.is_whole_run() && state.calls.is_answered;
+        let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
+            || answer.finish.usage != Usage::default();
+        if !is_seen && (is_of_model || !self.is_whole_run()) {
+            state.note_usage(answer, self.run.policy().prices.as_ref());
+        }
+        let is_named = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
+        match (&state.conversation.service_id, is_named) {
+            (Some(service_id), None) if is_seen => {
+                Ok(Adopted::named(service_id.clone(), state.conversation.recording))
+            }
+            _ => self.run.adopt_service_id(state, answer),
+        }
+    }
+
+    /// What is stored of the answer, and what follows it.
+    fn answered(&self, messages: Vec<Arc<Message>>, answer: &Answer, adopted: Adopted) -> Answered {
+        let policy = self.loop_policy.as_ref();
+        let step = policy.map(|policy| policy.next_step(&answer.messages));
+        let is_last_call = policy.is_some_and(|policy| policy.is_last_call);
+        Answered {
+            messages,
+            answer: answer.messages.clone(),
+            adopted,
+            first_calls: self.first_calls(step.as_ref(), &answer.messages),
+            step,
+            ended_by: match self.is_whole_run() {
+                true => answer.finish.ended_by,
+                false => is_last_call.then_some(EndedBy::RoundLimit),
+            },
+        }
+    }
+
+    fn is_whole_run(&self) -> bool {
+        self.run.is_written_at_end()
     }
 
     /// The messages of the answer, in which calls that need approval are requests for it.
     fn with_approval_requests(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         match &self.loop_policy {
             Some(policy) => policy.rules().request_approvals(messages),
+            None if self.is_whole_run() => messages,
             None => request_approvals_of(messages, &self.options.tools),
         }
     }
@@ -252,33 +271,19 @@ impl OpenCall {
         if kept == UnansweredInputs::All && is_before_service(&**error) {
             kept = UnansweredInputs::Results;
         }
-        let mut submission = run.recorder().call_failed(&mut self, slot, kept);
-        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
-            tracing::error!(
-                conversation = %run.key(),
-                error = &source as &dyn std::error::Error,
-                "the inputs of a failed service call could not be stored"
-            );
-        }
+        let submission = self.unanswered(slot, kept);
+        run.logged(submission, "the inputs of a failed service call could not be stored").await;
     }
 
-    /// The call came to no answer: its inputs, and the text that was streamed. `None` if another
-    /// attempt at the same call was answered meanwhile, where somebody above makes it twice at once.
-    pub(super) fn take_unanswered(&mut self, state: &State) -> Option<Unanswered> {
-        let inputs = std::mem::take(&mut self.inputs);
-        let text = self.streamed.take().and_then(|streamed| streamed.text());
-        match state.calls.attempt(self.ordinal) {
-            Some(Attempt::Answered { .. }) => None,
-            Some(Attempt::Unanswered { .. }) | None => Some(Unanswered { inputs, text }),
-        }
+    /// The call came to no answer: submits what is kept of it.
+    fn unanswered(&mut self, slot: Result<Slot, StoreError>, kept: UnansweredInputs) -> Submission {
+        let (ordinal, inputs) = (self.ordinal, std::mem::take(&mut self.inputs));
+        let event = Event::Unanswered { ordinal, inputs, text: self.streamed_text(), kept };
+        self.run.record(&mut self.run.state(), slot, event).0
     }
 
-    /// Leaves out inputs that another attempt at the same call has submitted.
-    pub(super) fn leave_out_taken(&self, state: &State, inputs: &mut Vec<Arc<Message>>) {
-        if let Some(Attempt::Unanswered { .. }) = state.calls.attempt(self.ordinal) {
-            let is_new = |id: MessageId| id.index as usize >= state.conversation.taken;
-            inputs.retain(|message| message.id.is_none_or(is_new));
-        }
+    fn streamed_text(&mut self) -> Option<Arc<str>> {
+        self.streamed.take().and_then(|streamed| streamed.text())
     }
 
     /// The slot, once; from then on dropping the call stores nothing.
@@ -291,12 +296,6 @@ impl OpenCall {
     }
 }
 
-/// Whether an answer comes right after one whose calls have no results.
-fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>]) -> bool {
-    written.first().is_some_and(|first| first.role == Role::Assistant)
-        && !pending_calls(response_at_end(added)).is_empty()
-}
-
 impl Drop for OpenCall {
     /// The caller has gone away before the end of the answer: the inputs are stored by policy,
     /// whatever the cause was.
@@ -304,22 +303,20 @@ impl Drop for OpenCall {
         if let CallState::Settled = self.state {
             return;
         }
-        let slot = self.take_slot();
-        self.run.clone().recorder().call_cancelled(self, slot);
+        let slot = self.take_slot().map(Slot::without_blocking);
+        let kept = self.run.policy().inputs_of_dropped_call;
+        drop(self.unanswered(slot, kept));
     }
 }
 
 impl RefusedCall {
-    /// Waits until the results are recorded. That they could not be is logged and no more: the
-    /// caller has to know of the conflict first.
-    pub(crate) async fn refuse(mut self) -> PersistenceError {
-        if let Err(FailedSubmission { source, .. }) = self.submission.outcome().await {
-            tracing::error!(
-                error = &source as &dyn std::error::Error,
-                "tool results of a refused service call could not be recorded"
-            );
-        }
-        self.error
+    /// Waits until what is kept of the call is stored. A failure to store it is logged and no more: the
+    /// caller has to know of the refusal first.
+    pub(crate) async fn refuse(self) -> PersistenceError {
+        let Self { run, error, submission } = self;
+        run.logged(submission, "tool results of a refused service call could not be recorded")
+            .await;
+        error
     }
 }
 
@@ -330,22 +327,18 @@ impl StoredCall {
     ///
     /// [`PersistenceError::NotStored`], with the answer.
     pub(crate) async fn durable(self) -> Result<Answer, PersistenceError> {
-        let Self { run, ordinal, mut answer, mut submission } = self;
-        match submission.outcome().await {
-            Ok(unsaved) => {
-                let mut state = run.state();
-                if unsaved == 0 {
-                    state.calls.forget_write(ordinal);
-                }
-                state.unsaved = unsaved;
-                state.unsettled.clear();
-                answer.finish.saved = Some(state.saved());
-                Ok(answer)
-            }
-            Err(failed) => {
-                run.state().calls.refused = ordinal;
-                Err(run.refused(failed, Some(answer)).await)
-            }
+        let Self { run, ordinal, mut answer, submission } = self;
+        let settled = run.settled(submission, || Some(answer.clone())).await;
+        let mut state = run.state();
+        if let Err(error) = settled {
+            state.calls.refused = ordinal;
+            return Err(error);
         }
+        if state.unsaved == 0 {
+            state.calls.forget_write(ordinal);
+        }
+        state.unsettled.clear();
+        answer.finish.saved = Some(state.saved());
+        Ok(answer)
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationKey, Finish, HistoryOwner, Message, Part, Role, store::ServiceIdChange,
+    Answer, ConversationKey, HistoryOwner, Message, Part, Role, store::ServiceIdChange,
 };
 
-use super::Run;
+use super::{Run, State};
 use crate::{ConflictPolicy, PersistenceError, replay::Replay};
 
 /// A request extension: the service has lost the history that it kept, so that the record is sent.
@@ -89,53 +89,25 @@ impl Run {
     /// The id under which the service keeps the history, if it does and has answered nothing in this run:
     /// the record can be sent in its place without running a tool again.
     pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
-        let mut state = self.state();
-        let is_answered = state.calls.is_answered
-            || state.of_mode.buffer_mut().is_some_and(|buffer| buffer.checks_each_answer);
-        state.conversation.service_id.clone().filter(|_| !is_answered)
-    }
-
-    /// Compares the id that an answer of one service call names with the one in play, for a run
-    /// that is written at its end: a conflict ends the run before a tool of that answer runs and
-    /// before the next service call is paid for.
-    ///
-    /// The tool loop and the layer below it both call this, since either may be missing. Comparing
-    /// the same answer twice changes nothing. Under a foreign tool loop, with no layer below
-    /// it, nothing is compared until the end of the run, and then only the last answer.
-    ///
-    /// # Errors
-    ///
-    /// If the id does not fit, by policy. The error carries `answer`.
-    pub(crate) fn check_service_id(
-        &self,
-        finish: &Finish,
-        answer: impl FnOnce() -> Answer,
-    ) -> Result<(), PersistenceError> {
-        if !self.is_written_at_end() {
-            return Ok(());
-        }
-        let mut state = self.state();
-        let current = state.conversation.service_id.clone();
-        let adopted =
-            self.adopt_service_id(current.as_ref(), state.conversation.recording, finish, answer)?;
-        state.conversation.service_id = adopted.service_id;
-        state.conversation.recording = adopted.recording;
-        if let Some(buffer) = state.of_mode.buffer_mut() {
-            buffer.checks_each_answer = true;
-        }
-        Ok(())
+        let state = self.state();
+        state.conversation.service_id.clone().filter(|_| !state.calls.is_answered)
     }
 
     /// Compares the id an answer names with the one in play, before anything of it is written.
+    ///
+    /// # Errors
+    ///
+    /// If the id does not fit, by policy. The error carries the answer.
     pub(super) fn adopt_service_id(
         &self,
-        current: Option<&Arc<str>>,
-        recording: Recording,
-        finish: &Finish,
-        answer: impl FnOnce() -> Answer,
+        state: &State,
+        answer: &Answer,
     ) -> Result<Adopted, PersistenceError> {
         let policy = self.policy().conflict;
-        let returned = finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
+        let current = state.conversation.service_id.as_ref();
+        let recording = state.conversation.recording;
+        let returned = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
+        let answer = || Box::new(answer.clone());
         if recording == Recording::AfterLoss {
             return Ok(match returned {
                 Some(returned) => Adopted::named(returned.clone(), Recording::RecordOnly),
@@ -148,7 +120,7 @@ impl Run {
                 return Err(PersistenceError::ServiceIdMissing {
                     key: self.key().clone(),
                     service_id: current.clone(),
-                    answer: Box::new(answer()),
+                    answer: answer(),
                 });
             }
             (Some(_), Some(returned)) => (returned, recording),
@@ -165,14 +137,12 @@ impl Run {
                     return Err(PersistenceError::ServiceKeepsHistory {
                         key: self.key().clone(),
                         service_id: returned.clone(),
-                        answer: Box::new(answer()),
+                        answer: answer(),
                     });
                 }
                 // What a journaled run has staged will be committed, so the rest is too.
-                let records_run = ConflictPolicy {
-                    clear: policy.clear && !self.records_each_outcome(),
-                    ..policy
-                };
+                let records_run =
+                    ConflictPolicy { clear: policy.clear && state.journal.is_none(), ..policy };
                 (returned, Recording::of_service_kept(records_run))
             }
         };

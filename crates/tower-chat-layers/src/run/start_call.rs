@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatRequest, Finish, HistoryOwner, Message, Role,
+    Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role,
     store::author::{Slot, Write},
 };
 
@@ -12,7 +12,6 @@ use super::{
     hooks::has_asked_hooks,
     last_call::Attempt,
     model_request::{joined, own_messages},
-    recorder::Recorder,
     repeated::take_observed,
     run_end::{is_complete, response_at_end},
     service_call::{OpenCall, StoredCall},
@@ -75,25 +74,23 @@ impl Run {
                 NewOfCall::Nothing => Vec::new(),
             },
         };
-        let inputs = self.number(state.conversation.taken, own);
+        let inputs = state.number(state.conversation.taken, own, self.now());
         let replay = self.replay_with(&state, &inputs)?;
         let is_first = match ordinal {
             Some(ordinal) => ordinal == 0,
             None => !state.calls.is_answered,
         };
-        let new_to_model = match self.recorder() {
+        let new_to_model = match state.mode {
             // Its input is staged already, and new to the model all the same.
-            Recorder::Journaled(_) if is_first && ordinal.is_none() => sent.max(inputs.len()),
-            Recorder::Journaled(_) if is_first => own_messages(request).len(),
+            PersistenceMode::Journaled if is_first && ordinal.is_none() => sent.max(inputs.len()),
+            PersistenceMode::Journaled if is_first => own_messages(request).len(),
             _ => inputs.len(),
         };
         state.address_model(request, &replay, new_to_model);
         drop(state);
-        // Without a layer above nobody knows when the run goes.
-        let keeps_text = self.policy().keep_partial_text && !self.0.is_alone;
         let loop_policy = request.extensions.get::<LoopPolicy>().cloned();
         let options = request.options.clone();
-        let call = OpenCall::new(self, ordinal, (inputs, replay), options, loop_policy, keeps_text);
+        let call = OpenCall::new(self, ordinal, inputs, options, loop_policy);
         Ok(StartedCall::Call(Box::new(call)))
     }
 
@@ -109,7 +106,7 @@ impl Run {
         let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
         let is_kept_here = state.conversation.service_id.is_none();
         if is_of_own_loop || !is_kept_here || self.0.is_alone {
-            let own = self.not_stored_of(state, own_messages(request));
+            let own = state.not_stored_of(own_messages(request));
             let is_later_call = !state.conversation.added.is_empty();
             let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
             let is_unnamed = |message: &Arc<Message>| is_answer(message) && message.id.is_none();
@@ -136,29 +133,6 @@ impl Run {
         finish.history_owner = Some(HistoryOwner::Local);
         let answer = Answer::new(response.collect(), finish);
         self.submit_again(state, None, answer, None)
-    }
-
-    /// Those of the loop's messages, which are in the run's order, that are not stored yet.
-    pub(super) fn not_stored_of(
-        &self,
-        state: &State,
-        mut own: Vec<Arc<Message>>,
-    ) -> Vec<Arc<Message>> {
-        let is_stored = |message: &Arc<Message>| is_stored(state, self, message);
-        if let Some(last) = own.iter().rposition(is_stored) {
-            own.drain(..=last);
-        }
-        if matches!(self.recorder(), Recorder::Journaled(_)) && !state.calls.is_answered {
-            // The input is staged, although no answered call has carried it: a loop may have
-            // dropped its ids.
-            let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
-                own.id.is_none() && own.role == added.role && own.parts == added.parts
-            };
-            let added = &state.conversation.added;
-            let staged = own.iter().zip(added).take_while(is_same).count();
-            own.drain(..staged);
-        }
-        own
     }
 
     pub(super) fn submit_again(
@@ -192,20 +166,38 @@ fn unanswered_len(own: &[Arc<Message>]) -> usize {
     own.iter().rev().take_while(|message| message.role != Role::Assistant).count()
 }
 
-/// Whether a message that came with an id is stored: the id names a message of this run with the
-/// same content, or with what hooks have left of it, or one of the loaded history.
-fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
-    let Some(id) = message.id else { return false };
-    if id.run == run.id() {
-        if id.index as usize >= state.conversation.taken {
-            return false;
+impl State {
+    /// Those of the loop's messages, which are in the run's order, that are not stored yet.
+    pub(super) fn not_stored_of(&self, mut own: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+        if let Some(last) = own.iter().rposition(|message| self.is_stored(message)) {
+            own.drain(..=last);
         }
-        let added = &state.conversation.added;
-        let position = added.partition_point(|added| added.id < message.id);
-        return added.get(position).is_some_and(|added| {
-            let is_stored_form = || has_asked_hooks(added) && added.role == message.role;
-            Arc::ptr_eq(added, message) || added == message || is_stored_form()
-        });
+        if self.mode == PersistenceMode::Journaled && !self.calls.is_answered {
+            // The input is staged, although no answered call has carried it: a loop may have
+            // dropped its ids.
+            let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
+                own.id.is_none() && own.role == added.role && own.parts == added.parts
+            };
+            let added = &self.conversation.added;
+            let staged = own.iter().zip(added).take_while(is_same).count();
+            own.drain(..staged);
+        }
+        own
     }
-    state.position_in_history(id).is_some()
+
+    /// Whether a message that came with an id is stored: the id names a message of this run with the
+    /// same content, or with what hooks have left of it, or one of the loaded history.
+    fn is_stored(&self, message: &Arc<Message>) -> bool {
+        let Some(id) = message.id else { return false };
+        if id.run != self.run {
+            return self.position_in_history(id).is_some();
+        }
+        let added = &self.conversation.added;
+        let position = added.partition_point(|added| added.id < message.id);
+        self.is_taken(message)
+            && added.get(position).is_some_and(|added| {
+                let is_stored_form = || has_asked_hooks(added) && added.role == message.role;
+                Arc::ptr_eq(added, message) || added == message || is_stored_form()
+            })
+    }
 }

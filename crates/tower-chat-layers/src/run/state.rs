@@ -1,9 +1,9 @@
 //! What a run knows of its conversation, and of its own part in it.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Message, MessageId, Messages, Role, RunId, Saved, ToolResult,
+    Message, MessageId, Messages, PersistenceMode, Role, RunId, Saved, ToolResult,
     store::{Revision, ServiceIdChange, author::Write},
 };
 
@@ -12,17 +12,19 @@ use super::{
     approved_calls::ApprovedCalls,
     call_records::CallRecords,
     journaled::Journal,
-    last_call::LastCall,
-    per_run::Buffer,
-    per_service_call::PartialResponse,
+    last_call::{Attempt, LastCall},
     prior_attempts::PriorAttempts,
     refused_content::RefusedSoFar,
     service_id::{Adopted, Recording},
+    whole_run::WholeRun,
 };
 use crate::replay::Replay;
 
 /// Everything that changes while a run is under way.
 pub(super) struct State {
+    pub(super) run: RunId,
+    /// How the run is stored: the column of the contract that holds for it.
+    pub(super) mode: PersistenceMode,
     pub(super) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
     pub(super) calls: ServiceCalls,
@@ -47,7 +49,20 @@ pub(super) struct State {
     pub(super) is_persister_missed: bool,
     /// The digest of what the user says in the input, which is stored with the first message.
     pub(super) input_digest: Option<String>,
-    pub(super) of_mode: ModeState,
+    /// In per-run mode.
+    pub(super) whole_run: WholeRun,
+    /// What is kept of the last service call, if it came to no answer, in per-service-call mode.
+    pub(super) partial: Option<PartialResponse>,
+    /// In journaled mode.
+    pub(super) journal: Option<Box<Journal>>,
+}
+
+/// What is kept of a service call that came to no answer, for when its run goes: a retry below the
+/// tool loop may still have one.
+pub(super) struct PartialResponse {
+    /// Those of its inputs that were not submitted.
+    pub(super) rest: Vec<Arc<Message>>,
+    pub(super) text: Arc<str>,
 }
 
 /// The conversation as the run has loaded and extended it.
@@ -93,7 +108,7 @@ pub(super) struct StoredBefore {
 pub(super) struct ServiceCalls {
     /// Of a run that is stored call by call.
     pub(super) last: Option<LastCall>,
-    /// Whether a service call was answered in this attempt at the run, with a number or without.
+    /// Whether a layer has seen the answer to a service call of this attempt at the run.
     pub(super) is_answered: bool,
     /// The last service call whose answer was refused, here or by the store: nothing of it is
     /// stored.
@@ -102,46 +117,6 @@ pub(super) struct ServiceCalls {
     /// although the tool loop sends it only once.
     pub(super) above: Messages,
     pub(super) untold_usage: UntoldUsage,
-}
-
-/// What the run's mode alone keeps.
-pub(super) enum ModeState {
-    PerRun(Box<Buffer>),
-    /// What is kept of the last service call, if it came to no answer.
-    PerServiceCall(Option<PartialResponse>),
-    Journaled(Box<Journal>),
-}
-
-impl ModeState {
-    pub(super) fn journal(&self) -> Option<&Journal> {
-        match self {
-            Self::Journaled(journal) => Some(journal),
-            Self::PerRun(_) | Self::PerServiceCall(_) => None,
-        }
-    }
-
-    pub(super) fn journal_mut(&mut self) -> Option<&mut Journal> {
-        match self {
-            Self::Journaled(journal) => Some(journal),
-            Self::PerRun(_) | Self::PerServiceCall(_) => None,
-        }
-    }
-
-    pub(super) fn buffer_mut(&mut self) -> Option<&mut Buffer> {
-        match self {
-            Self::PerRun(buffer) => Some(buffer),
-            Self::PerServiceCall(_) | Self::Journaled(_) => None,
-        }
-    }
-
-    /// The text of the last service call is part of an answer now.
-    pub(super) fn forget_partial_text(&mut self) {
-        match self {
-            Self::PerRun(_) => {}
-            Self::PerServiceCall(partial) => *partial = None,
-            Self::Journaled(journal) => journal.forget_partial_text(),
-        }
-    }
 }
 
 impl LoadedConversation {
@@ -173,8 +148,90 @@ impl LoadedConversation {
 }
 
 impl State {
+    /// A run of which nothing has happened yet, with the conversation as it was loaded.
+    pub(super) fn new(
+        run: RunId,
+        mode: PersistenceMode,
+        conversation: LoadedConversation,
+        call_records: CallRecords,
+    ) -> Self {
+        Self {
+            run,
+            mode,
+            refused: RefusedSoFar::stored(conversation.replay.refused()),
+            conversation,
+            stored_before: StoredBefore::default(),
+            calls: ServiceCalls::default(),
+            queued_by_tools: HashSet::new(),
+            approved_calls: ApprovedCalls::default(),
+            call_records,
+            prior_attempts: PriorAttempts::default(),
+            unsaved: 0,
+            unsettled: Vec::new(),
+            is_end_stored: false,
+            is_persister_reported: false,
+            is_persister_missed: false,
+            input_digest: None,
+            whole_run: WholeRun::default(),
+            partial: None,
+            journal: None,
+        }
+    }
+
     /// What became of the run's messages so far.
     pub(super) fn saved(&self) -> Saved {
         Saved::new(self.conversation.added.len().saturating_sub(self.unsaved), self.unsaved)
+    }
+
+    /// Whether the store has the run as an open one, and this attempt works on it.
+    pub(super) fn is_open(&self) -> bool {
+        self.journal.as_deref().is_some_and(Journal::is_open)
+    }
+
+    /// The text of the last service call is part of an answer now.
+    pub(super) fn forget_partial_text(&mut self) {
+        self.partial = None;
+        if let Some(journal) = self.journal.as_deref_mut() {
+            journal.forget_partial_text();
+        }
+    }
+
+    /// Gives messages their ids, counting on from a position, and the time at which they are added.
+    pub(super) fn number(
+        &self,
+        first: usize,
+        mut messages: Vec<Arc<Message>>,
+        now: Option<SystemTime>,
+    ) -> Vec<Arc<Message>> {
+        for (message, position) in messages.iter_mut().zip(first..) {
+            let index = u32::try_from(position).unwrap_or(u32::MAX);
+            let id = MessageId { run: self.run, index };
+            if message.id != Some(id) || message.added_at.is_none() {
+                let message = Arc::make_mut(message);
+                message.id = Some(id);
+                message.added_at = message.added_at.or(now);
+            }
+        }
+        messages
+    }
+
+    /// Whether a message has the id of one that the run has taken in.
+    pub(super) fn is_taken(&self, message: &Message) -> bool {
+        let is_of_run = |id: &MessageId| id.run == self.run;
+        let id = message.id.filter(is_of_run);
+        id.is_some_and(|id| (id.index as usize) < self.conversation.taken)
+    }
+
+    /// Leaves out inputs that another attempt at the same service call has submitted.
+    pub(super) fn leave_out_taken(&self, ordinal: Option<u32>, inputs: &mut Vec<Arc<Message>>) {
+        if let Some(Attempt::Unanswered { .. }) = self.calls.attempt(ordinal) {
+            inputs.retain(|message| !self.is_taken(message));
+        }
+    }
+
+    /// The id of the message with this sequence, of the loaded history or of this attempt's answers.
+    pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
+        let of_attempt = self.call_records.id_at(sequence);
+        of_attempt.or_else(|| self.conversation.message_at(sequence)?.id)
     }
 }

@@ -69,14 +69,15 @@ impl Submission {
         Self(Some(Pending { ticket, writes: copies, waited, store: store.clone(), policy }))
     }
 
-    /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
-    pub(crate) async fn outcome(&mut self) -> Result<usize, FailedSubmission> {
-        let Some(pending) = &mut self.0 else { return Ok(0) };
+    /// Waits for the writes; returns how many messages of the conversation wait in the outbox. `None` if
+    /// there was nothing to write.
+    pub(crate) async fn outcome(&mut self) -> Result<Option<usize>, FailedSubmission> {
+        let Some(pending) = &mut self.0 else { return Ok(None) };
         let outcome = (&mut pending.ticket).await;
-        let Some(pending) = self.0.take() else { return Ok(0) };
+        let Some(pending) = self.0.take() else { return Ok(None) };
         match outcome {
-            Ok(_) => Ok(0),
-            Err(error) => pending.failed(error),
+            Ok(_) => Ok(Some(0)),
+            Err(error) => pending.failed(error).map(Some),
         }
     }
 }

@@ -11,41 +11,30 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, State, call_records::StoredPosition, held_calls::HeldCall, records::Records,
-    write::RunWrite,
+    Run, State,
+    call_records::StoredPosition,
+    events::{Effect, Event, apply},
+    held_calls::HeldCall,
+    records::Records,
 };
 use crate::{
     PersistenceError,
     replay::Truncation,
-    tool::{CallOfRun, ResultSource, Retained, ToolOutcome},
+    tool::{CallOfRun, Retained, ToolOutcome, ToolReport},
 };
 
 impl Run {
-    /// Whether what becomes of a call is made durable before its result is part of a message: of
-    /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
-    /// for approval.
-    pub(crate) fn records_call(&self, (message, _): CallOfRun) -> bool {
-        self.records_each_outcome() || message.run != self.id()
-    }
-
     /// Makes durable that calls are about to run. Those that waited for approval are claimed: of
     /// several who try, one may go on.
     ///
     /// # Errors
     ///
     /// If it could not be stored, or somebody else has claimed one; no tool may run then.
-    pub(crate) async fn tools_started(&self, calls: &[CallOfRun]) -> Result<(), PersistenceError> {
-        let mut starts = calls.to_vec();
-        {
-            let state = self.state();
-            let journal = state.of_mode.journal();
-            let is_known = |call| journal.is_some_and(|journal| journal.is_started(call));
-            starts.retain(|call| self.records_call(*call) && !is_known(*call));
-        }
-        if starts.is_empty() {
-            return Ok(());
-        }
-        let started = self.write_beside(RunWrite { starts, ..RunWrite::default() }).await;
+    pub(crate) async fn tools_started(
+        &self,
+        calls: Vec<CallOfRun>,
+    ) -> Result<(), PersistenceError> {
+        let started = self.write_beside(Event::ToolsStart { calls }).await;
         if let Err(PersistenceError::NotStored(lost)) = &started
             && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
         {
@@ -69,48 +58,37 @@ impl Run {
         next: Option<CallOfRun>,
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
-        if !self.records_call(outcome.0) {
-            return Ok(());
-        }
-        if outcome.0.0.run != self.id() {
+        let call = outcome.0;
+        if call.0.run != self.id() {
             self.state().approved_calls.note_outcome(&outcome);
         }
-        let call = outcome.0;
-        let write = self.recorder().with_outcome(outcome, beside, ends_run);
-        let mut pending = PendingOutcome(self, Some(write));
-        let slot = self.reserve_beside().await;
-        let write = pending.1.take().unwrap_or_default();
         // A claim fails by itself: an outcome that went with it would be lost for it.
-        let (claim, starts): (Vec<_>, Vec<_>) =
+        let (claim, next): (Vec<_>, Vec<_>) =
             next.into_iter().partition(|next| next.0.run != self.id());
-        let write = RunWrite { starts, ..write };
-        let submission = self.submit(&mut self.state(), slot?, write).0;
-        self.settled(submission).await?;
+        let next = next.into_iter().next();
+        let mut pending = PendingOutcome {
+            run: self,
+            event: Some(Event::ToolFinished { outcome, beside, next, ends_run }),
+        };
+        let slot = self.reserve_beside().await;
+        let Some(event) = pending.event.take() else { return Ok(()) };
+        let submission = self.record(&mut self.state(), slot?, event).0;
+        self.settled(submission, || None).await?;
         self.state().approved_calls.note_stored(call);
-        self.tools_started(&claim).await
+        self.tools_started(claim).await
     }
 
-    /// Makes durable what the model is told of the calls of a round of which none runs.
+    /// Makes durable what an event leads to, besides what the run itself writes.
     ///
     /// # Errors
     ///
     /// If it could not be stored.
-    pub(crate) async fn tools_refused(
-        &self,
-        refused: Vec<ToolOutcome>,
-    ) -> Result<(), PersistenceError> {
-        let mut outcomes = self.recorder().of_calls_not_run(refused);
-        outcomes.retain(|(.., report)| report.source != ResultSource::Record);
-        if outcomes.is_empty() {
-            return Ok(());
-        }
-        self.write_beside(RunWrite { outcomes, ..RunWrite::default() }).await
-    }
-
-    async fn write_beside(&self, write: RunWrite) -> Result<(), PersistenceError> {
+    pub(crate) async fn write_beside(&self, event: Event) -> Result<(), PersistenceError> {
+        let effect = apply(&mut self.state(), self.policy(), self.now(), event);
+        let Effect::Write(write) = effect else { return Ok(()) };
         let slot = self.reserve_beside().await?;
-        let submission = self.submit(&mut self.state(), slot, write).0;
-        self.settled(submission).await
+        let submission = self.submit(&mut self.state(), slot, *write).0;
+        self.settled(submission, || None).await
     }
 
     /// A slot for a write besides that of the run itself, which holds its own all along if it is
@@ -125,14 +103,16 @@ impl Run {
 
 /// What came out of a call, until it is submitted. It is submitted without a slot if its caller
 /// disconnects while it waits for one.
-struct PendingOutcome<'a>(&'a Run, Option<RunWrite>);
+struct PendingOutcome<'a> {
+    run: &'a Run,
+    event: Option<Event>,
+}
 
 impl Drop for PendingOutcome<'_> {
     fn drop(&mut self) {
-        let Self(run, write) = self;
-        let Some(write) = write.take() else { return };
-        let slot = Ok(Slot::unbounded().without_blocking());
-        drop(run.submit(&mut run.state(), slot, write).0);
+        if let Some(event) = self.event.take() {
+            self.run.note(event);
+        }
     }
 }
 
@@ -220,6 +200,27 @@ impl State {
             row.finished_at = report.finished_at;
             records.put(row);
         }
+    }
+
+    /// What came out of the calls that results in these messages answer, apart from calls that wait
+    /// for approval: the tool loop records those when their tools finish, under their claims.
+    pub(super) fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<ToolOutcome> {
+        if inputs.iter().all(|message| message.results().next().is_none()) {
+            return Vec::new();
+        }
+        let answered = self.conversation.replay.clone().push_answering(inputs);
+        let mut outcomes = Vec::new();
+        for (message, asked) in inputs.iter().zip(answered) {
+            let reports = message.id.and_then(|id| self.call_records.reports(id));
+            let mut reports = reports.into_iter().flatten();
+            for (result, asked) in message.results().zip(asked) {
+                let report = reports.next().cloned();
+                let Some(asked) = asked.filter(|asked| !asked.needed_approval) else { continue };
+                let report = report.unwrap_or_else(|| ToolReport::of(result));
+                outcomes.push((asked.call_position, result.clone(), report));
+            }
+        }
+        outcomes
     }
 
     /// The row of a stored call before it was begun.

@@ -4,21 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role};
 
-use super::{Run, State, run_end::response_at_end};
-
-impl Run {
-    /// The results at the end of an answer that no service call has carried.
-    pub(super) fn not_taken(&self, state: &State, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
-        let is_taken = |message: &Arc<Message>| {
-            let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
-            index.is_none_or(|index| (index as usize) < state.conversation.taken)
-        };
-        let trailing = answer.iter().rev().take_while(|message| is_results(message));
-        let mut results: Vec<_> = trailing.filter(|message| !is_taken(message)).cloned().collect();
-        results.reverse();
-        results
-    }
-}
+use super::State;
 
 /// Takes out the results at the end that answer calls of this run: no service call has seen them,
 /// and per-service-call persistence would not have stored them either.
@@ -35,11 +21,6 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
     } else {
         Vec::new()
     }
-}
-
-/// The messages of the model with which an answer ends, apart from those of an earlier attempt.
-pub(super) fn last_response(answer: &[Arc<Message>], before: usize) -> Vec<Arc<Message>> {
-    response_at_end(answer.get(before..).unwrap_or_default()).to_vec()
 }
 
 /// Says in results that their run ended with them, which those of a foreign tool loop do not say.
@@ -61,6 +42,16 @@ fn is_results(message: &Arc<Message>) -> bool {
 }
 
 impl State {
+    /// The results at the end of an answer that no service call has carried.
+    pub(super) fn not_taken(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
+        let trailing = answer.iter().rev().take_while(|message| is_results(message));
+        let not_taken = trailing.filter(|it| is_of_run(it) && !self.is_taken(it));
+        let mut results: Vec<_> = not_taken.cloned().collect();
+        results.reverse();
+        results
+    }
+
     /// Says in the results at the end of a run that it ended with them, if its tools made them.
     pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
         let is_of_tools = |message: &Arc<Message>| {

@@ -7,13 +7,20 @@ use tower_chat_core::{
     Answer, EndedBy, HistoryOwner, Message, MessageId,
     store::{
         ServiceIdChange, StoreError,
-        author::{Claim, Close, Slot, Write},
+        author::{Claim, Close, Slot, ToolRecord, Write},
     },
 };
 
 use super::{
-    Run, State, Submission, compose::Composed, input_digest::mark_input, records::Records,
-    service_id::Adopted, submission::FailedSubmission, tool_events::HeldUntil,
+    Run, State, Submission,
+    compose::Composed,
+    events::{Effect, Event, apply},
+    input_digest::mark_input,
+    journaled::Journal,
+    records::Records,
+    service_id::Adopted,
+    submission::FailedSubmission,
+    tool_events::HeldUntil,
 };
 use crate::{
     NotStored, PersistenceError, StoreFailure,
@@ -43,6 +50,13 @@ pub(super) struct RunWrite {
     pub(super) ended_by: Option<EndedBy>,
     /// With this answer, which was stored before.
     pub(super) last_response: Vec<Arc<Message>>,
+    /// Rows of the record that nothing else in it makes.
+    pub(super) rows: Vec<ToolRecord>,
+    /// Messages and rows are in the form in which they are stored, and the store numbers them.
+    pub(super) is_as_stored: bool,
+    /// Its outcome is not waited for, or not of a kind that ends the run: it is submitted again with the
+    /// next write, in case the store has refused it.
+    pub(super) is_unsettled: bool,
 }
 
 impl RunWrite {
@@ -63,6 +77,73 @@ struct Contents {
 }
 
 impl Run {
+    /// Decides what an event leads to, and submits it; returns the write, if there is one.
+    pub(super) fn record(
+        &self,
+        state: &mut State,
+        slot: Result<Slot, StoreError>,
+        event: Event,
+    ) -> (Submission, Option<Write>) {
+        match apply(state, self.policy(), self.now(), event) {
+            Effect::Nothing => (Submission::nothing(), None),
+            Effect::Write(write) => self.submit(state, slot, *write),
+            Effect::Leave(until) => {
+                let leave = |journal: &mut Journal| journal.leave_until(until);
+                (self.stage_lease(state, slot, leave), None)
+            }
+        }
+    }
+
+    /// The same where nothing can be awaited.
+    pub(crate) fn note(&self, event: Event) {
+        let slot = Ok(Slot::unbounded().without_blocking());
+        let submission = self.record(&mut self.state(), slot, event).0;
+        drop(submission);
+    }
+
+    /// The same, and waits until it is durable. It is submitted before the first await.
+    ///
+    /// # Errors
+    ///
+    /// [`PersistenceError::NotStored`].
+    pub(crate) async fn write(&self, event: Event) -> Result<(), PersistenceError> {
+        let submission = self.record(&mut self.state(), Ok(Slot::unbounded()), event).0;
+        self.settled(submission, || None).await
+    }
+
+    /// The run has its answer, of which the first `before` messages are of an earlier attempt: stores what
+    /// is left to store of it. Of a run that is stored call by call the record alone is left, and that it
+    /// could not be stored is logged and no more.
+    ///
+    /// # Errors
+    ///
+    /// [`PersistenceError::NotStored`], with the answer.
+    pub(crate) async fn complete(
+        &self,
+        answer: Answer,
+        before: usize,
+    ) -> Result<Answer, PersistenceError> {
+        let event = Event::Completed { answer: answer.messages.clone(), before };
+        let submission = self.record(&mut self.state(), Ok(Slot::unbounded()), event).0;
+        match self.records_each_outcome() {
+            true => self.settled(submission, || Some(answer.clone())).await?,
+            false => {
+                let failure = "tool results at the end of a run could not be recorded";
+                self.logged(submission, failure).await;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Takes back what is staged, if that is no more than the run's input. That it could not be taken
+    /// back is logged and no more: the refusal matters to the caller.
+    pub(crate) async fn discard_input(&self) {
+        let slot = Ok(Slot::unbounded());
+        let submission = self.record(&mut self.state(), slot, Event::InputRefused).0;
+        let failure = "the input of a refused run could not be taken back, the run is open";
+        self.logged(submission, failure).await;
+    }
+
     /// Takes messages into the run and submits them; returns the write, if there is something to
     /// write. Results that are left out of the history go into the record alone.
     pub(super) fn submit(
@@ -74,12 +155,14 @@ impl Run {
         let service_id = write.adopted.take().and_then(|it| state.conversation.adopt(it));
         let next = state.conversation.next_id(self.id());
         state.conversation.taken += write.messages.len();
-        let messages = std::mem::take(&mut write.messages);
-        let mut messages =
-            state.conversation.recording.select(messages, &state.conversation.replay);
-        let contents = self.contents(state, &mut messages, &write, service_id);
-        let is_open = state.of_mode.journal().is_some_and(|journal| journal.is_open());
-        if contents.is_empty() && !(contents.close.is_some() && is_open) {
+        let taken = std::mem::take(&mut write.messages);
+        let mut messages = match write.is_as_stored {
+            true => taken.clone(),
+            false => state.conversation.recording.select(taken.clone(), &state.conversation.replay),
+        };
+        let contents = self.contents(state, &mut messages, &mut write, service_id);
+        taken.iter().for_each(|message| state.conversation.replay.push(message));
+        if contents.is_empty() && !(contents.close.is_some() && state.is_open()) {
             return (Submission::nothing(), None);
         }
         // A claim protects a tool only once it is durable, so a failed claim write fails the call.
@@ -88,10 +171,14 @@ impl Run {
             false => StoreFailure::FailCall,
         };
         let id = messages.first().and_then(|message| message.id).unwrap_or(next);
+        let is_unsettled = write.is_unsettled;
         let write = self.as_write(state, contents, id);
         state.conversation.revision = write.result();
         state.conversation.added.extend(messages);
         let writes = state.with_unsettled(write.clone());
+        if is_unsettled {
+            state.unsettled.push(write.clone());
+        }
         (Submission::submit(self.store(), failure, slot, writes), Some(write))
     }
 
@@ -101,21 +188,26 @@ impl Run {
         &self,
         state: &mut State,
         messages: &mut Vec<Arc<Message>>,
-        write: &RunWrite,
+        write: &mut RunWrite,
         service_id: Option<ServiceIdChange>,
     ) -> Contents {
-        let citations = self.policy().replay.citations_at_save();
+        let citations = self.policy().replay.citations_at_save().filter(|_| !write.is_as_stored);
         let truncation = self.policy().truncation;
-        let of_whole_run = citations.filter(|_| write.is_whole_run);
-        let Composed { messages: mut stored, mut records } =
-            state.compose(messages, &write.left_out, of_whole_run, truncation);
+        let Composed { messages: mut stored, mut records } = match write.is_as_stored {
+            true => Composed { messages: messages.clone(), records: Records::default() },
+            false => {
+                let of_whole_run = citations.filter(|_| write.is_whole_run);
+                state.compose(messages, &write.left_out, of_whole_run, truncation)
+            }
+        };
+        std::mem::take(&mut write.rows).into_iter().for_each(|row| records.put(row));
         state.outcome_rows(&write.outcomes, truncation, &mut records);
         state.note_end(records.rows());
         if write.ends_run
             && let Some(marker) =
                 state.mark_end(messages, &write.last_response, &mut stored, &mut records)
         {
-            let marker = self.number(state.conversation.taken, vec![Arc::new(marker)]);
+            let marker = state.number(state.conversation.taken, vec![Arc::new(marker)], self.now());
             state.conversation.taken += marker.len();
             stored.extend(marker.iter().cloned());
             messages.extend(marker);
@@ -132,7 +224,7 @@ impl Run {
             mark_ended_by(last, ended_by);
         }
         let close = write.close;
-        let replaced = match (state.of_mode.journal_mut(), citations) {
+        let replaced = match (state.journal.as_deref_mut(), citations) {
             (Some(journal), Some(citations)) => {
                 journal.leave_out_uncited(citations, close, &mut stored)
             }
@@ -141,7 +233,7 @@ impl Run {
         let mut claims = Vec::new();
         if !write.starts.is_empty() {
             let now = self.0.clock.now();
-            if let Some(journal) = state.of_mode.journal_mut() {
+            if let Some(journal) = state.journal.as_deref_mut() {
                 journal.note_started(&write.starts);
             }
             let lease = self.claim_lease(state);
@@ -160,7 +252,8 @@ impl Run {
     fn as_write(&self, state: &mut State, contents: Contents, id: MessageId) -> Write {
         let Contents { stored, records, claims, replaced, service_id, close } = contents;
         let records = records.into_rows();
-        let activity = self.activity(state, !stored.is_empty());
+        // Nothing of a run is submitted after its end.
+        let activity = self.activity(state, !stored.is_empty() || close.is_some());
         let mut write = Write::new(self.key().clone(), id, state.conversation.revision, stored)
             .with_activity(activity);
         if !claims.is_empty() {
@@ -169,7 +262,7 @@ impl Run {
         if !replaced.is_empty() {
             write = write.replacing(replaced);
         }
-        match (state.of_mode.journal_mut(), service_id) {
+        match (state.journal.as_deref_mut(), service_id) {
             (Some(journal), service_id) => {
                 let write = journal.stage(write, records, close, service_id);
                 self.keep_lease(journal);
@@ -199,30 +292,43 @@ impl Run {
         }
     }
 
-    /// Waits for a submission whose failure fails the call.
-    pub(super) async fn settled(&self, mut submission: Submission) -> Result<(), PersistenceError> {
+    /// Waits for a submission whose failure fails the call, with the answer.
+    pub(super) async fn settled(
+        &self,
+        mut submission: Submission,
+        answer: impl FnOnce() -> Option<Answer>,
+    ) -> Result<(), PersistenceError> {
         match submission.outcome().await {
-            Ok(_) => Ok(()),
-            Err(failed) => Err(self.refused(failed, None).await),
+            Ok(unsaved) => {
+                if let Some(unsaved) = unsaved {
+                    self.state().unsaved = unsaved;
+                }
+                Ok(())
+            }
+            Err(failed) => Err(self.refused(failed, answer()).await),
+        }
+    }
+
+    /// Waits for a submission whose failure is logged and no more, since the caller has another error to
+    /// report, or everything that the model was paid for.
+    pub(super) async fn logged(&self, mut submission: Submission, failure: &'static str) {
+        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
+            tracing::error!(
+                conversation = %self.key(),
+                error = &source as &dyn std::error::Error,
+                "{failure}"
+            );
         }
     }
 
     /// The error of a write that failed. Where another run has written first, what came out of
     /// approved calls is recorded all the same.
-    pub(super) async fn refused(
-        &self,
-        failed: FailedSubmission,
-        answer: Option<Answer>,
-    ) -> PersistenceError {
+    async fn refused(&self, failed: FailedSubmission, answer: Option<Answer>) -> PersistenceError {
         self.record_outcomes_again(&failed.source).await;
         self.not_stored(failed, answer)
     }
 
-    pub(super) fn not_stored(
-        &self,
-        failed: FailedSubmission,
-        mut answer: Option<Answer>,
-    ) -> PersistenceError {
+    fn not_stored(&self, failed: FailedSubmission, mut answer: Option<Answer>) -> PersistenceError {
         if let Some(answer) = &mut answer {
             strip_sentinel(answer);
         }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Clock, PersistenceError,
     next_step::{Action, PlannedCall},
-    run::Run,
+    run::{Event, Run},
     telemetry::{self, Measured, OpenSpan, records_content},
     tool::{
         CallOfRun, Effect, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext,
@@ -59,7 +59,8 @@ impl Executor<'_> {
         outcomes.results.reserve_exact(calls.len());
         let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
         if let (Some(run), true) = (self.run, calls.is_empty()) {
-            run.tools_refused(std::mem::take(&mut not_run)).await?;
+            let outcomes = std::mem::take(&mut not_run);
+            run.write_beside(Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
             // An earlier attempt has run the tool that ends the run; it was the last to run.
@@ -70,7 +71,7 @@ impl Executor<'_> {
             calls.iter().take(at_once).filter_map(|call| self.noted(call.pending.position()));
         let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (self.run, starts.is_empty()) {
-            run.tools_started(&starts).await?;
+            run.tools_started(starts).await?;
         }
         if self.settings.concurrent {
             return self.execute_at_once(calls, not_run, outcomes).await;

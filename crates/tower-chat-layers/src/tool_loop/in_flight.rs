@@ -2,7 +2,7 @@
 
 use tower_chat_core::{Message, Messages, RunHandle};
 
-use crate::run::Run;
+use crate::run::{Event, Run};
 
 /// What the loop has put into the service call under way.
 #[derive(Default)]
@@ -24,7 +24,8 @@ impl InFlight {
         if let (Some(run), true, None) = (run, has_results, left) {
             // No persister has seen the call.
             let count = messages.len().saturating_sub(queued.len());
-            run.submit_results(messages.iter().take(count).cloned().collect());
+            let messages = messages.iter().take(count).cloned().collect();
+            run.note(Event::ResultsUnsent { messages });
         }
         if let Some(left) = left {
             queued.drain(..queued.len().saturating_sub(left));

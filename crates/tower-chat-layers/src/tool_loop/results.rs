@@ -1,6 +1,6 @@
 //! The tools of a round, and what becomes of their results.
 
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse, EndedBy, Finish};
+use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, EndedBy, Finish};
 use tower_service::Service;
 
 use super::{
@@ -10,7 +10,10 @@ use super::{
     rounds::{Phase, Rounds},
     stop::unless_stopped,
 };
-use crate::{next_step::PlannedCall, run::Run};
+use crate::{
+    next_step::PlannedCall,
+    run::{Event, Run},
+};
 
 impl<S> Rounds<S>
 where
@@ -61,8 +64,8 @@ where
                 self.has_unsent_results = false;
                 if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
                     // Nobody above does it at the end of the run.
-                    let unsent: Vec<_> = self.transcript.take_unsent().iter().cloned().collect();
-                    run.finish_alone(&unsent).await;
+                    let unsent = self.transcript.take_unsent().iter().cloned().collect();
+                    run.complete(Answer::new(unsent, Finish::default()), 0).await?;
                 }
             } else {
                 // Their calls were stored by another run, which would ask for them again.
@@ -128,7 +131,8 @@ impl<S> Rounds<S> {
         }
         self.add_results();
         if let (true, Some(run)) = (std::mem::take(&mut self.has_unsent_results), &self.run) {
-            run.submit_results(self.transcript.take_unsent().iter().cloned().collect());
+            let messages = self.transcript.take_unsent().iter().cloned().collect();
+            run.note(Event::ResultsUnsent { messages });
         }
     }
 }

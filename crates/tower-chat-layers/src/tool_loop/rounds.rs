@@ -17,7 +17,7 @@ use crate::{
     Clock, PersistenceError,
     layers_below::LayersBelow,
     next_step::{CallCount, PlannedCall},
-    run::{Run, RunOfLoop},
+    run::{Event, Run, RunOfLoop},
     tool::{RunContext, Tools},
     validate::check_not_empty,
     yielding::yield_if_large,
@@ -262,9 +262,7 @@ impl<S> Rounds<S> {
             self.submit_results();
         }
         if let Some(run) = &self.run {
-            run.note_interrupted(interrupted);
-        }
-        if let Some(run) = &self.run {
+            run.note(Event::ToolsDropped { calls: interrupted });
             run.withdraw_claims();
         }
     }

@@ -203,10 +203,10 @@ impl<S> Rounds<S> {
         messages: Vec<Arc<Message>>,
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
-        if let Some(run) = &self.run {
-            run.note_answer_in_loop(&finish, &messages);
-            let answer = || Answer::new(messages.clone(), Finish::clone(&finish));
-            run.check_service_id(&finish, answer)?;
+        if let Some(run) = self.run.as_ref().filter(|run| run.is_written_at_end())
+            && !run.has_persister()
+        {
+            run.observe_answer(&Answer::new(messages.clone(), Finish::clone(&finish)), true)?;
         }
         self.in_flight = InFlight::default();
         self.counters.usage += finish.usage;

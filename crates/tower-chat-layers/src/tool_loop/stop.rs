@@ -16,7 +16,7 @@ use super::{
 use crate::{
     next_step::{Action, NextStep, PlannedCall, Refusal},
     replay::INTERRUPTED,
-    run::{Run, RunOfLoop, partial_message},
+    run::{Event, Run, RunOfLoop, partial_message},
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
@@ -142,9 +142,8 @@ impl<S> Rounds<S> {
         if let Some(run) = &self.run {
             // The result of each call says that it did not run.
             run.keep_claims();
-        }
-        if let Some(run) = self.run.as_ref().filter(|run| !run.is_written_at_end()) {
-            run.stop(unsent.iter().cloned().collect(), answer).await?;
+            let unsent = unsent.iter().cloned().collect();
+            run.write(Event::Stopped { unsent, answer }).await?;
             finish.saved = Some(run.saved());
         }
         self.phase = Phase::Finishing(Box::new(finish));

@@ -9,10 +9,7 @@ mod resume;
 mod settings;
 mod stored_answer;
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use tower_chat_core::{
     ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, ToolResult,
@@ -30,7 +27,6 @@ use self::{
 };
 use super::{
     ArrivedAt, Run, ServiceCall, Shared, answers_approvals,
-    approved_calls::ApprovedCalls,
     call_records::CallRecords,
     history::{has_incomplete_responses, is_incomplete_response, load_history},
     hooks::Hooks,
@@ -38,14 +34,12 @@ use super::{
     journaled::Journal,
     loaded::Loaded,
     model_request::own_messages,
-    per_run::Buffer,
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
-    refused_content::RefusedSoFar,
     repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
     run_end::{is_complete, recorded_end},
     service_id::{Recording, SendsRecord, agreed_service_id},
-    state::{LoadedConversation, ModeState, ServiceCalls, State, StoredBefore},
+    state::{LoadedConversation, State, StoredBefore},
     stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
@@ -145,7 +139,7 @@ impl Run {
             store: settings.store.clone(),
             clock: settings.clock.clone(),
             is_alone: caller == Caller::ServiceCall,
-            is_background,
+            stored_as: beginning.stored_as(),
             is_nested: RunAncestry::is_nested(request),
             arrived_at,
             state: Mutex::new(state),
@@ -398,6 +392,22 @@ impl Beginning<'_> {
         let taken = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let call_records = self.call_records(&history, &added, &own).await?;
         let unsaved = store.handle().unsaved(key);
+        let journal = self.journal(opened, &history, &own, visible, prior_rows);
+        let conversation = LoadedConversation {
+            pruned: history.head.pruned,
+            revision: history.head.revision,
+            history: history.messages,
+            replay,
+            service_id: opened.service_id.clone(),
+            stored_service_id: opened.head.service_id.clone(),
+            recording: match opened.service_id {
+                Some(_) => Recording::of_service_kept(settings.policy.conflict),
+                None if opened.sends_record => Recording::AfterLoss,
+                None => Recording::History,
+            },
+            added,
+            taken,
+        };
         Ok(State {
             stored_before: StoredBefore {
                 recorded_end,
@@ -407,34 +417,11 @@ impl Beginning<'_> {
                 is_observed: step.is_some(),
                 is_repeated: step == Some(Step::Repeat),
             },
-            calls: ServiceCalls::default(),
-            queued_by_tools: HashSet::new(),
-            approved_calls: ApprovedCalls::default(),
-            call_records,
             prior_attempts,
             unsaved: unsaved.iter().map(|write| write.messages().len()).sum(),
-            unsettled: Vec::new(),
-            refused: RefusedSoFar::stored(replay.refused()),
-            is_end_stored: false,
-            is_persister_reported: false,
-            is_persister_missed: false,
             input_digest: digest,
-            of_mode: self.state_of_mode(opened, &history, &own, (taken, visible), prior_rows),
-            conversation: LoadedConversation {
-                pruned: history.head.pruned,
-                revision: history.head.revision,
-                history: history.messages,
-                replay,
-                service_id: opened.service_id.clone(),
-                stored_service_id: opened.head.service_id.clone(),
-                recording: match opened.service_id {
-                    Some(_) => Recording::of_service_kept(settings.policy.conflict),
-                    None if opened.sends_record => Recording::AfterLoss,
-                    None => Recording::History,
-                },
-                added,
-                taken,
-            },
+            journal,
+            ..State::new(self.conversation.run, self.stored_as(), conversation, call_records)
         })
     }
 
@@ -473,32 +460,35 @@ impl Beginning<'_> {
         Ok(records)
     }
 
-    /// What the mode alone keeps. The run has taken in `taken` messages, of which readers see the
-    /// first `visible`.
-    fn state_of_mode(
+    /// The mode in which the run is stored. An answer that the service makes in the background is
+    /// stored at the end of its run, where a layer above the tool loop has begun the run. Decided once:
+    /// later service calls of the run carry no continuation any more.
+    fn stored_as(&self) -> PersistenceMode {
+        match self.is_background && self.caller == Caller::Request {
+            true => PersistenceMode::PerRun,
+            false => self.mode,
+        }
+    }
+
+    /// What a journaled run knows of what is staged, of which readers see the first `visible` messages.
+    fn journal(
         &self,
         opened: &OpenedHead,
         history: &History,
         own: &[Arc<Message>],
-        (taken, visible): (usize, usize),
+        visible: usize,
         prior_rows: Vec<ToolRecord>,
-    ) -> ModeState {
-        let is_written_at_end = self.mode == PersistenceMode::PerRun
-            || (self.is_background && self.caller != Caller::ServiceCall);
-        if is_written_at_end {
-            return ModeState::PerRun(Box::new(Buffer::new(taken)));
-        }
-        if self.mode != PersistenceMode::Journaled {
-            return ModeState::PerServiceCall(None);
+    ) -> Option<Box<Journal>> {
+        if self.stored_as() != PersistenceMode::Journaled {
+            return None;
         }
         let holder = self.settings.store.handle().holder();
         let (length, now) = (self.settings.lease_length(), self.settings.clock.now());
-        let journal = match &opened.resumed {
+        Some(Box::new(match &opened.resumed {
             Some(content) => Journal::resuming(holder, length, now, content, own, visible)
                 .with_deferred(prior_rows),
             None => Journal::new(holder, length, now, history.head.revision.sequence),
-        };
-        ModeState::Journaled(Box::new(journal))
+        }))
     }
 }
 

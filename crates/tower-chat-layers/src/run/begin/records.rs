@@ -7,7 +7,10 @@ use tower_chat_core::{
     store::{History, HistoryStore, InvocationQuery, StoreError},
 };
 
-use crate::{replay::Replay, run::prior_attempts::PriorAttempts};
+use crate::{
+    replay::Replay,
+    run::prior_attempts::{PriorAttempts, Recorded},
+};
 
 /// How many tool calls a run has started before it was sent again: calls of these messages, which it
 /// has stored, and approved calls of earlier runs that they answer.
@@ -38,10 +41,8 @@ pub(super) async fn tool_calls_before(
         let position = CallPosition { message: call.message, index: call.sequence_index };
         asking.contains(&call.message) || answered.contains(&position)
     };
-    let has_run = |call: &ToolInvocation| {
-        call.started_at.is_some() || call.status == ToolStatus::RejectedArguments
-    };
-    Ok(rows.iter().filter(|(_, call)| is_of_run(call) && has_run(call)).count())
+    let of_run = rows.iter().filter(|(_, call)| is_of_run(call));
+    Ok(of_run.filter(|(_, call)| Recorded::from(call).has_run()).count())
 }
 
 /// What the record knows of the calls that wait for approval: those that somebody has begun, and

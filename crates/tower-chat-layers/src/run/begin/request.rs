@@ -25,7 +25,7 @@ impl Run {
         mut request: ChatRequest,
     ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
         let mut state = self.state();
-        let mut own = self.number(0, state.input(self.id(), &request));
+        let mut own = state.number(0, state.input(&request), self.now());
         // What is stored of a run that is resumed begins with its input. Where the service keeps
         // the history, results of approved calls are stored without it.
         let stored: HashSet<_> = state.conversation.added.iter().map(|added| added.id).collect();
@@ -94,11 +94,9 @@ impl Run {
                 request.messages.append(&open.view());
             }
         }
-        if let Some(buffer) = state.of_mode.buffer_mut() {
-            buffer.answer_from = answer_from;
-            buffer.open_replay = open_replay;
-            buffer.given = (request.messages.clone(), request.new_from);
-        }
+        state.whole_run.answer_from = answer_from;
+        state.whole_run.open_replay = open_replay;
+        state.whole_run.given = (request.messages.clone(), request.new_from);
         Ok(())
     }
 
@@ -145,7 +143,7 @@ impl State {
     /// The input that an earlier attempt has staged, if no answer has come to it yet: the tool loop
     /// has it all to do.
     fn unanswered_input(&self) -> Vec<Arc<Message>> {
-        let Some(journal) = self.of_mode.journal() else { return Vec::new() };
+        let Some(journal) = self.journal.as_deref() else { return Vec::new() };
         let added = &self.conversation.added;
         if added.len() > journal.input() + journal.visible_before() {
             return Vec::new();
@@ -155,8 +153,8 @@ impl State {
 
     /// What the run adds before its first service call: the request's own messages, but for those
     /// that a caller took from the stored history and sends again.
-    pub(super) fn input(&self, run: RunId, request: &ChatRequest) -> Vec<Arc<Message>> {
-        not_stored_before(run, &self.conversation.history, own_messages(request))
+    pub(super) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
+        not_stored_before(self.run, &self.conversation.history, own_messages(request))
     }
 
     /// What is stored of the run since the model spoke last. A service that keeps the history has

@@ -46,7 +46,7 @@ impl Run {
         if let Some(prior) = prior {
             state.prior_attempts = prior;
         }
-        if let (Some(journal), Some(content)) = (state.of_mode.journal_mut(), content) {
+        if let (Some(journal), Some(content)) = (state.journal.as_deref_mut(), content) {
             journal.read_again(&content);
         }
         Ok(())

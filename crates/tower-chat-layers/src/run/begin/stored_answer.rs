@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, ChatRequest, EndedBy, Finish, Message, Role, RunId};
+use tower_chat_core::{Answer, ChatRequest, EndedBy, Finish, Message, Role};
 
 use crate::{
     PersistenceError,
@@ -28,7 +28,7 @@ impl Run {
         request: &ChatRequest,
     ) -> Result<Option<Answer>, PersistenceError> {
         let state = self.state();
-        let input = state.input_len(self.id(), request);
+        let input = state.input_len(request);
         let answer = state.conversation.added.get(input..).unwrap_or_default();
         let recorded = state.stored_before.recorded_end.as_deref().filter(|_| !answer.is_empty());
         if recorded.is_none() && !is_complete(answer) {
@@ -85,7 +85,7 @@ impl Run {
     /// Whether a request whose messages could not be compared with the stored ones is the first of
     /// the run: a tool loop that is not of this crate numbers no service calls.
     fn repeats_input(&self, state: &State, request: &ChatRequest) -> bool {
-        let own = state.input(self.id(), request);
+        let own = state.input(request);
         let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
             own.role == added.role && own.parts == added.parts && own.role != Role::Tool
         };
@@ -95,7 +95,7 @@ impl Run {
     /// What the run had added after its input before it was interrupted: part of its answer.
     pub(crate) fn answered_before(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         let state = self.state();
-        let input = state.input_len(self.id(), request);
+        let input = state.input_len(request);
         let added = state.conversation.added.get(input..).unwrap_or_default();
         added.iter().filter(|message| !is_partial_response(message, self.id())).cloned().collect()
     }
@@ -121,7 +121,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
 
 impl State {
     /// How many of the messages that the run has added are its input.
-    fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
-        input_of(&self.conversation.added, &self.input(run, request))
+    fn input_len(&self, request: &ChatRequest) -> usize {
+        input_of(&self.conversation.added, &self.input(request))
     }
 }

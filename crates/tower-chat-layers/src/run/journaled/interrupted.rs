@@ -6,12 +6,16 @@ use std::{
 };
 
 use tower_chat_core::{
-    Message, MessageId, Role, ToolStatus,
+    Message, MessageId, Role,
     store::{SequencePosition, author::OpenRunContent},
 };
 
 use crate::{
-    run::{Run, prior_attempts::CallOutcome, redact::calls_without_arguments},
+    run::{
+        Run,
+        prior_attempts::{CallOutcome, Recorded},
+        redact::calls_without_arguments,
+    },
     tool::CallOfRun,
 };
 
@@ -47,7 +51,7 @@ impl InterruptedRun {
             let Some(message) = message_of(row.call) else { continue };
             if of_response.contains(&message) {
                 calls.insert((message, row.call.index as usize), CallOutcome::of(row));
-            } else if row.started_at.is_some() || row.status == ToolStatus::RejectedArguments {
+            } else if Recorded::from(row).has_run() {
                 tool_calls += 1;
             }
         }
@@ -77,7 +81,7 @@ impl Run {
     /// What earlier attempts at the run have left, once, and what they have used of its limits.
     pub(crate) fn take_interrupted(&self) -> InterruptedRun {
         let mut state = self.state();
-        let staged = state.of_mode.journal_mut().and_then(|journal| journal.take_interrupted());
+        let staged = state.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
         let mut interrupted = staged.unwrap_or_default();
         interrupted.rounds = state.call_records.rounds_before;
         interrupted.tool_calls += state.stored_before.tool_calls;

@@ -27,7 +27,7 @@ pub(in crate::run) struct Journal {
     /// Somebody renews the lease.
     is_kept: bool,
     /// How many messages of the conversation readers see.
-    pub(super) visible: u64,
+    pub(in crate::run) visible: u64,
     stage: Stage,
     /// How many messages at the beginning of what an earlier attempt has staged are its input.
     input: usize,
@@ -175,7 +175,7 @@ impl Journal {
     }
 
     /// The run is left open until then, for a later attempt.
-    pub(super) fn leave_until(&mut self, until: Option<SystemTime>) {
+    pub(in crate::run) fn leave_until(&mut self, until: Option<SystemTime>) {
         self.lease.until = until;
         self.stage = Stage::Left;
     }
@@ -191,12 +191,12 @@ impl Journal {
     }
 
     /// The rows of the calls of this run whose results are in no message yet, in their order.
-    pub(super) fn unanswered(&self) -> impl Iterator<Item = &ToolRecord> {
+    pub(in crate::run) fn unanswered(&self) -> impl Iterator<Item = &ToolRecord> {
         self.unanswered.values()
     }
 
     /// The text of an answer that was cut off, if it is kept.
-    pub(super) fn partial_text(&self) -> Option<Arc<str>> {
+    pub(in crate::run) fn partial_text(&self) -> Option<Arc<str>> {
         self.partial_text.text()
     }
 

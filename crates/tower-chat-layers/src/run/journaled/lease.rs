@@ -7,48 +7,42 @@ use tower_chat_core::store::{
     author::{Slot, Write},
 };
 
-use super::{Journal, Journaled};
+use super::Journal;
 use crate::{
     PersistenceError, StoreFailure,
-    run::{LeaveCause, Run, Shared, State, Submission, submission::FailedSubmission},
+    run::{Event, LeaveCause, Run, Shared, State, Submission, submission::FailedSubmission},
     telemetry,
 };
 
-impl Journaled<'_> {
+impl Run {
     /// Stages nothing but the lease, if the run is open.
-    pub(super) fn stage_lease(
+    pub(in crate::run) fn stage_lease(
         &self,
-        slot: Option<Result<Slot, StoreError>>,
+        state: &mut State,
+        slot: Result<Slot, StoreError>,
         change: impl FnOnce(&mut Journal),
     ) -> Submission {
-        let run = self.0;
-        let now = run.0.clock.now();
-        let mut state = run.state();
-        let State { of_mode, conversation, .. } = &mut *state;
-        let Some(journal) = of_mode.journal_mut().filter(|journal| journal.is_open()) else {
+        let State { journal, conversation, .. } = state;
+        let Some(journal) = journal.as_deref_mut().filter(|journal| journal.is_open()) else {
             return Submission::nothing();
         };
-        let id = conversation.next_id(run.id());
-        let activity = run.activity_now();
-        let write =
-            Write::new(run.key().clone(), id, conversation.revision, []).with_activity(activity);
-        journal.renew(now);
+        let id = conversation.next_id(self.id());
+        let write = Write::new(self.key().clone(), id, conversation.revision, [])
+            .with_activity(self.activity_now());
+        journal.renew(self.0.clock.now());
         change(journal);
         let write = journal.staged(write, Vec::new(), None, None);
-        run.keep_lease(journal);
+        self.keep_lease(journal);
         conversation.revision = write.result();
-        let slot = slot.unwrap_or_else(|| Ok(Slot::unbounded().without_blocking()));
-        Submission::submit(run.store(), StoreFailure::FailCall, slot, vec![write])
+        Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
     }
-}
 
-impl Run {
     /// Takes the run over from an earlier attempt, and waits until that one can write no more.
     pub(in crate::run) async fn take_over(&self) -> Result<TakenOver, PersistenceError> {
         let slot = self.reserve().await?;
-        let submission = Journaled(self).stage_lease(Some(slot), |_| {});
+        let submission = self.stage_lease(&mut self.state(), slot, |_| {});
         let taken = TakenOver(Some(self.clone()));
-        match self.settled(submission).await {
+        match self.settled(submission, || None).await {
             Ok(()) => Ok(taken),
             Err(error) => {
                 taken.go_on();
@@ -67,13 +61,18 @@ impl Run {
             loop {
                 tokio::time::sleep(interval).await;
                 let Some(run) = run.upgrade().map(Run) else { return };
-                if !run.state().of_mode.journal().is_some_and(Journal::is_open) {
-                    return;
-                }
+                let slot = Ok(Slot::unbounded().without_blocking());
+                let mut renewed = {
+                    let mut state = run.state();
+                    if !state.is_open() {
+                        return;
+                    }
+                    run.stage_lease(&mut state, slot, |_| {})
+                };
                 // A conflict means that another process took the run over: stop renewing. Any other
                 // failure is retried at the next interval.
-                let renewed = Journaled(&run).stage_lease(None, |_| {}).outcome().await;
-                let failure = renewed.err().map(|FailedSubmission { source, .. }| source);
+                let failure = renewed.outcome().await.err();
+                let failure = failure.map(|FailedSubmission { source, .. }| source);
                 let store = run.store().as_ref();
                 telemetry::lease_renewed(store, run.key(), run.id(), failure.as_ref());
                 if let Some(StoreError::Conflict(_)) = failure {
@@ -96,7 +95,7 @@ impl TakenOver {
 
     pub(in crate::run) fn fail(mut self) {
         if let Some(run) = self.0.take() {
-            run.leave(LeaveCause::Failed);
+            run.note(Event::Left { cause: LeaveCause::Failed });
         }
     }
 }
@@ -104,7 +103,7 @@ impl TakenOver {
 impl Drop for TakenOver {
     fn drop(&mut self) {
         if let Some(run) = self.0.take() {
-            run.leave(LeaveCause::Disconnected);
+            run.note(Event::Left { cause: LeaveCause::Disconnected });
         }
     }
 }

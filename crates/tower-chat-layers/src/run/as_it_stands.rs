@@ -1,0 +1,207 @@
+//! The commit of a run where it stands: by itself, or by whoever finds it open.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tower_chat_core::{
+    ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
+    ToolStatus,
+    store::{
+        History, HistoryStore, InvocationQuery, SequencePosition, StoreError,
+        author::{RecordedResult, ToolRecord},
+    },
+};
+
+use super::{
+    answers_approvals,
+    partial_text::partial_message,
+    prior_attempts::CallOutcome,
+    prior_call_results::{by_call, mark_statuses, must_be_marked, rows_of_prior_calls},
+};
+use crate::{
+    replay::{DanglingCalls, INTERRUPTED, PendingApproval, Replay},
+    tool::{CallOfRun, ToolReport},
+    tool_loop::rejection,
+};
+
+/// What the commit of a run as it stands adds to what is staged.
+pub(crate) struct AsItStands {
+    pub(crate) messages: Vec<Arc<Message>>,
+    pub(crate) rows: Vec<ToolRecord>,
+}
+
+/// What the commit of a run as it stands adds, from `sequence` on: a result for each of its calls that
+/// has none, those of calls of earlier runs that it has decided about, and the text of an answer that
+/// was cut off. `tools` are the rows of its calls, with the message that has a sequence.
+pub(crate) fn as_it_stands<'a>(
+    (tools, id_of): (impl IntoIterator<Item = &'a ToolRecord>, impl Fn(u64) -> Option<MessageId>),
+    sequence: u64,
+    of_prior_calls: OfPriorCalls,
+    partial_text: Option<&str>,
+) -> AsItStands {
+    let (missing, mut rows) = missing_results(tools, sequence, id_of);
+    rows.extend(of_prior_calls.rows);
+    // With decisions whose calls have no results, nothing else of the run is unanswered.
+    let missing = missing.into_iter().map(Arc::new);
+    let partial = partial_text.map(|text| Arc::new(partial_message(text)));
+    let messages = missing.chain(of_prior_calls.messages).chain(partial).collect();
+    AsItStands { messages, rows }
+}
+
+/// What the model is told of a call that was not run before its run ended.
+const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
+
+/// The results that the last round lacks, as one message in the order of its calls, with what their
+/// tools have queued after it; and the rows that say where the results are: in the message at
+/// `sequence`.
+fn missing_results<'a>(
+    tools: impl IntoIterator<Item = &'a ToolRecord>,
+    sequence: u64,
+    id_of: impl Fn(u64) -> Option<MessageId>,
+) -> (Vec<Message>, Vec<ToolRecord>) {
+    let mut results = Vec::new();
+    let mut queued = Vec::new();
+    let mut rows = Vec::new();
+    let open = tools.into_iter().filter(|row| !matches!(row.result, RecordedResult::InMessage(_)));
+    for row in open.filter(|row| row.status != ToolStatus::PendingApproval) {
+        let mut row = row.clone();
+        let outcome = CallOutcome::of(&row);
+        let mut unanswered = |status, text: &str| {
+            row.status = status;
+            row.error = Some(text.to_owned());
+            ToolResult::error(&row.call_id, text)
+        };
+        let mut result = match outcome {
+            CallOutcome::Finished(finished) => finished.0,
+            CallOutcome::NeverStarted => unanswered(ToolStatus::Error, NEVER_RUN),
+            CallOutcome::Started(_) | CallOutcome::WithoutArguments(_) => {
+                unanswered(ToolStatus::Interrupted, INTERRUPTED)
+            }
+        };
+        queued.append(&mut result.queued);
+        result.call_id = Some(row.call_id.clone());
+        // By position: siblings with its id may have results, and a hook may have left some out.
+        let position = |message| CallPosition { message, index: row.call.index };
+        result.call = id_of(row.call.sequence).map(position);
+        result.name.get_or_insert_with(|| row.name.clone());
+        let index = u32::try_from(results.len()).unwrap_or(u32::MAX);
+        row.result = RecordedResult::InMessage(SequencePosition { sequence, index });
+        results.push(result);
+        rows.push(row);
+    }
+    let results = (!results.is_empty()).then(|| Message::tool_results(results));
+    (results.into_iter().chain(queued).collect(), rows)
+}
+
+/// What the commit of a run as it stands says of calls of earlier runs.
+#[derive(Debug, Default)]
+pub(crate) struct OfPriorCalls {
+    /// The results of calls that the run has decided about, and what their tools have queued.
+    messages: Vec<Arc<Message>>,
+    /// The rows of calls that the run has decided about, or whose results it brings.
+    rows: Vec<ToolRecord>,
+}
+
+/// What the commit of a run that has staged these messages says of calls of earlier runs.
+pub(crate) async fn of_prior_calls(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    staged: &[Arc<Message>],
+) -> Result<OfPriorCalls, StoreError> {
+    let has_results = |message: &Arc<Message>| message.results().next().is_some();
+    if !staged.iter().any(has_results) && !answers_approvals(staged) {
+        return Ok(OfPriorCalls::default());
+    }
+    let visible = store.load(key).await?;
+    let decided = results_of_decided_calls(store, key, &visible, staged).await?;
+    let (decided, queued) = decided.unzip();
+    let all: Vec<_> = staged.iter().chain(&decided).cloned().collect();
+    let rows = rows_of_prior_calls(store, key, &visible, &all).await?;
+    Ok(OfPriorCalls {
+        messages: decided.into_iter().chain(queued.into_iter().flatten()).collect(),
+        rows,
+    })
+}
+
+/// The results of calls of earlier runs that a run's staged messages decide about and do not answer,
+/// in the order of the calls: what the record knows of them, or that they were rejected.
+/// With them what their tools have queued. A batch of which an approved call has not begun goes on waiting,
+/// so that the call can be approved again; the record has what came out of the others.
+async fn results_of_decided_calls(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    visible: &History,
+    staged: &[Arc<Message>],
+) -> Result<Option<(Arc<Message>, Vec<Arc<Message>>)>, StoreError> {
+    let decisions = decisions_in(staged);
+    if decisions.is_empty() {
+        return Ok(None);
+    }
+    let mut replay = Replay::of_history(visible, DanglingCalls::default());
+    staged.iter().for_each(|message| replay.push(message));
+    let decided_in = |batch: Vec<PendingApproval>| -> Vec<_> {
+        let calls = batch.into_iter();
+        calls
+            .filter_map(|call| {
+                Some((*decisions.get(&*call.request.id)?, call.call_position?, call))
+            })
+            .collect()
+    };
+    let decided: Vec<_> = replay.approvals_in_order().into_iter().map(decided_in).collect();
+    let asking: HashSet<MessageId> =
+        decided.iter().flatten().map(|(_, (message, _), _)| *message).collect();
+    let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
+    let sequences = visible.numbered().filter(|(_, message)| is_it(message));
+    let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
+    let known = store.invocations(&query).await?.found;
+    let known = by_call(&known);
+    let waits = |(decision, call, _): &(&ApprovalResponse, CallOfRun, _)| {
+        let outcome = known.get(call).map(|row| CallOutcome::of(*row));
+        decision.approved && matches!(outcome, None | Some(CallOutcome::NeverStarted))
+    };
+    let decided = decided.into_iter().filter(|batch| !batch.iter().any(waits)).flatten();
+    let mut results = Vec::new();
+    let mut queued = Vec::new();
+    let mut statuses = Vec::new();
+    for (decision, (message, index), waiting) in decided {
+        let outcome = known.get(&(message, index)).map(|row| CallOutcome::of(*row));
+        let (mut result, status) = match outcome {
+            Some(CallOutcome::Finished(finished)) => {
+                let (result, ToolReport { status, .. }) = *finished;
+                (result, must_be_marked(status).then_some(status))
+            }
+            Some(CallOutcome::Started(_) | CallOutcome::WithoutArguments(_)) => {
+                (ToolResult::error("", INTERRUPTED), None)
+            }
+            Some(CallOutcome::NeverStarted) | None => {
+                let result = ToolResult::new("", rejection(decision.reason.as_deref()));
+                (result, Some(ToolStatus::RejectedByApproval))
+            }
+        };
+        let position = u32::try_from(results.len()).unwrap_or(u32::MAX);
+        statuses.extend(status.map(|status| (position, status)));
+        queued.extend(std::mem::take(&mut result.queued).into_iter().map(Arc::new));
+        result.call_id = Some(waiting.call_id);
+        result.name.get_or_insert(waiting.request.call.name);
+        result.call = u32::try_from(index).ok().map(|index| CallPosition { message, index });
+        results.push(result);
+    }
+    if results.is_empty() {
+        return Ok(None);
+    }
+    let mut message = Arc::new(Message::tool_results(results));
+    mark_statuses(&mut message, statuses);
+    Ok(Some((message, queued)))
+}
+
+/// The decisions in these messages, by the ids of the requests.
+fn decisions_in(messages: &[Arc<Message>]) -> HashMap<&str, &ApprovalResponse> {
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let decisions = parts.filter_map(|part| match part {
+        Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
+        _ => None,
+    });
+    decisions.collect()
+}
