@@ -137,7 +137,7 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     to_foreground(&mut resuming);
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
-    resuming.extensions.insert(ResumesRun);
+    resuming.extensions.insert(ResumesRun::default());
     // What is queued is for the new run.
     resuming.extensions.insert(RunHandle::new());
     resuming

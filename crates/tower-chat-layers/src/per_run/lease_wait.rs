@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep};
 use tower_chat_core::{BoxError, ChatRequest};
 
-use crate::{ConcurrentRuns, PersistenceError, recovery::LeaseWait, run::Settings};
+use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Settings};
 
 /// How much longer a run may wait for leases of other processes.
 pub(super) struct LeaseWaiting {
@@ -22,8 +22,9 @@ impl LeaseWaiting {
 
     /// What the request says, or else the policy.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Self {
-        let limit = match request.extensions.get::<LeaseWait>() {
-            Some(LeaseWait(limit)) => Some(*limit),
+        let resumes = request.extensions.get::<ResumesRun>();
+        let limit = match resumes.and_then(|resumes| resumes.lease_wait) {
+            Some(limit) => Some(limit),
             None => matches!(settings.policy.concurrent_runs, ConcurrentRuns::Queue { .. })
                 .then_some(settings.policy.journal.lease_wait),
         };

@@ -1,9 +1,9 @@
 //! An open run that a new one finds on its conversation: resumed, committed or discarded first.
 
-use std::{future::poll_fn, pin::pin};
+use std::{future::poll_fn, pin::pin, time::SystemTime};
 
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
+    BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
     store::{Head, OpenRun},
 };
 use tower_service::Service;
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     PersistenceError, PersistenceMode,
     recovery::{ResumesRun, close_open_run},
-    run::{Settings, head_of},
+    run::{Begins, Settings, head_of},
 };
 
 /// A conversation without a run in the way.
@@ -38,8 +38,8 @@ pub(super) async fn clear_open_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: &ChatRequest,
-    conversation: &Conversation,
-    mode: PersistenceMode,
+    (conversation, mode): (&Conversation, PersistenceMode),
+    arrived_at: SystemTime,
 ) -> Result<Cleared, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
@@ -84,7 +84,18 @@ where
                     let (key, run) = (key.clone(), open.run);
                     return Err(PersistenceError::OpenRun { key, run }.into());
                 }
-                match resume(service, layer, resuming(request, key, open.run), head).await {
+                let begins = Begins {
+                    conversation: Conversation { key: key.clone(), run: open.run },
+                    mode: PersistenceMode::Journaled,
+                    head,
+                    arrived_at,
+                    sends_record: false,
+                };
+                let resuming = resuming(request, key, open.run);
+                let resumed = async {
+                    one_run(service, layer, resuming, begins, None).await?.collect().await
+                };
+                match resumed.await {
                     Ok(mut answer) => {
                         answer.finish.recovered = recovered.take();
                         recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
@@ -97,25 +108,6 @@ where
             }
         }
     }
-}
-
-/// Resumes an open run to its end.
-async fn resume<S>(
-    service: &mut S,
-    layer: &PerRunPersistence,
-    request: ChatRequest,
-    head: Head,
-) -> Result<Answer, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
-    let Some(conversation) = request.conversation().cloned() else {
-        return Err(PersistenceError::NoConversation { layer: "PerRunPersistence" }.into());
-    };
-    let mode = PersistenceMode::Journaled;
-    one_run(service, layer, request, conversation, mode, head, None).await?.collect().await
 }
 
 /// Ends an open run, by the policy, that could not be resumed because the service refuses it, so

@@ -8,12 +8,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
+    time::SystemTime,
 };
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
-    RunHandle, is_history_lost, store::Head,
+    RunHandle, is_history_lost,
 };
 use tower_service::Service;
 
@@ -31,8 +32,8 @@ use crate::{
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
-        ArrivedAt, Caller, Event, LeaveCause, OpenCall, Run, SendsRecord, ServiceCall, Settings,
-        head_of, strip_sentinel,
+        Begins, Caller, Event, LeaveCause, OpenCall, Run, ServiceCall, Settings, head_of,
+        strip_sentinel,
     },
     telemetry::report_mode,
     tool::RunAncestry,
@@ -71,11 +72,12 @@ where
         self.below.poll_ready(&mut self.inner, cx).map_err(Into::into)
     }
 
-    fn call(&mut self, mut request: ChatRequest) -> ResponseFuture {
+    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
-        request.extensions.insert(ArrivedAt(self.layer.settings.clock.now()));
-        ResponseFuture::new(per_run(ready, request, self.layer.clone(), self.below.clone()))
+        let (layer, below) = (self.layer.clone(), self.below.clone());
+        let arrived_at = layer.settings.clock.now();
+        ResponseFuture::new(per_run(ready, request, layer, below, arrived_at))
     }
 }
 
@@ -84,6 +86,7 @@ async fn per_run<S>(
     mut request: ChatRequest,
     layer: Arc<PerRunPersistence>,
     below: Arc<LayersBelow>,
+    arrived_at: SystemTime,
 ) -> Result<ChatResponse, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
@@ -99,10 +102,12 @@ where
     if request.extensions.get::<ResumesRun>().is_some() {
         to_foreground(&mut request);
     }
-    let cleared = clear_open_run(&mut service, &layer, &request, &conversation, mode).await?;
+    let found = (&conversation, mode);
+    let cleared = clear_open_run(&mut service, &layer, &request, found, arrived_at).await?;
     let Cleared { head, recovered } = cleared;
     let admission = RunAdmission { _turn: turn, branch, recovered };
-    one_run(&mut service, &layer, request, conversation, mode, head, Some(admission)).await
+    let begun = Begins { conversation, mode, head, arrived_at, sends_record: false };
+    one_run(&mut service, &layer, request, begun, Some(admission)).await
 }
 
 /// Checks that the layers stand in an order in which the run can be stored.
@@ -163,9 +168,7 @@ pub(super) async fn one_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: ChatRequest,
-    conversation: Conversation,
-    mode: PersistenceMode,
-    head: Head,
+    begins: Begins,
     admission: Option<RunAdmission>,
 ) -> Result<ChatResponse, BoxError>
 where
@@ -173,15 +176,16 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    let is_kept_by_service = head.service_id.is_some()
+    let is_kept_by_service = begins.head.service_id.is_some()
         || request.history_owner.as_ref().is_some_and(|owner| owner.service_id().is_some());
-    let again = is_kept_by_service.then(|| (request.clone(), conversation.clone()));
-    let begun = attempt(service, layer, request, conversation, mode, head, admission).await?;
-    let (lost, (mut request, conversation)) = match (begun, again) {
+    let again = is_kept_by_service.then(|| (request.clone(), begins.clone()));
+    let begun = attempt(service, layer, request, begins, admission).await?;
+    let (lost, (mut request, begins)) = match (begun, again) {
         (Attempt::Response(response), _) => return Ok(response),
         (Attempt::HistoryLost(lost), Some(again)) => (lost, again),
         (Attempt::HistoryLost(lost), None) => return Err(lost.error),
     };
+    let conversation = &begins.conversation;
     let HistoryLostInRun { error, service_id, admission } = lost;
     let settings = &layer.settings;
     let key = &conversation.key;
@@ -205,10 +209,10 @@ where
         "the service no longer has the history of this conversation: it is sent the record"
     );
     request.history_owner = None;
-    request.extensions.insert(SendsRecord);
     let head = head_of(settings, key).await?;
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
-    match attempt(service, layer, request, conversation, mode, head, admission).await? {
+    let begins = Begins { head, sends_record: true, ..begins };
+    match attempt(service, layer, request, begins, admission).await? {
         Attempt::Response(response) => Ok(response),
         Attempt::HistoryLost(lost) => Err(lost.error),
     }
@@ -232,9 +236,7 @@ async fn attempt<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     mut request: ChatRequest,
-    conversation: Conversation,
-    mode: PersistenceMode,
-    head: Head,
+    begins: Begins,
     admission: Option<RunAdmission>,
 ) -> Result<Attempt, BoxError>
 where
@@ -244,7 +246,7 @@ where
 {
     let settings = &layer.settings;
     yield_if_large(request.messages.iter_from(request.new_from)).await;
-    let run = Run::begin(settings, mode, conversation, &mut request, head, Caller::Request).await?;
+    let run = Run::begin(settings, begins, &mut request, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, &run, request, &mut opened).await;
     let Begun { request, before, call } = match begun {
@@ -479,10 +481,7 @@ async fn completed(
     if let Some(call) = call {
         let new = answer.messages.split_off(before.min(answer.messages.len()));
         let stored = std::mem::replace(&mut answer.messages, new);
-        let mut answer = match call.complete(answer) {
-            Ok(call) => call.durable().await?,
-            Err(refused) => return Err(refused.refuse().await),
-        };
+        let mut answer = call.complete(answer).await?;
         answer.messages.splice(..0, stored);
         return Ok(answer);
     }

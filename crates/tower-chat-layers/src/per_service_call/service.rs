@@ -125,7 +125,7 @@ async fn lone_run(
     }
     let begin = begin_alone(layer, conversation, request);
     match of_loop.filter(|of_loop| of_loop.run().is_none()) {
-        Some(of_loop) => of_loop.run_or(begin).await,
+        Some(of_loop) => of_loop.begun_or(begin).await,
         None => begin.await,
     }
 }
@@ -187,10 +187,7 @@ impl Ending for CallEnding {
                 run.observe_answer(&answer, is_of_own_loop)?;
                 Ok(answer)
             }
-            Self::Stored(call) => match call.complete(answer) {
-                Ok(call) => call.durable().await,
-                Err(refused) => Err(refused.refuse().await),
-            },
+            Self::Stored(call) => call.complete(answer).await,
         }
     }
 

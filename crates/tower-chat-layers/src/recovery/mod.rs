@@ -23,7 +23,7 @@ mod close;
 mod open_runs;
 mod recover;
 
-pub(crate) use self::{close::close_open_run, open_runs::ResumesRun, recover::LeaseWait};
+pub(crate) use self::{close::close_open_run, open_runs::ResumesRun};
 pub use self::{
     close::{close, sweep},
     open_runs::{CallState, OpenRunReport, ReportedCall, open_run},

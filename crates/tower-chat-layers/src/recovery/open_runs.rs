@@ -1,6 +1,9 @@
 //! How far an open run came.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, Messages,
@@ -65,8 +68,11 @@ pub struct ReportedCall {
 }
 
 /// A request extension: there is nothing to do but what an open run has left.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ResumesRun;
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ResumesRun {
+    /// How long the run waits for the lease of another process to end, if the request says so.
+    pub(crate) lease_wait: Option<Duration>,
+}
 
 /// How a tool call of an open run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,7 +123,7 @@ impl OpenRunReport {
         ChatRequest::new(Messages::new())
             .with_extension(conversation)
             .with_extension(PersistenceMode::Journaled)
-            .with_extension(ResumesRun)
+            .with_extension(ResumesRun::default())
     }
 }
 

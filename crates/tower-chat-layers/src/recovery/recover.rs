@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 use tower_service::Service;
 
-use super::{RunEnd, UnknownCalls, close, open_run};
+use super::{ResumesRun, RunEnd, UnknownCalls, close, open_run};
 
 /// What [`recover`] does with an open run.
 ///
@@ -24,10 +24,6 @@ pub struct RecoveryPolicy {
     options: Arc<ChatOptions>,
     wait: Duration,
 }
-
-/// A request extension: how long the run waits for the lease of another process to end.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LeaseWait(pub(crate) Duration);
 
 /// What became of the open run of a conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,7 +117,7 @@ where
         request.extensions.insert(unknown_calls);
     }
     if !wait.is_zero() {
-        request.extensions.insert(LeaseWait(wait));
+        request.extensions.insert(ResumesRun { lease_wait: Some(wait) });
     }
     let ready = client.ready().await.map_err(Into::into)?;
     let response = ready.call(request).await.map_err(Into::into)?;

@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{ModelUsage, RunActivity, UsageSum},
 };
 
-use super::{Run, State};
+use super::{Run, RunLog};
 use crate::policy::PriceList;
 
 /// What the run has used since the last write that could tell it.
@@ -32,7 +32,7 @@ impl UntoldUsage {
     }
 }
 
-impl State {
+impl RunLog {
     /// The answer of a service call has come.
     pub(super) fn note_usage(&mut self, answer: &Answer, prices: Option<&PriceList>) {
         self.calls.untold_usage.note(&answer.finish, &answer.messages, prices);
@@ -48,10 +48,10 @@ impl Run {
 
     /// What the next write tells. Usage waits for a write with messages, since a store cannot tell
     /// the repetition of another from a new one.
-    pub(super) fn activity(&self, state: &mut State, has_messages: bool) -> RunActivity {
+    pub(super) fn activity(&self, log: &mut RunLog, has_messages: bool) -> RunActivity {
         let activity = self.activity_now();
         match has_messages {
-            true => activity.with_usage(std::mem::take(&mut state.calls.untold_usage.usage)),
+            true => activity.with_usage(std::mem::take(&mut log.calls.untold_usage.usage)),
             false => activity,
         }
     }

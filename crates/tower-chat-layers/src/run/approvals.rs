@@ -1,14 +1,18 @@
 //! Calls that wait for approval: what is stored of them, and what is known of their outcomes.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, ApprovalRequest, CallPosition, Message, MessageId, Part, ToolResult,
 };
 
 use super::{
-    Run, State, call_records::PendingCallNotKept, prior_attempts::CallOutcome,
-    redact::calls_without_arguments, service_id::Recording, strip_sentinel,
+    Run, RunLog,
+    call_records::PendingCallNotKept,
+    prior_attempts::{CallOutcome, Waiting},
+    redact::calls_without_arguments,
+    service_id::Recording,
+    strip_sentinel,
 };
 use crate::{
     PersistenceError,
@@ -28,14 +32,14 @@ pub(crate) enum UnseenResult {
 impl Run {
     /// The stored approval requests that nobody has answered yet, a batch per answer of the model.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        self.state().conversation.replay.pending_approvals()
+        self.log().conversation.replay.pending_approvals()
     }
 
     /// Whether a hook has changed the stored arguments of a call in the loaded history.
     pub(crate) fn has_changed_arguments(&self, (message, index): CallOfRun) -> bool {
-        let state = self.state();
-        let position = state.position_in_history(message);
-        let stored = position.and_then(|position| state.conversation.history.get(position));
+        let log = self.log();
+        let position = log.position_in_history(message);
+        let stored = position.and_then(|position| log.conversation.history.get(position));
         stored
             .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
@@ -50,7 +54,7 @@ impl Run {
         messages: &[Arc<Message>],
         unasked: impl FnOnce() -> Answer,
     ) -> Result<(), PersistenceError> {
-        let decided = self.state().call_records.keep_pending_calls(messages);
+        let decided = self.log().call_records.keep_pending_calls(messages);
         decided.map_err(|refused| self.pending_call_not_kept(refused, unasked()))
     }
 
@@ -79,11 +83,11 @@ impl Run {
         &self,
         own: impl Iterator<Item = &'a Arc<Message>>,
     ) -> Vec<PendingBatch> {
-        let state = self.state();
+        let log = self.log();
         // The staged input of a journaled run is part of the replay already.
         let is_taken =
-            |id: MessageId| id.run == self.id() && (id.index as usize) < state.conversation.taken;
-        let mut replay = state.conversation.replay.clone();
+            |id: MessageId| id.run == self.id() && (id.index as usize) < log.conversation.taken;
+        let mut replay = log.conversation.replay.clone();
         own.filter(|message| !message.id.is_some_and(is_taken))
             .for_each(|message| replay.push(message));
         replay.pending_batches()
@@ -91,31 +95,22 @@ impl Run {
 
     /// What the record knew of a call that waits for approval when the run began, if it was begun.
     pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
-        self.state().prior_attempts.call(call)
+        self.log().prior_attempts.call(call)
     }
 
-    /// Whether the record holds the result of a call that waits for approval: it was run, and its
-    /// result became part of no message.
-    pub(crate) fn has_recorded_result(&self, waiting: &PendingApproval) -> bool {
-        waiting.call_position.is_some_and(|call| self.state().prior_attempts.has_result(call))
-    }
-
-    /// Until when a run of another process may be at work on a call that was approved. A run of this process
-    /// that has ended does not hold its calls any more.
-    pub(crate) fn held_until(&self, waiting: &PendingApproval) -> Option<SystemTime> {
-        let until = self.state().prior_attempts.held_until(waiting.call_position?)?;
-        let is_held = !self.store().handle().is_exclusive() && self.0.clock.now() < until;
-        is_held.then_some(until)
-    }
-
-    /// Whether a call waits in the conversation of which this one is a copy, and not here.
-    pub(crate) fn is_copied_approval(&self, waiting: &PendingApproval) -> bool {
-        waiting.call_position.is_some_and(|call| self.state().prior_attempts.is_copied(call))
+    /// Whether a call can still be decided about. A run of this process that has ended does not hold its
+    /// calls any more.
+    pub(crate) fn waiting(&self, waiting: &PendingApproval) -> Waiting {
+        let Some(call) = waiting.call_position else { return Waiting::Open };
+        match self.log().prior_attempts.waiting(call, self.0.clock.now()) {
+            Waiting::Held(_) if self.store().handle().is_exclusive() => Waiting::Open,
+            waiting => waiting,
+        }
     }
 
     /// Whether a stored message holds an approval request of this id.
     pub(crate) fn holds_approval_request(&self, id: &str) -> bool {
-        self.state().approval_request(id).is_some()
+        self.log().approval_request(id).is_some()
     }
 
     /// The result of the call of a stored approval request, if the model has said nothing since it
@@ -123,22 +118,22 @@ impl Run {
     ///
     /// A run goes on from there. The result is sent again where the service keeps the history.
     pub(crate) fn unseen_result_of(&self, request: &str) -> Option<UnseenResult> {
-        let state = self.state();
-        let ((message, index), request) = state.approval_request(request)?;
+        let log = self.log();
+        let ((message, index), request) = log.approval_request(request)?;
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
-        let result = match state.conversation.recording {
+        let result = match log.conversation.recording {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
-                trailing_result_of(state.conversation.history.iter().rev(), Some(call), &request)
+                trailing_result_of(log.conversation.history.iter().rev(), Some(call), &request)
             }
             // What the model said is not stored: of a run that is sent again the results alone are.
             Recording::Approvals => {
-                trailing_result_of(state.conversation.added.iter().rev(), Some(call), &request)
+                trailing_result_of(log.conversation.added.iter().rev(), Some(call), &request)
             }
         }?
         .clone();
         let call_id = result.call_id.clone().unwrap_or_default();
         let waiting = PendingApproval { call_position: Some((message, index)), request, call_id };
-        Some(match state.conversation.recording {
+        Some(match log.conversation.recording {
             Recording::History | Recording::AfterLoss => UnseenResult::InReplay,
             Recording::RecordOnly | Recording::Approvals => {
                 UnseenResult::SendAgain(Box::new((waiting, result)))
@@ -149,9 +144,8 @@ impl Run {
     /// The messages with answers to approval requests that the run has stored: what they let run
     /// and has not run goes on waiting until somebody sends the run again.
     pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
-        let state = self.state();
-        state
-            .conversation
+        let log = self.log();
+        log.conversation
             .added
             .iter()
             .filter(|message| answers_approvals([*message]))
@@ -160,7 +154,7 @@ impl Run {
     }
 }
 
-impl State {
+impl RunLog {
     /// A stored approval request, with the position of its call.
     fn approval_request(&self, id: &str) -> Option<(CallOfRun, ApprovalRequest)> {
         let stored =

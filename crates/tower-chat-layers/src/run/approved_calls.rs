@@ -14,7 +14,7 @@ use tower_chat_core::{
     },
 };
 
-use super::{Run, Shared, State, Submission, records::Records, tool_events::HeldUntil};
+use super::{Run, RunLog, Shared, Submission, records::Records, tool_events::HeldUntil};
 use crate::{
     StoreFailure,
     tool::{CallOfRun, ToolOutcome},
@@ -65,79 +65,79 @@ impl ApprovedCalls {
 impl Run {
     /// The tool of a call begins: from now on its claim says that it may have taken effect.
     pub(crate) fn note_tool_begun(&self, call: CallOfRun) {
-        self.state().approved_calls.claimed.remove(&call);
+        self.log().approved_calls.claimed.remove(&call);
     }
 
     /// Keeps the claims of calls whose tools have not begun: results say so.
     pub(crate) fn keep_claims(&self) {
-        self.state().approved_calls.forget_claims();
+        self.log().approved_calls.forget_claims();
     }
 
     /// Submits outcomes again that the store has not taken, before a message has them: another attempt would
     /// call them unknown. The attempts of a journaled run read what is staged of it.
     pub(crate) fn submit_unstored_outcomes(&self) {
-        let mut state = self.state();
-        let unstored = std::mem::take(&mut state.approved_calls.unstored);
-        if unstored.is_empty() || state.journal.as_deref().is_some() {
+        let mut log = self.log();
+        let unstored = std::mem::take(&mut log.approved_calls.unstored);
+        if unstored.is_empty() || log.journal.as_deref().is_some() {
             return;
         }
-        let outcomes = state.approved_calls.outcomes.iter();
+        let outcomes = log.approved_calls.outcomes.iter();
         let outcomes: Vec<_> = outcomes.filter(|it| unstored.contains(&it.0)).cloned().collect();
         let mut records = Records::default();
-        state.outcome_rows(&outcomes, self.policy().truncation, &mut records);
-        let submission = self.submit_rows(&mut state, records.into_rows(), Vec::new());
-        drop(state);
+        log.outcome_rows(&outcomes, self.policy().truncation, &mut records);
+        let submission = self.submit_rows(&mut log, records.into_rows(), Vec::new());
+        drop(log);
         drop(submission);
     }
 
     /// Withdraws the claims of calls whose tools have not begun, so that they can be approved again, and
     /// holds those no longer whose tools were dropped. A submission, since the caller may have gone away.
     pub(crate) fn withdraw_claims(&self) {
-        let mut state = self.state();
-        let claimed = std::mem::take(&mut state.approved_calls.claimed);
-        let held = std::mem::take(&mut state.approved_calls.held);
+        let mut log = self.log();
+        let claimed = std::mem::take(&mut log.approved_calls.claimed);
+        let held = std::mem::take(&mut log.approved_calls.held);
         let mut records = Records::default();
         let mut claims = Vec::new();
         for (call, started_at) in &claimed {
-            let Some(mut row) = state.call_row(*call) else { continue };
+            let Some(mut row) = log.call_row(*call) else { continue };
             // As it was before; else another attempt has claimed it since.
             claims.push(Claim { call: row.call, started_at: Some(*started_at) });
-            row.started_at = state.prior_attempts.starts.get(&row.call).copied();
+            row.started_at = log.prior_attempts.starts.get(&row.call).copied();
             records.put(row);
         }
-        if !self.claim_lease(&state).is_zero() {
+        if !self.claim_lease(&log).is_zero() {
             let begun = held.into_iter().filter(|(call, _)| !claimed.contains_key(call));
-            let (rows, of_begun) = state.held_rows(begun, HeldUntil(None));
+            let (rows, of_begun) = log.held_rows(begun, HeldUntil(None));
             claims.extend(of_begun);
             rows.into_iter().for_each(|row| records.put(row));
         }
         if claims.is_empty() {
             return;
         }
-        let submission = self.submit_rows(&mut state, records.into_rows(), claims);
-        drop(state);
+        let submission = self.submit_rows(&mut log, records.into_rows(), claims);
+        drop(log);
         drop(submission);
     }
 
     /// Submits rows of the record beside the run, which they neither open nor close.
     pub(super) fn submit_rows(
         &self,
-        state: &mut State,
+        log: &mut RunLog,
         rows: Vec<ToolRecord>,
         claims: Vec<Claim>,
     ) -> Submission {
-        let write = self.write_of_claims(state, state.conversation.revision, claims);
-        let write = match state.journal.as_deref_mut().filter(|journal| journal.is_in_store()) {
+        let write = self.write_of_claims(log, log.conversation.revision, claims);
+        let write = match log.journal.as_deref_mut().filter(|journal| journal.is_in_store()) {
             Some(journal) => journal.staged(write, rows, None, None),
             None => write.with_tools(rows),
         };
         let slot = Ok(Slot::unbounded().without_blocking());
-        let writes = state.with_unsettled(write);
+        let writes = log.with_unsettled(write);
         Submission::submit(self.store(), StoreFailure::FailCall, slot, writes)
     }
 
-    fn write_of_claims(&self, state: &State, revision: Revision, claims: Vec<Claim>) -> Write {
-        let id = state.conversation.next_id(self.id());
+    fn write_of_claims(&self, log: &RunLog, revision: Revision, claims: Vec<Claim>) -> Write {
+        let id = log.conversation.next_id(self.id());
         let write =
             Write::new(self.key().clone(), id, revision, []).with_activity(self.activity_now());
         if claims.is_empty() { write } else { write.with_claims(claims) }
@@ -145,8 +145,8 @@ impl Run {
 
     /// How long other processes leave a claimed call alone after the last sign of life of this run. A
     /// journaled run holds its whole conversation.
-    pub(super) fn claim_lease(&self, state: &State) -> Duration {
-        match state.journal.as_deref().is_some() || self.store().handle().is_exclusive() {
+    pub(super) fn claim_lease(&self, log: &RunLog) -> Duration {
+        match log.journal.as_deref().is_some() || self.store().handle().is_exclusive() {
             true => Duration::ZERO,
             false => self.policy().journal.lease,
         }
@@ -154,10 +154,10 @@ impl Run {
 
     /// Renews the time until which claimed calls are held, for as long as the run exists and their tools
     /// are at work.
-    pub(super) fn keep_claims_held(&self, state: &mut State) {
-        let lease = self.claim_lease(state);
+    pub(super) fn keep_claims_held(&self, log: &mut RunLog) {
+        let lease = self.claim_lease(log);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if lease.is_zero() || std::mem::replace(&mut state.approved_calls.is_renewed, true) {
+        if lease.is_zero() || std::mem::replace(&mut log.approved_calls.is_renewed, true) {
             return;
         }
         let run: Weak<Shared> = Arc::downgrade(&self.0);
@@ -181,16 +181,16 @@ impl Run {
             // Under the lock until it is submitted, so that an outcome comes after it. What waits in the
             // outbox goes on waiting.
             let ticket = {
-                let mut state = self.state();
-                let held = state.approved_calls.held.clone();
+                let mut log = self.log();
+                let held = log.approved_calls.held.clone();
                 if held.is_empty() {
-                    state.approved_calls.is_renewed = false;
+                    log.approved_calls.is_renewed = false;
                     return false;
                 }
                 let until = HeldUntil(Some(self.0.clock.now() + lease));
-                let (rows, claims) = state.held_rows(held, until);
-                let revision = revision.unwrap_or(state.conversation.revision);
-                let write = self.write_of_claims(&state, revision, claims).with_tools(rows);
+                let (rows, claims) = log.held_rows(held, until);
+                let revision = revision.unwrap_or(log.conversation.revision);
+                let write = self.write_of_claims(&log, revision, claims).with_tools(rows);
                 (**self.store()).append(Slot::unbounded().without_blocking(), vec![write])
             };
             let Err(failed) = ticket.await else { return true };
@@ -198,7 +198,7 @@ impl Run {
                 StoreError::Conflict(_) => {
                     let Ok(head) = (**self.store()).head(self.key()).await else { return true };
                     revision = Some(head.revision);
-                    if head.revision.incarnation != self.state().conversation.revision.incarnation {
+                    if head.revision.incarnation != self.log().conversation.revision.incarnation {
                         break;
                     }
                 }
@@ -214,9 +214,9 @@ impl Run {
                 }
             }
         }
-        let mut state = self.state();
-        state.approved_calls.held.clear();
-        state.approved_calls.is_renewed = false;
+        let mut log = self.log();
+        log.approved_calls.held.clear();
+        log.approved_calls.is_renewed = false;
         false
     }
 
@@ -227,11 +227,11 @@ impl Run {
             return;
         }
         let rows = {
-            let mut state = self.state();
-            state.approved_calls.unstored.clear();
+            let mut log = self.log();
+            log.approved_calls.unstored.clear();
             let mut records = Records::default();
-            let outcomes = &state.approved_calls.outcomes;
-            state.outcome_rows(outcomes, self.policy().truncation, &mut records);
+            let outcomes = &log.approved_calls.outcomes;
+            log.outcome_rows(outcomes, self.policy().truncation, &mut records);
             let mut rows = records.into_rows();
             for row in &mut rows {
                 if let RecordedResult::Apart(result) = &row.result
@@ -258,14 +258,14 @@ impl Run {
     async fn record_at_end(&self, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
         const MOST: usize = 8;
         let store = self.store();
-        let own = self.state().conversation.revision.incarnation;
+        let own = self.log().conversation.revision.incarnation;
         let mut outcome = Ok(());
         for _ in 0..MOST {
             let revision = (**store).head(self.key()).await?.revision;
             if revision.incarnation != own {
                 return Ok(());
             }
-            let id = self.state().conversation.next_id(self.id());
+            let id = self.log().conversation.next_id(self.id());
             let write = Write::new(self.key().clone(), id, revision, [])
                 .with_activity(self.activity_now())
                 .with_tools(rows.clone());
@@ -280,7 +280,7 @@ impl Run {
     }
 }
 
-impl State {
+impl RunLog {
     /// Rows that say until when calls are held whose tools have begun, with the claims that still have
     /// to be those of this run.
     fn held_rows(

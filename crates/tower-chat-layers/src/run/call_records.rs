@@ -7,7 +7,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    State,
+    RunLog,
     held_calls::HeldCalls,
     hooks::Hooks,
     stored_messages::{Rounds, StoredMessages},
@@ -48,7 +48,7 @@ pub(super) struct StoredPosition {
     pub(super) round_index: u32,
 }
 
-impl State {
+impl RunLog {
     /// Where a call stands in the store: a call of this run, or of the loaded history.
     pub(super) fn stored_position(
         &self,

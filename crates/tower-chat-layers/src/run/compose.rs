@@ -13,7 +13,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    State,
+    RunLog,
     answered_calls::AnsweredCalls,
     call_records::{Asking, StoredPosition, asked_call},
     hooks::mark_hooked,
@@ -32,7 +32,7 @@ pub(super) struct Composed {
     pub(super) records: Records,
 }
 
-impl State {
+impl RunLog {
     /// Puts a write together: hooks first, then the compaction of citations where the final text
     /// is known, then truncation.
     ///

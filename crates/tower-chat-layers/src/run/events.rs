@@ -12,13 +12,12 @@ use tower_chat_core::{
 };
 
 use super::{
-    State, answers_approvals,
+    RunLog, answers_approvals,
     as_it_stands::{AsItStands, OfPriorCalls, as_it_stands},
     last_call::Attempt,
     partial_text::partial_message,
     run_end::{follows_open_calls, response_at_end},
     service_id::Adopted,
-    state::PartialResponse,
     trailing_results::{mark_results, take_trailing_results},
     write::RunWrite,
 };
@@ -108,7 +107,7 @@ pub(super) enum Effect {
 
 /// Decides what an event leads to. Messages that it adds are added `now`.
 pub(super) fn apply(
-    log: &mut State,
+    log: &mut RunLog,
     policy: &PersistencePolicy,
     now: Option<SystemTime>,
     event: Event,
@@ -138,7 +137,7 @@ pub(super) fn apply(
 }
 
 /// *A run begins.*
-fn begun(log: &State, input: Vec<Arc<Message>>) -> Option<RunWrite> {
+fn begun(log: &RunLog, input: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => (!input.is_empty()).then(|| RunWrite::messages(input)),
@@ -147,7 +146,7 @@ fn begun(log: &State, input: Vec<Arc<Message>>) -> Option<RunWrite> {
 
 /// *A service call succeeds*, *the service pauses an answer*, *a token limit cuts an answer off*,
 /// *a tool needs approval*; of a run that is stored at its end, *the run completes* and *`stop`*.
-fn call_answered(log: &mut State, policy: &PersistencePolicy, answered: Answered) -> RunWrite {
+fn call_answered(log: &mut RunLog, policy: &PersistencePolicy, answered: Answered) -> RunWrite {
     log.forget_partial_text();
     let Answered { messages, answer, adopted, step, first_calls, ended_by } = answered;
     let write = RunWrite { adopted: Some(adopted), ended_by, ..RunWrite::messages(messages) };
@@ -183,7 +182,7 @@ fn call_answered(log: &mut State, policy: &PersistencePolicy, answered: Answered
 /// *A service call fails*, *the caller drops the response*, *its task is aborted*, *a timeout fires*;
 /// *an answer is cut off*. Nothing, where another attempt at the same call was answered meanwhile.
 fn unanswered(
-    log: &mut State,
+    log: &mut RunLog,
     ordinal: Option<u32>,
     mut inputs: Vec<Arc<Message>>,
     text: Option<Arc<str>>,
@@ -197,8 +196,7 @@ fn unanswered(
         PersistenceMode::PerServiceCall => {
             let rest = inputs.split_off(log.kept_of(kept, &inputs));
             log.leave_out_taken(ordinal, &mut inputs);
-            let earlier = log.partial.take().map(|partial| partial.text);
-            log.partial = text.or(earlier).map(|text| PartialResponse { rest: rest.clone(), text });
+            log.partial_text = text.or_else(|| log.partial_text.take());
             log.calls.keep(ordinal, Attempt::Unanswered { rest });
             let is_unsettled = true;
             (!inputs.is_empty()).then(|| RunWrite { is_unsettled, ..RunWrite::messages(inputs) })
@@ -220,7 +218,7 @@ fn unanswered(
 /// *The service says in the middle of a run that it keeps the history, or no longer does.* The tools
 /// of the results have run, but the history goes on without the call.
 fn answer_refused(
-    log: &State,
+    log: &RunLog,
     policy: &PersistencePolicy,
     inputs: &[Arc<Message>],
 ) -> Option<RunWrite> {
@@ -243,7 +241,7 @@ fn answer_refused(
 }
 
 /// *Two processes are asked for one approved call*: the claims.
-fn tools_start(log: &State, mut starts: Vec<CallOfRun>) -> Option<RunWrite> {
+fn tools_start(log: &RunLog, mut starts: Vec<CallOfRun>) -> Option<RunWrite> {
     let journal = log.journal.as_deref();
     let is_known = |call| journal.is_some_and(|journal| journal.is_started(call));
     starts.retain(|call| log.records_call(*call) && !is_known(*call));
@@ -252,7 +250,7 @@ fn tools_start(log: &State, mut starts: Vec<CallOfRun>) -> Option<RunWrite> {
 
 /// *A tool finishes*, *a tool ends the run*, *an approved tool has run*.
 fn tool_finished(
-    log: &State,
+    log: &RunLog,
     policy: &PersistencePolicy,
     outcome: ToolOutcome,
     (beside, next, ends_run): (Vec<ToolOutcome>, Option<CallOfRun>, bool),
@@ -280,7 +278,7 @@ fn tool_finished(
 
 /// *A tool finishes*, of calls that were not run: an attempt with other tools must not run them after
 /// all.
-fn tools_not_run(log: &State, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
+fn tools_not_run(log: &RunLog, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => {
@@ -293,7 +291,7 @@ fn tools_not_run(log: &State, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
 
 /// *The caller drops the response*: the record says of a call whose tool was running that it was
 /// interrupted. A call that waited for approval has a claim that says so.
-fn tools_dropped(log: &State, calls: Vec<(CallOfRun, SystemTime)>) -> Option<RunWrite> {
+fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::Journaled => None,
         PersistenceMode::PerServiceCall if log.is_persister_missed => None,
@@ -313,7 +311,7 @@ fn tools_dropped(log: &State, calls: Vec<(CallOfRun, SystemTime)>) -> Option<Run
 
 /// *The caller drops the response*, *a service call fails*: the results of tools that have finished.
 fn results_unsent(
-    log: &State,
+    log: &RunLog,
     now: Option<SystemTime>,
     messages: Vec<Arc<Message>>,
 ) -> Option<RunWrite> {
@@ -330,7 +328,7 @@ fn results_unsent(
 /// *`stop` of a `RunHandle` ends the run.* Results at the end are part of the history, so that the
 /// model knows what its calls have done.
 fn stopped(
-    log: &mut State,
+    log: &mut RunLog,
     now: Option<SystemTime>,
     unsent: Vec<Arc<Message>>,
     answer: Vec<Arc<Message>>,
@@ -357,7 +355,7 @@ fn stopped(
 /// *The run completes*, *a tool ends the run*: results at its end, which no service call has seen, are
 /// in the record alone.
 fn completed(
-    log: &State,
+    log: &RunLog,
     policy: &PersistencePolicy,
     answer: &[Arc<Message>],
     before: usize,
@@ -398,7 +396,7 @@ fn completed(
 
 /// *The same request is sent again*: its answer is stored.
 fn found_complete(
-    log: &State,
+    log: &RunLog,
     policy: &PersistencePolicy,
     answer: &[Arc<Message>],
 ) -> Option<RunWrite> {
@@ -411,7 +409,7 @@ fn found_complete(
 /// *An approval is answered that has its result already*, *an approved call's arguments were changed
 /// by a hook*: takes back what is staged, if that is no more than the run's input. Left open, the run
 /// would be resumed before every later request, and refused again.
-fn input_refused(log: &State) -> Option<RunWrite> {
+fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {
         return None;
@@ -421,7 +419,7 @@ fn input_refused(log: &State) -> Option<RunWrite> {
 }
 
 /// *A service call fails* before any answer, *the caller drops the response*, by the policy.
-fn ended(log: &mut State, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<RunWrite> {
+fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if end == RunEnd::Discard {
         let close = Some(Close::Discard { visible: journal.visible });
@@ -440,15 +438,15 @@ fn ended(log: &mut State, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<R
 /// *The caller drops the response*, *its task is aborted*, *a timeout fires*, *a service call fails*,
 /// *an answer is cut off, and `with_partial_text` is set*.
 fn left(
-    log: &mut State,
+    log: &mut RunLog,
     policy: &PersistencePolicy,
     now: Option<SystemTime>,
     cause: LeaveCause,
 ) -> Effect {
     let write = match log.mode {
         PersistenceMode::PerRun => None,
-        PersistenceMode::PerServiceCall => log.partial.take().map(|partial| {
-            let PartialResponse { rest: mut messages, text } = partial;
+        PersistenceMode::PerServiceCall => log.partial_text.take().map(|text| {
+            let mut messages = log.calls.unanswered().to_vec();
             messages.push(Arc::new(partial_message(&text)));
             RunWrite::messages(log.number(log.conversation.taken, messages, now))
         }),
@@ -472,7 +470,7 @@ fn left(
     write.map_or(Effect::Nothing, |write| Effect::Write(Box::new(write)))
 }
 
-impl State {
+impl RunLog {
     /// Whether what becomes of a call is made durable before its result is part of a message: of
     /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
     /// for approval.

@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use tower_chat_core::{Message, MessageId, Part, Role, RunId, ToolCall, pairing::AnswerIds};
 
-use super::{State, stored_messages::find};
+use super::{RunLog, stored_messages::find};
 use crate::tool::CallOfRun;
 
 /// The calls of the answer that was asked about last: what comes out of its calls is mostly told one
@@ -29,7 +29,7 @@ pub(super) struct HeldCall {
     pub(super) waits_for_approval: bool,
 }
 
-impl State {
+impl RunLog {
     /// A call as the conversation holds it: in messages about to be stored, in one that this run
     /// has stored, or in the loaded history.
     pub(super) fn held_call(

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tower_chat_core::{Message, MessageId, Messages, Part, ToolCall, ToolResult};
 
-use super::State;
+use super::RunLog;
 use crate::tool::{
     CallOfRun, Redaction, ResultSource, Retained, Tool, ToolReport, ToolSource, Tools, retained,
 };
@@ -132,7 +132,7 @@ impl Hooks {
     }
 }
 
-impl State {
+impl RunLog {
     /// What of a call's outcome is stored.
     pub(super) fn retained_outcome(
         &self,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tower_chat_core::{Answer, Message, store::author::Write};
 
-use super::{Run, state::ServiceCalls};
+use super::{Run, log::ServiceCalls};
 use crate::next_step::NextStep;
 
 /// A service call, and what it came to.
 pub(super) struct LastCall {
-    ordinal: u32,
+    ordinal: Option<u32>,
     attempt: Attempt,
 }
 
@@ -29,12 +29,12 @@ impl LastCall {
             Attempt::Answered { .. } => 0,
             Attempt::Unanswered { rest } => rest.len(),
         };
-        (self.ordinal == ordinal).then_some(left)
+        (self.ordinal == Some(ordinal)).then_some(left)
     }
 
     /// Whether it is this call, and it has its answer.
     pub(super) fn has_answer(&self, ordinal: u32) -> bool {
-        self.ordinal == ordinal && matches!(self.attempt, Attempt::Answered { .. })
+        self.ordinal == Some(ordinal) && matches!(self.attempt, Attempt::Answered { .. })
     }
 }
 
@@ -42,21 +42,27 @@ impl ServiceCalls {
     /// What a service call has come to, if it is the last. A call without a number is never known
     /// again.
     pub(super) fn attempt(&self, ordinal: Option<u32>) -> Option<&Attempt> {
-        let last = self.last.as_ref()?;
-        (Some(last.ordinal) == ordinal).then_some(&last.attempt)
+        let last = self.last.as_ref().filter(|last| last.ordinal == ordinal)?;
+        ordinal.is_some().then_some(&last.attempt)
     }
 
-    /// Keeps what a service call has come to; of one without a number only that it was answered.
+    /// Keeps what a service call has come to.
     pub(super) fn keep(&mut self, ordinal: Option<u32>, attempt: Attempt) {
         self.is_answered |= matches!(attempt, Attempt::Answered { .. });
-        if let Some(ordinal) = ordinal {
-            self.last = Some(LastCall { ordinal, attempt });
+        self.last = Some(LastCall { ordinal, attempt });
+    }
+
+    /// The inputs of the last service call that were not submitted, if it came to no answer.
+    pub(super) fn unanswered(&self) -> &[Arc<Message>] {
+        match self.last.as_ref().map(|last| &last.attempt) {
+            Some(Attempt::Unanswered { rest }) => rest,
+            Some(Attempt::Answered { .. }) | None => &[],
         }
     }
 
     /// The answer of a call is durable: its retry has nothing to submit again.
     pub(super) fn forget_write(&mut self, ordinal: Option<u32>) {
-        let last = self.last.as_mut().filter(|last| Some(last.ordinal) == ordinal);
+        let last = self.last.as_mut().filter(|last| last.ordinal == ordinal);
         if let Some(LastCall { attempt: Attempt::Answered { write, .. }, .. }) = last {
             *write = None;
         }
@@ -67,22 +73,22 @@ impl Run {
     /// How many messages at the end of a service call have not become part of the run; `None` if
     /// no persister has seen the call.
     pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
-        let state = self.state();
-        if state.calls.refused == Some(ordinal) {
+        let log = self.log();
+        if log.calls.refused == Some(ordinal) {
             return Some(usize::MAX);
         }
-        state.calls.last.as_ref()?.left_of(ordinal)
+        log.calls.last.as_ref()?.left_of(ordinal)
     }
 
     /// Whether a service call of the run has its answer, stored or on the way into the store.
     pub(crate) fn has_answer(&self, ordinal: u32) -> bool {
-        self.state().calls.last.as_ref().is_some_and(|last| last.has_answer(ordinal))
+        self.log().calls.last.as_ref().is_some_and(|last| last.has_answer(ordinal))
     }
 
     /// What follows the answer of a service call, if it was decided when the answer was stored and
     /// this is the answer as it was stored.
     pub(crate) fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {
-        match self.state().calls.attempt(Some(ordinal))? {
+        match self.log().calls.attempt(Some(ordinal))? {
             Attempt::Answered { answer, step, .. } if answer.messages == messages => step.clone(),
             Attempt::Answered { .. } | Attempt::Unanswered { .. } => None,
         }

@@ -21,6 +21,7 @@ mod input_digest;
 mod journaled;
 mod last_call;
 mod loaded;
+mod log;
 mod model_request;
 mod of_loop;
 mod partial_text;
@@ -34,7 +35,6 @@ mod run_end;
 mod service_call;
 mod service_id;
 mod start_call;
-mod state;
 mod stored_messages;
 mod submission;
 mod tool_events;
@@ -55,23 +55,22 @@ use tower_chat_core::{
 pub(crate) use self::{
     approvals::{UnseenResult, answers_approvals},
     as_it_stands::{AsItStands, as_it_stands, of_prior_calls},
-    begin::{Settings, head_of, shared},
+    begin::{Begins, Settings, head_of, shared},
     events::{Event, LeaveCause},
     history::finish_times,
     hooks::has_asked_hooks,
     journaled::InterruptedRun,
     of_loop::{Begun, RunOfLoop},
     partial_text::{is_marked_interrupted, partial_message},
-    prior_attempts::CallOutcome,
+    prior_attempts::{CallOutcome, Waiting},
     redact::{calls_without_arguments, is_without_calls},
     refused_content::AskedAgain,
     repeated::Caller,
     service_call::OpenCall,
-    service_id::SendsRecord,
     start_call::StartedCall,
     write::strip_sentinel,
 };
-use self::{loaded::Loaded, state::State, submission::Submission};
+use self::{loaded::Loaded, log::RunLog, submission::Submission};
 use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure, Tool, Tools,
     UnansweredInputs,
@@ -127,7 +126,7 @@ struct Shared {
     is_nested: bool,
     /// When its request arrived.
     arrived_at: SystemTime,
-    state: Mutex<State>,
+    log: Mutex<RunLog>,
     /// The last field, so that nothing else of the run has these messages when they are let go.
     _loaded: Loaded,
 }
@@ -150,10 +149,6 @@ pub(crate) struct HistoryBefore {
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
-
-/// A request extension that says when the request arrived, before it waited for its turn.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ArrivedAt(pub(crate) SystemTime);
 
 /// A request extension that says a `PerServiceCallPersistence` has handled the request already.
 #[derive(Debug, Clone, Copy)]
@@ -203,7 +198,7 @@ impl Run {
 
     /// Whether what becomes of a call is made durable before its result is part of a message.
     pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
-        self.state().records_call(call)
+        self.log().records_call(call)
     }
 
     /// Whether results of tools are stored although the service call that carries them fails.
@@ -231,16 +226,16 @@ impl Run {
         if !self.persists_below() {
             return Ok(());
         }
-        let mut state = self.state();
-        if state.is_persister_reported {
+        let mut log = self.log();
+        if log.is_persister_reported {
             return Ok(());
         }
         let missing = self.persister_missing();
         if self.fails_without_persister() {
             return Err(missing);
         }
-        let was_missed = std::mem::replace(&mut state.is_persister_missed, true);
-        drop(state);
+        let was_missed = std::mem::replace(&mut log.is_persister_missed, true);
+        drop(log);
         if !was_missed {
             tracing::warn!(conversation = %self.key(), "{missing}");
         }
@@ -258,12 +253,12 @@ impl Run {
 
     /// Notes that a persister below the tool loop is at work.
     pub(crate) fn report_persister(&self) {
-        self.state().is_persister_reported = true;
+        self.log().is_persister_reported = true;
     }
 
     /// Whether a persister below the tool loop is at work.
     pub(crate) fn has_persister(&self) -> bool {
-        self.state().is_persister_reported
+        self.log().is_persister_reported
     }
 
     pub(crate) fn clock(&self) -> Clock {
@@ -272,63 +267,61 @@ impl Run {
 
     /// Whether something of the run is stored, or staged.
     pub(crate) fn has_stored(&self) -> bool {
-        !self.state().conversation.added.is_empty()
+        !self.log().conversation.added.is_empty()
     }
 
     /// How many messages the run has taken in.
     pub(crate) fn taken(&self) -> usize {
-        self.state().conversation.taken
+        self.log().conversation.taken
     }
 
     /// Takes note of the tools of the next service call, for their hooks.
     pub(crate) fn use_tools(&self, tools: &Tools) {
-        self.state().call_records.hooks.use_tools(tools);
+        self.log().call_records.hooks.use_tools(tools);
     }
 
     /// Keeps the tools of the calls in an answer, for their hooks, whatever set is used later.
     pub(crate) fn pin_calls(&self, answer: &[Arc<Message>]) {
-        let mut state = self.state();
-        answer.iter().for_each(|message| state.call_records.hooks.pin_calls(message));
+        let mut log = self.log();
+        answer.iter().for_each(|message| log.call_records.hooks.pin_calls(message));
     }
 
     /// Keeps the tool of a call that an earlier run has asked for, or that there was none.
     pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
-        self.state().call_records.hooks.pin(call, tool);
+        self.log().call_records.hooks.pin(call, tool);
     }
 
     /// Takes note of a message that a tool has queued. It is kept where the results of tools are: the
     /// tool does not run again for it.
     pub(crate) fn note_queued_by_tool(&self, message: MessageId) {
-        self.state().queued_by_tools.insert(message);
+        self.log().queued_by_tools.insert(message);
     }
 
     /// Whether a tool has queued a message.
     pub(crate) fn is_queued_by_tool(&self, message: MessageId) -> bool {
-        self.state().queued_by_tools.contains(&message)
+        self.log().queued_by_tools.contains(&message)
     }
 
     /// Takes note of what a tool loop knows of the results in a message, in their order.
     pub(crate) fn report_tools(&self, message: MessageId, reports: ToolReports) {
-        self.state().call_records.report(message, reports);
+        self.log().call_records.report(message, reports);
     }
 
     /// The number after the highest that a source of the conversation has, in what was loaded, in
     /// what the run has added and in these messages of its request.
     pub(crate) fn next_source_number(&self, own: &Messages) -> u64 {
         let citations = self.policy().replay.citations.clone().unwrap_or_default();
-        let state = self.state();
-        let (history, added) = (
-            state.conversation.history.clone(),
-            state.conversation.added.iter().cloned().collect(),
-        );
-        drop(state);
+        let log = self.log();
+        let (history, added) =
+            (log.conversation.history.clone(), log.conversation.added.iter().cloned().collect());
+        drop(log);
         let next = [&history, &added, own].map(|messages| citations.next_number(messages));
         next.into_iter().max().unwrap_or_default()
     }
 
     /// What became of the run's messages so far.
     pub(crate) fn saved(&self) -> Saved {
-        self.state().saved()
+        self.log().saved()
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn HistoryStore> {
@@ -339,8 +332,8 @@ impl Run {
         &self.0.policy
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> MutexGuard<'_, RunLog> {
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time at which messages are added now.

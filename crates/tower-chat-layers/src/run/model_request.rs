@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{ChatRequest, HistoryOwner, Message, Messages};
 
-use super::{PersisterAbove, State};
+use super::{PersisterAbove, RunLog};
 use crate::replay::Replay;
 
-impl State {
+impl RunLog {
     /// Makes the model client's request: history first, and no trace of these layers. `unsent` of
     /// the run's messages no call has carried yet, stored or not.
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {

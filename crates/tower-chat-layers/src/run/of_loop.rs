@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::Mutex as BeginMutex;
+use tokio::sync::OnceCell;
 use tower_chat_core::{Answer, Conversation};
 
 use super::Run;
@@ -20,20 +20,12 @@ pub(crate) struct RunOfLoop(Arc<Slot>);
 
 #[derive(Default)]
 struct Slot {
-    /// One service call at a time begins the run, where a layer makes two at once.
-    begin: BeginMutex<()>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    run: Option<Run>,
-    /// The run was complete before this request.
-    is_answered: bool,
-    tools: Tools,
+    begun: OnceCell<Begun>,
+    tools: Mutex<Tools>,
 }
 
 /// What the persister does with a service call of a run that it had to begin.
+#[derive(Clone)]
 pub(crate) enum Begun {
     Run(Run),
     /// The run was sent again, and is stored whole.
@@ -43,21 +35,23 @@ pub(crate) enum Begun {
 impl RunOfLoop {
     /// Names the tools of the next service call.
     pub(crate) fn use_tools(&self, tools: &Tools) {
-        let mut state = self.state();
-        state.tools = tools.clone();
-        if let Some(run) = &state.run {
+        *self.tools() = tools.clone();
+        if let Some(run) = self.run() {
             run.use_tools(tools);
         }
     }
 
     /// The run, once a persister has begun it.
     pub(crate) fn run(&self) -> Option<Run> {
-        self.state().run.clone()
+        match self.0.begun.get()? {
+            Begun::Run(run) => Some(run.clone()),
+            Begun::Answered(_) => None,
+        }
     }
 
     /// Whether the run was complete before this request, so that its stored answer is the last.
     pub(crate) fn is_answered(&self) -> bool {
-        self.state().is_answered
+        matches!(self.0.begun.get(), Some(Begun::Answered(_)))
     }
 
     /// The run, if it is the one of this conversation: a layer may send other requests with the
@@ -66,28 +60,23 @@ impl RunOfLoop {
         self.run().filter(|run| run.0.conversation == *conversation)
     }
 
-    /// The run, or the one that `begin` makes. Nothing is kept of one that could not be begun.
-    pub(crate) async fn run_or(
+    /// What was begun, or what `begin` begins: one service call at a time, where a layer makes two at
+    /// once. Nothing is kept of a run that could not be begun.
+    pub(crate) async fn begun_or(
         &self,
         begin: impl Future<Output = Result<Begun, PersistenceError>>,
     ) -> Result<Begun, PersistenceError> {
-        let _one_at_a_time = self.0.begin.lock().await;
-        if let Some(run) = self.run() {
-            return Ok(Begun::Run(run));
-        }
-        let begun = begin.await?;
-        let mut state = self.state();
-        match &begun {
-            Begun::Run(run) => {
-                run.use_tools(&state.tools);
-                state.run = Some(run.clone());
+        let begin = async {
+            let begun = begin.await?;
+            if let Begun::Run(run) = &begun {
+                run.use_tools(&self.tools());
             }
-            Begun::Answered(_) => state.is_answered = true,
-        }
-        Ok(begun)
+            Ok(begun)
+        };
+        self.0.begun.get_or_try_init(|| begin).await.cloned()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tools(&self) -> MutexGuard<'_, Tools> {
+        self.0.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

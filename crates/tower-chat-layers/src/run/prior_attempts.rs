@@ -131,20 +131,27 @@ impl PriorAttempts {
         self.calls.get(&call).cloned()
     }
 
-    /// Whether a call was copied while it waited, and waits in the original alone.
-    pub(super) fn is_copied(&self, call: CallOfRun) -> bool {
-        self.copied.contains(&call)
+    /// Whether a call can still be decided about at a time.
+    pub(super) fn waiting(&self, call: CallOfRun, now: SystemTime) -> Waiting {
+        match self.held.get(&call) {
+            _ if self.copied.contains(&call) => Waiting::InOriginal,
+            _ if self.with_result.contains(&call) => Waiting::Answered,
+            Some(until) if now < *until => Waiting::Held(*until),
+            Some(_) | None => Waiting::Open,
+        }
     }
+}
 
-    /// Until when another run holds a call.
-    pub(super) fn held_until(&self, call: CallOfRun) -> Option<SystemTime> {
-        self.held.get(&call).copied()
-    }
-
-    /// Whether the record has closed a call with a result.
-    pub(super) fn has_result(&self, call: CallOfRun) -> bool {
-        self.with_result.contains(&call)
-    }
+/// Whether a call that waits for approval can still be decided about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    Open,
+    /// It was copied while it waited, and waits in the conversation of which this one is a copy.
+    InOriginal,
+    /// The record has closed it with a result, although no message holds the result.
+    Answered,
+    /// A run of another process may be at work on it until then.
+    Held(SystemTime),
 }
 
 impl FromIterator<ToolInvocation> for PriorAttempts {

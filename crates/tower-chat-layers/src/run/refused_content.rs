@@ -61,7 +61,7 @@ impl RefusedSoFar {
 impl Run {
     /// Takes note of marks, which the next write of the run stores.
     fn note_refused(&self, marks: &[RefusalMark]) {
-        self.state().refused.add(marks);
+        self.log().refused.add(marks);
         for RefusalMark { issuer, message, content, .. } in marks {
             tracing::warn!(
                 conversation = %self.key(),
@@ -83,11 +83,11 @@ impl Run {
             return;
         }
         let marks: Vec<_> = {
-            let state = self.state();
-            let added = &state.conversation.added;
+            let log = self.log();
+            let added = &log.conversation.added;
             let answered = added.iter().rposition(|message| message.role == Role::Assistant);
             let unanswered = added.iter().skip(answered.map_or(0, |last| last + 1));
-            let known = &state.refused.all;
+            let known = &log.refused.all;
             unanswered.chain(inputs).flat_map(|it| marks_of(it, refusal, known)).collect()
         };
         self.note_refused(&marks);
@@ -115,7 +115,7 @@ where
     pub(crate) async fn call(self, mut request: ChatRequest) -> Result<ChatResponse, BoxError> {
         let Self { service, run } = self;
         let policy = run.policy().refused_content;
-        run.state().refused.mark(&mut request);
+        run.log().refused.mark(&mut request);
         let again = (policy != RefusedContent::Fail).then(|| request.clone());
         let error = match service.call(request).await {
             Ok(response) => return Ok(response),
@@ -142,7 +142,7 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    let known = run.state().refused.all.clone();
+    let known = run.log().refused.all.clone();
     let Suspects { stored, new, is_named } = Suspects::of(&request, &refusal, &known);
     let at_fault = stored.iter().chain(&new).next().cloned();
     if is_named {

@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, ServiceCall, Settings, State,
+    Run, RunLog, ServiceCall, Settings,
     model_request::{joined, own_messages},
     stored_messages::{RunInStore, stored_of_run},
 };
@@ -126,7 +126,7 @@ pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
     request.messages = messages;
 }
 
-impl State {
+impl RunLog {
     /// Compares a service call of a loop that is not of this crate with what the run has loaded and
     /// added.
     ///
@@ -231,7 +231,7 @@ impl Run {
     /// The answer of the last run, where the request repeats everything up to it: its client did
     /// not get it.
     pub(crate) fn last_answer(&self) -> Option<Answer> {
-        let messages = self.state().stored_before.last_answer.take()?;
+        let messages = self.log().stored_before.last_answer.take()?;
         let visible = messages.iter().filter(|message| !is_end_marker(message));
         let messages = visible.map(without_mark).collect();
         let mut finish = Finish::stop();

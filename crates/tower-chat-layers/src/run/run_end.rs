@@ -12,7 +12,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    State, history::is_incomplete_response, partial_text::is_partial_response, records::Records,
+    RunLog, history::is_incomplete_response, partial_text::is_partial_response, records::Records,
 };
 use crate::{
     next_step::{is_paused, pending_calls},
@@ -96,7 +96,7 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
     })
 }
 
-impl State {
+impl RunLog {
     /// Whether the run ends now with an answer of which nothing stored says that it is the last.
     pub(super) fn has_unmarked_end(&self) -> bool {
         let response = response_at_end(&self.conversation.added);

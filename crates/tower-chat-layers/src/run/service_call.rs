@@ -9,7 +9,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, State, Submission,
+    Run, RunLog, Submission,
     events::{Answered, Event},
     last_call::Attempt,
     partial_text::StreamedText,
@@ -38,7 +38,7 @@ pub(crate) struct OpenCall {
     calls: Option<CallCount>,
     /// What was streamed of the answer, where that is kept.
     streamed: Option<StreamedText>,
-    state: CallState,
+    progress: CallState,
 }
 
 /// How far a service call has come.
@@ -50,15 +50,6 @@ enum CallState {
     InFlight(Result<Slot, StoreError>),
     /// Everything that is stored of it was submitted.
     Settled,
-}
-
-/// A service call whose answer cannot be stored: it names a service id that does not fit, or
-/// asks for a call that could not wait for approval.
-pub(crate) struct RefusedCall {
-    run: Run,
-    error: PersistenceError,
-    /// What is stored of the results that the call carried.
-    submission: Submission,
 }
 
 /// An answer whose messages were submitted.
@@ -88,7 +79,7 @@ impl OpenCall {
             calls: loop_policy.as_ref().map(LoopPolicy::call_count),
             loop_policy,
             streamed: keeps_text.then(StreamedText::default),
-            state: CallState::Waiting,
+            progress: CallState::Waiting,
         }
     }
 
@@ -104,9 +95,9 @@ impl OpenCall {
     /// If the store takes no more writes and the policy is to fail.
     pub(crate) async fn reserve(&mut self) -> Result<(), PersistenceError> {
         match self.run.reserve().await {
-            Ok(slot) => self.state = CallState::InFlight(slot),
+            Ok(slot) => self.progress = CallState::InFlight(slot),
             Err(error) => {
-                self.state = CallState::Settled;
+                self.progress = CallState::Settled;
                 return Err(error);
             }
         }
@@ -139,55 +130,75 @@ impl OpenCall {
         self.calls.as_mut().map_or(Ok(()), |calls| calls.take(message))
     }
 
-    /// The service has answered: submits inputs and answer together.
+    /// The service has answered: submits inputs and answer together, before the first await, and waits
+    /// until they are durable.
     ///
     /// # Errors
     ///
     /// If the answer's service id does not fit, by policy, nothing of the answer is written,
     /// and of the inputs the results of tools that have run go into the record. If a hook keeps
     /// nothing of a call that would wait for approval, the inputs are kept as of a call that failed.
-    pub(crate) fn complete(
+    /// [`PersistenceError::NotStored`], with the answer.
+    pub(crate) async fn complete(
+        self: Box<Self>,
+        answer: Answer,
+    ) -> Result<Answer, PersistenceError> {
+        let run = self.run.clone();
+        match self.submit(answer) {
+            Ok(call) => call.durable().await,
+            Err(refused) => {
+                let (error, submission) = *refused;
+                // The caller has to know of the refusal first.
+                let failure = "tool results of a refused service call could not be recorded";
+                run.logged(submission, failure).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Submits inputs and answer, or what is kept of a call whose answer cannot be stored.
+    fn submit(
         mut self: Box<Self>,
         mut answer: Answer,
-    ) -> Result<StoredCall, Box<RefusedCall>> {
+    ) -> Result<StoredCall, Box<(PersistenceError, Submission)>> {
         let run = self.run.clone();
         let slot = self.take_slot();
         let mut inputs = std::mem::take(&mut self.inputs);
-        let mut state = run.state();
-        if let Some(Attempt::Answered { answer, write, .. }) = state.calls.attempt(self.ordinal) {
+        let mut log = run.log();
+        if let Some(Attempt::Answered { answer, write, .. }) = log.calls.attempt(self.ordinal) {
             let (answer, write) = (answer.clone(), write.clone());
-            return Ok(run.submit_again(&state, self.ordinal, answer, write));
+            return Ok(run.submit_again(&log, self.ordinal, answer, write));
         }
-        state.leave_out_taken(self.ordinal, &mut inputs);
-        let adopted = match self.adopted(&mut state, &answer) {
+        log.leave_out_taken(self.ordinal, &mut inputs);
+        let adopted = match self.adopted(&mut log, &answer) {
             Ok(adopted) => adopted,
             Err(error) => {
-                state.calls.refused = self.ordinal;
-                let submission = run.record(&mut state, slot, Event::AnswerRefused { inputs }).0;
-                return Err(Box::new(RefusedCall { error, submission, run: run.clone() }));
+                log.calls.refused = self.ordinal;
+                let submission = run.record(&mut log, slot, Event::AnswerRefused { inputs }).0;
+                return Err(Box::new((error, submission)));
             }
         };
-        let rounds = state.whole_run.take_unseen_rounds(&answer.messages);
-        let first = state.conversation.taken + inputs.len();
-        let rounds = state.number(first, rounds, run.now());
+        let rounds = log.whole_run.take_unseen_rounds(&answer.messages);
+        let first = log.conversation.taken + inputs.len();
+        let rounds = log.number(first, rounds, run.now());
         // The last response of the rounds is what the loop has returned, as the model gave it.
         let seen = match is_complete(&rounds) {
             true => response_at_end(&rounds).len(),
             false => 0,
         };
         let first = first + rounds.len() - seen;
-        let unasked = state.number(first, std::mem::take(&mut answer.messages), run.now());
+        let unasked = log.number(first, std::mem::take(&mut answer.messages), run.now());
         answer.messages = self.with_approval_requests(unasked.clone());
         let of_answer = rounds.into_iter().chain(answer.messages.iter().skip(seen).cloned());
         let of_answer: Vec<_> = of_answer.collect();
-        if let Err(refused) = state.call_records.keep_pending_calls(&of_answer) {
+        if let Err(refused) = log.call_records.keep_pending_calls(&of_answer) {
             let (ordinal, kept) = (self.ordinal, run.policy().inputs_of_failed_call);
             let text = self.streamed_text();
             let event = Event::Unanswered { ordinal, inputs, text, kept };
-            let submission = run.record(&mut state, slot, event).0;
+            let submission = run.record(&mut log, slot, event).0;
             answer.messages = unasked;
             let error = run.pending_call_not_kept(refused, answer);
-            return Err(Box::new(RefusedCall { error, submission, run: run.clone() }));
+            return Err(Box::new((error, submission)));
         }
         if adopted.service_id.is_none() && !self.is_whole_run() && !self.options.is_background() {
             answer.finish.history_owner = Some(HistoryOwner::Local);
@@ -195,29 +206,29 @@ impl OpenCall {
         inputs.extend(of_answer);
         let answered = self.answered(inputs, &answer, adopted);
         let step = answered.step.clone();
-        let (submission, write) = run.record(&mut state, slot, Event::Answered(answered));
+        let (submission, write) = run.record(&mut log, slot, Event::Answered(answered));
         let attempt = Attempt::Answered { answer: answer.clone(), step, write };
-        state.calls.keep(self.ordinal, attempt);
-        drop(state);
+        log.calls.keep(self.ordinal, attempt);
+        drop(log);
         Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
     }
 
     /// What an answer means for where the history is kept, and for the usage of the run. A layer that
     /// has seen the service calls of a whole run has noted their usage and compared their ids, and a layer
     /// above may have left the id out of the answer since.
-    fn adopted(&self, state: &mut State, answer: &Answer) -> Result<Adopted, PersistenceError> {
-        let is_seen = self.is_whole_run() && state.calls.is_answered;
+    fn adopted(&self, log: &mut RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
+        let is_seen = self.is_whole_run() && log.calls.is_answered;
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
             || answer.finish.usage != Usage::default();
         if !is_seen && (is_of_model || !self.is_whole_run()) {
-            state.note_usage(answer, self.run.policy().prices.as_ref());
+            log.note_usage(answer, self.run.policy().prices.as_ref());
         }
         let is_named = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
-        match (&state.conversation.service_id, is_named) {
+        match (&log.conversation.service_id, is_named) {
             (Some(service_id), None) if is_seen => {
-                Ok(Adopted::named(service_id.clone(), state.conversation.recording))
+                Ok(Adopted::named(service_id.clone(), log.conversation.recording))
             }
-            _ => self.run.adopt_service_id(state, answer),
+            _ => self.run.adopt_service_id(log, answer),
         }
     }
 
@@ -279,7 +290,7 @@ impl OpenCall {
     fn unanswered(&mut self, slot: Result<Slot, StoreError>, kept: UnansweredInputs) -> Submission {
         let (ordinal, inputs) = (self.ordinal, std::mem::take(&mut self.inputs));
         let event = Event::Unanswered { ordinal, inputs, text: self.streamed_text(), kept };
-        self.run.record(&mut self.run.state(), slot, event).0
+        self.run.record(&mut self.run.log(), slot, event).0
     }
 
     fn streamed_text(&mut self) -> Option<Arc<str>> {
@@ -288,7 +299,7 @@ impl OpenCall {
 
     /// The slot, once; from then on dropping the call stores nothing.
     fn take_slot(&mut self) -> Result<Slot, StoreError> {
-        match std::mem::replace(&mut self.state, CallState::Settled) {
+        match std::mem::replace(&mut self.progress, CallState::Settled) {
             CallState::Waiting => Ok(Slot::unbounded()),
             CallState::InFlight(slot) => slot,
             CallState::Settled => Err(StoreError::Closed),
@@ -300,23 +311,12 @@ impl Drop for OpenCall {
     /// The caller has gone away before the end of the answer: the inputs are stored by policy,
     /// whatever the cause was.
     fn drop(&mut self) {
-        if let CallState::Settled = self.state {
+        if let CallState::Settled = self.progress {
             return;
         }
         let slot = self.take_slot().map(Slot::without_blocking);
         let kept = self.run.policy().inputs_of_dropped_call;
         drop(self.unanswered(slot, kept));
-    }
-}
-
-impl RefusedCall {
-    /// Waits until what is kept of the call is stored. A failure to store it is logged and no more: the
-    /// caller has to know of the refusal first.
-    pub(crate) async fn refuse(self) -> PersistenceError {
-        let Self { run, error, submission } = self;
-        run.logged(submission, "tool results of a refused service call could not be recorded")
-            .await;
-        error
     }
 }
 
@@ -329,16 +329,16 @@ impl StoredCall {
     pub(crate) async fn durable(self) -> Result<Answer, PersistenceError> {
         let Self { run, ordinal, mut answer, submission } = self;
         let settled = run.settled(submission, || Some(answer.clone())).await;
-        let mut state = run.state();
+        let mut log = run.log();
         if let Err(error) = settled {
-            state.calls.refused = ordinal;
+            log.calls.refused = ordinal;
             return Err(error);
         }
-        if state.unsaved == 0 {
-            state.calls.forget_write(ordinal);
+        if log.unsaved == 0 {
+            log.calls.forget_write(ordinal);
         }
-        state.unsettled.clear();
-        answer.finish.saved = Some(state.saved());
+        log.unsettled.clear();
+        answer.finish.saved = Some(log.saved());
         Ok(answer)
     }
 }

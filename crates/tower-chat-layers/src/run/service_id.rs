@@ -6,12 +6,8 @@ use tower_chat_core::{
     Answer, ConversationKey, HistoryOwner, Message, Part, Role, store::ServiceIdChange,
 };
 
-use super::{Run, State};
+use super::{Run, RunLog};
 use crate::{ConflictPolicy, PersistenceError, replay::Replay};
-
-/// A request extension: the service has lost the history that it kept, so that the record is sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SendsRecord;
 
 /// What of a run's messages goes into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +85,8 @@ impl Run {
     /// The id under which the service keeps the history, if it does and has answered nothing in this run:
     /// the record can be sent in its place without running a tool again.
     pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
-        let state = self.state();
-        state.conversation.service_id.clone().filter(|_| !state.calls.is_answered)
+        let log = self.log();
+        log.conversation.service_id.clone().filter(|_| !log.calls.is_answered)
     }
 
     /// Compares the id an answer names with the one in play, before anything of it is written.
@@ -100,12 +96,12 @@ impl Run {
     /// If the id does not fit, by policy. The error carries the answer.
     pub(super) fn adopt_service_id(
         &self,
-        state: &State,
+        log: &RunLog,
         answer: &Answer,
     ) -> Result<Adopted, PersistenceError> {
         let policy = self.policy().conflict;
-        let current = state.conversation.service_id.as_ref();
-        let recording = state.conversation.recording;
+        let current = log.conversation.service_id.as_ref();
+        let recording = log.conversation.recording;
         let returned = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
         let answer = || Box::new(answer.clone());
         if recording == Recording::AfterLoss {
@@ -142,7 +138,7 @@ impl Run {
                 }
                 // What a journaled run has staged will be committed, so the rest is too.
                 let records_run =
-                    ConflictPolicy { clear: policy.clear && state.journal.is_none(), ..policy };
+                    ConflictPolicy { clear: policy.clear && log.journal.is_none(), ..policy };
                 (returned, Recording::of_service_kept(records_run))
             }
         };

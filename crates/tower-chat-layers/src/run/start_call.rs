@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    HistoryBefore, Run, ServiceCall, State, Submission,
+    HistoryBefore, Run, RunLog, ServiceCall, Submission,
     hooks::has_asked_hooks,
     last_call::Attempt,
     model_request::{joined, own_messages},
@@ -45,49 +45,49 @@ impl Run {
             request.messages = joined(request.messages.take(first), own);
             request.new_from = request.new_from.saturating_sub(count);
         }
-        let mut state = self.state();
+        let mut log = self.log();
         if self.0.is_alone && request.new_from > 0 {
             // The loop sends it with its first service call alone.
-            state.calls.above = request.messages.take(request.new_from);
+            log.calls.above = request.messages.take(request.new_from);
         }
         let sent = match ordinal {
             Some(_) => 0,
             None => unanswered_len(&own_messages(request)),
         };
-        let own = match state.calls.attempt(ordinal) {
+        let own = match log.calls.attempt(ordinal) {
             Some(Attempt::Answered { answer, write, .. }) => {
                 let (answer, write) = (answer.clone(), write.clone());
-                let again = self.submit_again(&state, ordinal, answer, write);
+                let again = self.submit_again(&log, ordinal, answer, write);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
             Some(Attempt::Unanswered { rest }) => rest.clone(),
             // A run that nobody began above is resumed; what is stored of its input comes first.
             None if ordinal == Some(0) && self.0.is_alone => {
-                own_messages(request).into_iter().skip(state.conversation.added.len()).collect()
+                own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
             }
-            None => match self.unsubmitted(&state, request)? {
+            None => match self.unsubmitted(&log, request)? {
                 NewOfCall::Messages(own) => own,
-                NewOfCall::Nothing if is_complete(&state.conversation.added) => {
-                    let again = self.last_response(&state);
+                NewOfCall::Nothing if is_complete(&log.conversation.added) => {
+                    let again = self.last_response(&log);
                     return Ok(StartedCall::Answered(Box::new(again)));
                 }
                 NewOfCall::Nothing => Vec::new(),
             },
         };
-        let inputs = state.number(state.conversation.taken, own, self.now());
-        let replay = self.replay_with(&state, &inputs)?;
+        let inputs = log.number(log.conversation.taken, own, self.now());
+        let replay = self.replay_with(&log, &inputs)?;
         let is_first = match ordinal {
             Some(ordinal) => ordinal == 0,
-            None => !state.calls.is_answered,
+            None => !log.calls.is_answered,
         };
-        let new_to_model = match state.mode {
+        let new_to_model = match log.mode {
             // Its input is staged already, and new to the model all the same.
             PersistenceMode::Journaled if is_first && ordinal.is_none() => sent.max(inputs.len()),
             PersistenceMode::Journaled if is_first => own_messages(request).len(),
             _ => inputs.len(),
         };
-        state.address_model(request, &replay, new_to_model);
-        drop(state);
+        log.address_model(request, &replay, new_to_model);
+        drop(log);
         let loop_policy = request.extensions.get::<LoopPolicy>().cloned();
         let options = request.options.clone();
         let call = OpenCall::new(self, ordinal, inputs, options, loop_policy);
@@ -97,27 +97,27 @@ impl Run {
     /// The messages of a request that are not stored yet.
     fn unsubmitted(
         &self,
-        state: &State,
+        log: &RunLog,
         request: &mut ChatRequest,
     ) -> Result<NewOfCall, PersistenceError> {
-        if state.stored_before.is_observed {
+        if log.stored_before.is_observed {
             return Ok(NewOfCall::Messages(own_messages(request)));
         }
         let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
-        let is_kept_here = state.conversation.service_id.is_none();
+        let is_kept_here = log.conversation.service_id.is_none();
         if is_of_own_loop || !is_kept_here || self.0.is_alone {
-            let own = state.not_stored_of(own_messages(request));
-            let is_later_call = !state.conversation.added.is_empty();
+            let own = log.not_stored_of(own_messages(request));
+            let is_later_call = !log.conversation.added.is_empty();
             let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
             let is_unnamed = |message: &Arc<Message>| is_answer(message) && message.id.is_none();
             if !is_later_call || !own.iter().any(is_unnamed) {
                 return Ok(NewOfCall::Messages(own));
             }
         }
-        let observed = state.observe_call(&self.0.conversation, request)?;
+        let observed = log.observe_call(&self.0.conversation, request)?;
         if request.new_from == 0 && !observed.instructions.is_empty() {
-            request.messages = joined(state.calls.above.clone(), request.messages.clone());
-            request.new_from = state.calls.above.len();
+            request.messages = joined(log.calls.above.clone(), request.messages.clone());
+            request.new_from = log.calls.above.len();
         }
         take_observed(request, &observed);
         Ok(match observed.step {
@@ -127,17 +127,17 @@ impl Run {
     }
 
     /// The last response of a run that is complete, for a service call that was made before.
-    fn last_response(&self, state: &State) -> StoredCall {
-        let response = response_at_end(&state.conversation.added).iter().map(without_mark);
+    fn last_response(&self, log: &RunLog) -> StoredCall {
+        let response = response_at_end(&log.conversation.added).iter().map(without_mark);
         let mut finish = Finish::stop();
         finish.history_owner = Some(HistoryOwner::Local);
         let answer = Answer::new(response.collect(), finish);
-        self.submit_again(state, None, answer, None)
+        self.submit_again(log, None, answer, None)
     }
 
     pub(super) fn submit_again(
         &self,
-        state: &State,
+        log: &RunLog,
         ordinal: Option<u32>,
         answer: Answer,
         write: Option<Write>,
@@ -145,7 +145,7 @@ impl Run {
         let submission = match write {
             Some(write) => {
                 let slot = Ok(Slot::unbounded());
-                let writes = state.with_unsettled(write);
+                let writes = log.with_unsettled(write);
                 Submission::submit(self.store(), self.store_failure(), slot, writes)
             }
             None => Submission::nothing(),
@@ -166,7 +166,7 @@ fn unanswered_len(own: &[Arc<Message>]) -> usize {
     own.iter().rev().take_while(|message| message.role != Role::Assistant).count()
 }
 
-impl State {
+impl RunLog {
     /// Those of the loop's messages, which are in the run's order, that are not stored yet.
     pub(super) fn not_stored_of(&self, mut own: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if let Some(last) = own.iter().rposition(|message| self.is_stored(message)) {

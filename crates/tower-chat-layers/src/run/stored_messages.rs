@@ -6,7 +6,7 @@ use tower_chat_core::{
     Message, MessageId, Messages, RefusalMark, RunId, pairing::AnswerKey, store::History,
 };
 
-use super::{State, input_digest::take_mark};
+use super::{RunLog, input_digest::take_mark};
 
 /// What was found out of the messages of the loaded history, which does not change while a run is
 /// under way. It is looked at from its end, and only as far as something is looked for in it.
@@ -53,7 +53,7 @@ pub(super) struct RunInStore {
     pub(super) is_overtaken: bool,
 }
 
-impl State {
+impl RunLog {
     /// The position of a message in the loaded history; of two with the same id, of the last.
     pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
         self.call_records.stored.0.borrow_mut().position(&self.conversation.history, id)

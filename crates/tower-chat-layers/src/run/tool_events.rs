@@ -11,7 +11,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, State,
+    Run, RunLog,
     call_records::StoredPosition,
     events::{Effect, Event, apply},
     held_calls::HeldCall,
@@ -60,7 +60,7 @@ impl Run {
     ) -> Result<(), PersistenceError> {
         let call = outcome.0;
         if call.0.run != self.id() {
-            self.state().approved_calls.note_outcome(&outcome);
+            self.log().approved_calls.note_outcome(&outcome);
         }
         // A claim fails by itself: an outcome that went with it would be lost for it.
         let (claim, next): (Vec<_>, Vec<_>) =
@@ -72,9 +72,9 @@ impl Run {
         };
         let slot = self.reserve_beside().await;
         let Some(event) = pending.event.take() else { return Ok(()) };
-        let submission = self.record(&mut self.state(), slot?, event).0;
+        let submission = self.record(&mut self.log(), slot?, event).0;
         self.settled(submission, || None).await?;
-        self.state().approved_calls.note_stored(call);
+        self.log().approved_calls.note_stored(call);
         self.tools_started(claim).await
     }
 
@@ -84,10 +84,10 @@ impl Run {
     ///
     /// If it could not be stored.
     pub(crate) async fn write_beside(&self, event: Event) -> Result<(), PersistenceError> {
-        let effect = apply(&mut self.state(), self.policy(), self.now(), event);
+        let effect = apply(&mut self.log(), self.policy(), self.now(), event);
         let Effect::Write(write) = effect else { return Ok(()) };
         let slot = self.reserve_beside().await?;
-        let submission = self.submit(&mut self.state(), slot, *write).0;
+        let submission = self.submit(&mut self.log(), slot, *write).0;
         self.settled(submission, || None).await
     }
 
@@ -137,7 +137,7 @@ impl StoredCall {
     }
 }
 
-impl State {
+impl RunLog {
     /// Rows that say calls are about to run, and the claims to those that waited for approval. A
     /// call of which nothing is stored has none.
     pub(super) fn start_rows(

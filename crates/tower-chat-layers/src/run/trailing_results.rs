@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role};
 
-use super::State;
+use super::RunLog;
 
 /// Takes out the results at the end that answer calls of this run: no service call has seen them,
 /// and per-service-call persistence would not have stored them either.
@@ -41,7 +41,7 @@ fn is_results(message: &Arc<Message>) -> bool {
     message.role == Role::Tool
 }
 
-impl State {
+impl RunLog {
     /// The results at the end of an answer that no service call has carried.
     pub(super) fn not_taken(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);

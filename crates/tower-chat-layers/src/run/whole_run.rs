@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Answer, ChatRequest, Message, Messages, Role};
 
-use super::{Run, ServiceCall, State, model_request::joined, run_end::response_at_end};
+use super::{Run, RunLog, ServiceCall, model_request::joined, run_end::response_at_end};
 use crate::{
     PersistenceError,
     replay::Replay,
@@ -56,8 +56,8 @@ impl Run {
             return;
         }
         let id = self.id();
-        let mut state = self.state();
-        let State { conversation, whole_run, calls, .. } = &mut *state;
+        let mut log = self.log();
+        let RunLog { conversation, whole_run, calls, .. } = &mut *log;
         let ((given, new_from), rounds) = (&whole_run.given, &mut whole_run.rounds);
         if conversation.service_id.is_some() || given.is_empty() {
             return;
@@ -113,35 +113,35 @@ impl Run {
         answer: &Answer,
         is_of_own_loop: bool,
     ) -> Result<(), PersistenceError> {
-        let mut state = self.state();
+        let mut log = self.log();
         if !is_of_own_loop {
-            state.whole_run.rounds.messages.extend(answer.messages.iter().cloned());
+            log.whole_run.rounds.messages.extend(answer.messages.iter().cloned());
         }
-        state.calls.is_answered = true;
-        state.note_usage(answer, self.policy().prices.as_ref());
-        let adopted = self.adopt_service_id(&state, answer)?;
-        state.conversation.service_id = adopted.service_id;
-        state.conversation.recording = adopted.recording;
+        log.calls.is_answered = true;
+        log.note_usage(answer, self.policy().prices.as_ref());
+        let adopted = self.adopt_service_id(&log, answer)?;
+        log.conversation.service_id = adopted.service_id;
+        log.conversation.recording = adopted.recording;
         Ok(())
     }
 
     /// Whether layers have seen every service call of the run.
     pub(crate) fn has_seen_rounds(&self) -> bool {
-        let state = self.state();
-        state.calls.is_answered && !state.whole_run.rounds.is_broken
+        let log = self.log();
+        log.calls.is_answered && !log.whole_run.rounds.is_broken
     }
 
     /// The open end of the stored history, where the input answers approval requests in it: a
     /// tool loop pushes its own messages to it and sends the view.
     pub(crate) fn open_replay(&self) -> Option<Replay> {
-        self.state().whole_run.open_replay.clone()
+        self.log().whole_run.open_replay.clone()
     }
 
     /// The index of the first message that the tool loop adds to a run that is written at its end.
     /// The request does not say it: among its messages may be some of the history, which the input
     /// answers.
     pub(crate) fn answer_from(&self) -> usize {
-        self.state().whole_run.answer_from
+        self.log().whole_run.answer_from
     }
 }
 

@@ -12,7 +12,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, State, Submission,
+    Run, RunLog, Submission,
     compose::Composed,
     events::{Effect, Event, apply},
     input_digest::mark_input,
@@ -80,16 +80,16 @@ impl Run {
     /// Decides what an event leads to, and submits it; returns the write, if there is one.
     pub(super) fn record(
         &self,
-        state: &mut State,
+        log: &mut RunLog,
         slot: Result<Slot, StoreError>,
         event: Event,
     ) -> (Submission, Option<Write>) {
-        match apply(state, self.policy(), self.now(), event) {
+        match apply(log, self.policy(), self.now(), event) {
             Effect::Nothing => (Submission::nothing(), None),
-            Effect::Write(write) => self.submit(state, slot, *write),
+            Effect::Write(write) => self.submit(log, slot, *write),
             Effect::Leave(until) => {
                 let leave = |journal: &mut Journal| journal.leave_until(until);
-                (self.stage_lease(state, slot, leave), None)
+                (self.stage_lease(log, slot, leave), None)
             }
         }
     }
@@ -97,7 +97,7 @@ impl Run {
     /// The same where nothing can be awaited.
     pub(crate) fn note(&self, event: Event) {
         let slot = Ok(Slot::unbounded().without_blocking());
-        let submission = self.record(&mut self.state(), slot, event).0;
+        let submission = self.record(&mut self.log(), slot, event).0;
         drop(submission);
     }
 
@@ -107,7 +107,7 @@ impl Run {
     ///
     /// [`PersistenceError::NotStored`].
     pub(crate) async fn write(&self, event: Event) -> Result<(), PersistenceError> {
-        let submission = self.record(&mut self.state(), Ok(Slot::unbounded()), event).0;
+        let submission = self.record(&mut self.log(), Ok(Slot::unbounded()), event).0;
         self.settled(submission, || None).await
     }
 
@@ -124,7 +124,7 @@ impl Run {
         before: usize,
     ) -> Result<Answer, PersistenceError> {
         let event = Event::Completed { answer: answer.messages.clone(), before };
-        let submission = self.record(&mut self.state(), Ok(Slot::unbounded()), event).0;
+        let submission = self.record(&mut self.log(), Ok(Slot::unbounded()), event).0;
         match self.records_each_outcome() {
             true => self.settled(submission, || Some(answer.clone())).await?,
             false => {
@@ -139,7 +139,7 @@ impl Run {
     /// back is logged and no more: the refusal matters to the caller.
     pub(crate) async fn discard_input(&self) {
         let slot = Ok(Slot::unbounded());
-        let submission = self.record(&mut self.state(), slot, Event::InputRefused).0;
+        let submission = self.record(&mut self.log(), slot, Event::InputRefused).0;
         let failure = "the input of a refused run could not be taken back, the run is open";
         self.logged(submission, failure).await;
     }
@@ -148,21 +148,21 @@ impl Run {
     /// write. Results that are left out of the history go into the record alone.
     pub(super) fn submit(
         &self,
-        state: &mut State,
+        log: &mut RunLog,
         slot: Result<Slot, StoreError>,
         mut write: RunWrite,
     ) -> (Submission, Option<Write>) {
-        let service_id = write.adopted.take().and_then(|it| state.conversation.adopt(it));
-        let next = state.conversation.next_id(self.id());
-        state.conversation.taken += write.messages.len();
+        let service_id = write.adopted.take().and_then(|it| log.conversation.adopt(it));
+        let next = log.conversation.next_id(self.id());
+        log.conversation.taken += write.messages.len();
         let taken = std::mem::take(&mut write.messages);
         let mut messages = match write.is_as_stored {
             true => taken.clone(),
-            false => state.conversation.recording.select(taken.clone(), &state.conversation.replay),
+            false => log.conversation.recording.select(taken.clone(), &log.conversation.replay),
         };
-        let contents = self.contents(state, &mut messages, &mut write, service_id);
-        taken.iter().for_each(|message| state.conversation.replay.push(message));
-        if contents.is_empty() && !(contents.close.is_some() && state.is_open()) {
+        let contents = self.contents(log, &mut messages, &mut write, service_id);
+        taken.iter().for_each(|message| log.conversation.replay.push(message));
+        if contents.is_empty() && !(contents.close.is_some() && log.is_open()) {
             return (Submission::nothing(), None);
         }
         // A claim protects a tool only once it is durable, so a failed claim write fails the call.
@@ -172,12 +172,12 @@ impl Run {
         };
         let id = messages.first().and_then(|message| message.id).unwrap_or(next);
         let is_unsettled = write.is_unsettled;
-        let write = self.as_write(state, contents, id);
-        state.conversation.revision = write.result();
-        state.conversation.added.extend(messages);
-        let writes = state.with_unsettled(write.clone());
+        let write = self.as_write(log, contents, id);
+        log.conversation.revision = write.result();
+        log.conversation.added.extend(messages);
+        let writes = log.with_unsettled(write.clone());
         if is_unsettled {
-            state.unsettled.push(write.clone());
+            log.unsettled.push(write.clone());
         }
         (Submission::submit(self.store(), failure, slot, writes), Some(write))
     }
@@ -186,7 +186,7 @@ impl Run {
     /// it has to be a message.
     fn contents(
         &self,
-        state: &mut State,
+        log: &mut RunLog,
         messages: &mut Vec<Arc<Message>>,
         write: &mut RunWrite,
         service_id: Option<ServiceIdChange>,
@@ -197,34 +197,34 @@ impl Run {
             true => Composed { messages: messages.clone(), records: Records::default() },
             false => {
                 let of_whole_run = citations.filter(|_| write.is_whole_run);
-                state.compose(messages, &write.left_out, of_whole_run, truncation)
+                log.compose(messages, &write.left_out, of_whole_run, truncation)
             }
         };
         std::mem::take(&mut write.rows).into_iter().for_each(|row| records.put(row));
-        state.outcome_rows(&write.outcomes, truncation, &mut records);
-        state.note_end(records.rows());
+        log.outcome_rows(&write.outcomes, truncation, &mut records);
+        log.note_end(records.rows());
         if write.ends_run
             && let Some(marker) =
-                state.mark_end(messages, &write.last_response, &mut stored, &mut records)
+                log.mark_end(messages, &write.last_response, &mut stored, &mut records)
         {
-            let marker = state.number(state.conversation.taken, vec![Arc::new(marker)], self.now());
-            state.conversation.taken += marker.len();
+            let marker = log.number(log.conversation.taken, vec![Arc::new(marker)], self.now());
+            log.conversation.taken += marker.len();
             stored.extend(marker.iter().cloned());
             messages.extend(marker);
         }
-        if let (Some(digest), Some(first)) = (&state.input_digest, stored.first_mut())
+        if let (Some(digest), Some(first)) = (&log.input_digest, stored.first_mut())
             && first.id.is_some_and(|id| id.run == self.id() && id.index == 0)
         {
             mark_input(first, digest);
         }
         if let Some(first) = stored.first_mut() {
-            state.refused.store_in(first);
+            log.refused.store_in(first);
         }
         if let (Some(ended_by), Some(last)) = (write.ended_by, stored.last_mut()) {
             mark_ended_by(last, ended_by);
         }
         let close = write.close;
-        let replaced = match (state.journal.as_deref_mut(), citations) {
+        let replaced = match (log.journal.as_deref_mut(), citations) {
             (Some(journal), Some(citations)) => {
                 journal.leave_out_uncited(citations, close, &mut stored)
             }
@@ -233,28 +233,28 @@ impl Run {
         let mut claims = Vec::new();
         if !write.starts.is_empty() {
             let now = self.0.clock.now();
-            if let Some(journal) = state.journal.as_deref_mut() {
+            if let Some(journal) = log.journal.as_deref_mut() {
                 journal.note_started(&write.starts);
             }
-            let lease = self.claim_lease(state);
+            let lease = self.claim_lease(log);
             let until = HeldUntil((!lease.is_zero()).then(|| now + lease));
-            claims = state.start_rows(&write.starts, messages, (now, until), &mut records);
+            claims = log.start_rows(&write.starts, messages, (now, until), &mut records);
             let of_earlier_runs = write.starts.iter().filter(|call| call.0.run != self.id());
-            of_earlier_runs.for_each(|call| state.approved_calls.note_claim(*call, now));
+            of_earlier_runs.for_each(|call| log.approved_calls.note_claim(*call, now));
             if !claims.is_empty() {
-                self.keep_claims_held(state);
+                self.keep_claims_held(log);
             }
         }
         Contents { stored, records, claims, replaced, service_id, close }
     }
 
     /// The contents as a write of this run, staged if the run is journaled.
-    fn as_write(&self, state: &mut State, contents: Contents, id: MessageId) -> Write {
+    fn as_write(&self, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
         let Contents { stored, records, claims, replaced, service_id, close } = contents;
         let records = records.into_rows();
         // Nothing of a run is submitted after its end.
-        let activity = self.activity(state, !stored.is_empty() || close.is_some());
-        let mut write = Write::new(self.key().clone(), id, state.conversation.revision, stored)
+        let activity = self.activity(log, !stored.is_empty() || close.is_some());
+        let mut write = Write::new(self.key().clone(), id, log.conversation.revision, stored)
             .with_activity(activity);
         if !claims.is_empty() {
             write = write.with_claims(claims);
@@ -262,7 +262,7 @@ impl Run {
         if !replaced.is_empty() {
             write = write.replacing(replaced);
         }
-        match (state.journal.as_deref_mut(), service_id) {
+        match (log.journal.as_deref_mut(), service_id) {
             (Some(journal), service_id) => {
                 let write = journal.stage(write, records, close, service_id);
                 self.keep_lease(journal);
@@ -301,7 +301,7 @@ impl Run {
         match submission.outcome().await {
             Ok(unsaved) => {
                 if let Some(unsaved) = unsaved {
-                    self.state().unsaved = unsaved;
+                    self.log().unsaved = unsaved;
                 }
                 Ok(())
             }
@@ -344,7 +344,7 @@ impl Contents {
     }
 }
 
-impl State {
+impl RunLog {
     /// A write after those of this run whose outcome nobody has waited for. The store recognises
     /// what it has; what it refused is submitted again.
     pub(super) fn with_unsettled(&self, write: Write) -> Vec<Write> {

@@ -13,7 +13,7 @@ use crate::{
     next_step::{Action, CallRules, PlannedCall, Refusal},
     policy::UnknownCalls,
     replay::{PendingApproval, PendingBatch, Replay},
-    run::{CallOutcome, Run, UnseenResult},
+    run::{CallOutcome, Run, UnseenResult, Waiting},
     tool::{PendingCall, ToolReport, Tools},
 };
 
@@ -129,19 +129,12 @@ fn check_open(
     waiting: &PendingApproval,
     conversation: Option<ConversationKey>,
 ) -> Result<(), ToolLoopError> {
-    let id = || waiting.request.id.clone();
-    match run {
-        Some(run) if run.is_copied_approval(waiting) => {
-            Err(ToolLoopError::ApprovalUnknown { id: id(), conversation })
-        }
-        Some(run) if run.has_recorded_result(waiting) => {
-            Err(ToolLoopError::ApprovalAnswered { id: id(), conversation })
-        }
-        Some(run) => match run.held_until(waiting) {
-            Some(until) => Err(ToolLoopError::ApprovalHeld { id: id(), until, conversation }),
-            None => Ok(()),
-        },
-        None => Ok(()),
+    let id = waiting.request.id.clone();
+    match run.map_or(Waiting::Open, |run| run.waiting(waiting)) {
+        Waiting::Open => Ok(()),
+        Waiting::InOriginal => Err(ToolLoopError::ApprovalUnknown { id, conversation }),
+        Waiting::Answered => Err(ToolLoopError::ApprovalAnswered { id, conversation }),
+        Waiting::Held(until) => Err(ToolLoopError::ApprovalHeld { id, until, conversation }),
     }
 }
 

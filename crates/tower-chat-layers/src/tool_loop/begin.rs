@@ -14,7 +14,6 @@ use super::{
     ToolLoopError,
     approvals::{Approved, approved},
     counters::RunCounters,
-    in_flight::InFlight,
     options::CallOptions,
     outcomes::Outcomes,
     resume,
@@ -92,11 +91,9 @@ impl<S> Rounds<S> {
             transcript,
             tools,
             phase,
-            added: Vec::new(),
             updates: VecDeque::new(),
             outcomes: Outcomes::default(),
-            has_unsent_results: false,
-            in_flight: InFlight::default(),
+            queued_in_flight: Vec::new(),
             counters,
         };
         rounds.resume(interrupted, unknown_calls)?;

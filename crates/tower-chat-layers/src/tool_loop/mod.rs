@@ -72,7 +72,6 @@ mod begin;
 mod counters;
 mod error;
 mod execute;
-mod in_flight;
 mod layer;
 mod options;
 mod outcomes;

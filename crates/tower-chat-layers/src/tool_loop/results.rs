@@ -61,10 +61,9 @@ where
             if self.counters.rounds > 0 || self.records_each_outcome() {
                 // They go to the caller, and no service call will have seen them. What of them
                 // is part of the history the commit decides.
-                self.has_unsent_results = false;
+                let unsent = self.transcript.take_unsent();
                 if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
                     // Nobody above does it at the end of the run.
-                    let unsent = self.transcript.take_unsent().iter().cloned().collect();
                     run.complete(Answer::new(unsent, Finish::default()), 0).await?;
                 }
             } else {
@@ -98,7 +97,6 @@ where
 impl<S> Rounds<S> {
     pub(super) fn add_results(&mut self) {
         let Some((message, reports, queued)) = self.outcomes.take_message() else { return };
-        self.has_unsent_results = true;
         let id = self.add(message);
         if let (Some(run), Some(id)) = (&self.run, id) {
             run.report_tools(id, reports);
@@ -130,8 +128,8 @@ impl<S> Rounds<S> {
             return;
         }
         self.add_results();
-        if let (true, Some(run)) = (std::mem::take(&mut self.has_unsent_results), &self.run) {
-            let messages = self.transcript.take_unsent().iter().cloned().collect();
+        if let (true, Some(run)) = (self.transcript.has_unsent_results(), &self.run) {
+            let messages = self.transcript.take_unsent();
             run.note(Event::ResultsUnsent { messages });
         }
     }

@@ -4,14 +4,14 @@ use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::stream;
 use tower_chat_core::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, MessageId, TruncatedStream,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, MessageId, Role,
+    TruncatedStream,
 };
 use tower_service::Service;
 
 use super::{
-    ToolLoopError, begin::check_layers, counters::RunCounters, in_flight::InFlight,
-    options::CallOptions, outcomes::Outcomes, settings::Settings, stop::refuse_stopped,
-    transcript::Transcript,
+    ToolLoopError, begin::check_layers, counters::RunCounters, options::CallOptions,
+    outcomes::Outcomes, settings::Settings, stop::refuse_stopped, transcript::Transcript,
 };
 use crate::{
     Clock, PersistenceError,
@@ -90,13 +90,11 @@ pub(super) struct Rounds<S> {
     /// The tools that the model was told about last.
     pub(super) tools: Tools,
     pub(super) phase: Phase,
-    /// What the run has added, where it is written at its end.
-    pub(super) added: Vec<Arc<Message>>,
     /// What the caller has not been given yet.
     pub(super) updates: VecDeque<ChatUpdate>,
     pub(super) outcomes: Outcomes,
-    pub(super) has_unsent_results: bool,
-    pub(super) in_flight: InFlight,
+    /// Queued messages, the last that the service call under way carries.
+    pub(super) queued_in_flight: Vec<Message>,
     pub(super) counters: RunCounters,
 }
 
@@ -209,17 +207,9 @@ impl<S> Rounds<S> {
     pub(super) fn add(&mut self, message: Message) -> Option<MessageId> {
         let message = self.transcript.number(Arc::new(message), &self.clock);
         self.transcript.push_unsent(&message);
-        self.note_added(&message);
         let id = message.id;
         self.updates.push_back(ChatUpdate::Message(message));
         id
-    }
-
-    /// Keeps what the run has added so far where nobody below does.
-    pub(super) fn note_added(&mut self, message: &Arc<Message>) {
-        if self.run.as_ref().is_some_and(Run::is_written_at_end) {
-            self.added.push(message.clone());
-        }
     }
 
     /// The error that ends the run. Where its answer was refused and nothing of the run is stored,
@@ -227,10 +217,13 @@ impl<S> Rounds<S> {
     /// included: they are nowhere else.
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
-        if let Some(answer) = refused {
+        if let Some(answer) = refused
+            && self.run.as_ref().is_some_and(Run::is_written_at_end)
+        {
             // Queued messages that only the refused call carried go back into their queue.
-            let count = self.added.len().saturating_sub(self.in_flight.queued.len());
-            answer.messages.splice(..0, self.added.drain(..count));
+            let added = self.transcript.added();
+            let count = added.len().saturating_sub(self.queued_in_flight.len());
+            answer.messages.splice(..0, added.take(count).cloned());
         }
         error
     }
@@ -245,15 +238,40 @@ impl<S> Rounds<S> {
         }
     }
 
+    /// The service call under way comes to no answer: what the run has not taken in of it goes back to
+    /// where it came from. The call must be over, so that the persister has stored what it keeps.
+    fn give_back(&mut self) {
+        let in_flight = self.transcript.take_in_flight();
+        let mut queued = std::mem::take(&mut self.queued_in_flight);
+        let left = self.left_of_call();
+        let has_results = in_flight.iter().any(|message| message.role == Role::Tool);
+        if let (Some(run), true, None) = (&self.run, has_results && self.submits_results(), left)
+            && run.keeps_results_of_failed_call()
+        {
+            // No persister has seen the call.
+            let count = in_flight.len().saturating_sub(queued.len());
+            let messages = in_flight.into_iter().take(count).collect();
+            run.note(Event::ResultsUnsent { messages });
+        }
+        if let Some(left) = left {
+            queued.drain(..queued.len().saturating_sub(left));
+        }
+        self.context.handle.put_back(queued);
+    }
+
+    /// How many messages at the end of the last service call the run has not taken in; `None` if no
+    /// persister has seen the call.
+    pub(super) fn left_of_call(&self) -> Option<usize> {
+        let ordinal = self.counters.service_calls.checked_sub(1)?;
+        self.run.as_ref()?.left_of_call(ordinal)
+    }
+
     /// Ends the run where it stands: what reached nobody goes back to where it came from.
     pub(super) fn give_up(&mut self) {
         // Whoever is below is done with the call under way before the loop looks.
         self.phase = Phase::Ended;
         self.find_run();
-        if let Some(ordinal) = self.counters.service_calls.checked_sub(1) {
-            let in_flight = std::mem::take(&mut self.in_flight);
-            in_flight.give_back(ordinal, self.run.as_ref(), &self.context.handle);
-        }
+        self.give_back();
         let interrupted = self.outcomes.unfinished();
         if let Some(run) = &self.run {
             run.submit_unstored_outcomes();

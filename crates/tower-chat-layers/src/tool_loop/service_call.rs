@@ -11,7 +11,6 @@ use tower_service::Service;
 use super::{
     ToolLoopError,
     begin::use_tools,
-    in_flight::InFlight,
     rounds::{Phase, Reading, Rounds},
     stop::{unless_stopped, unless_stopped_in_call},
     transcript::{Outgoing, without_sentinel},
@@ -19,7 +18,7 @@ use super::{
 use crate::{
     PersistenceError,
     next_step::{CallCount, CallRules, LoopPolicy, MAX_PAUSES, NextStep, TooManyCalls},
-    run::{HistoryBefore, Run, RunOfLoop, ServiceCall},
+    run::{HistoryBefore, RunOfLoop, ServiceCall},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -32,7 +31,7 @@ where
 {
     pub(super) async fn call(&mut self) -> Result<(), BoxError> {
         let context = self.context.clone();
-        yield_if_large(self.transcript.unsent()).await;
+        yield_if_large(&self.transcript.unsent()).await;
         if !std::mem::take(&mut self.is_ready) {
             let ready = poll_fn(|cx| self.service.poll_ready(cx));
             let ready = unless_stopped(&context.handle, ready).await;
@@ -130,7 +129,7 @@ impl<S> Rounds<S> {
         for message in &queued {
             self.add(message.clone());
         }
-        self.in_flight.queued = queued;
+        self.queued_in_flight = queued;
     }
 
     pub(super) fn next_request(&mut self) -> ChatRequest {
@@ -146,12 +145,6 @@ impl<S> Rounds<S> {
             self.options.with_tools(&self.tools)
         };
         let Outgoing { messages, new_from, history_owner } = self.transcript.outgoing();
-        self.in_flight.has_results = std::mem::take(&mut self.has_unsent_results)
-            && self.submits_results()
-            && self.run.as_ref().is_some_and(Run::keeps_results_of_failed_call);
-        if self.transcript.is_kept_below() || self.run_of_loop.is_some() {
-            self.in_flight.messages = messages.skip(new_from);
-        }
         let mut request = ChatRequest::new(messages).with_options(options);
         request.new_from = new_from;
         request.history_owner = history_owner;
@@ -208,7 +201,7 @@ impl<S> Rounds<S> {
         {
             run.observe_answer(&Answer::new(messages.clone(), Finish::clone(&finish)), true)?;
         }
-        self.in_flight = InFlight::default();
+        self.queued_in_flight.clear();
         self.counters.usage += finish.usage;
         finish.usage = self.counters.usage;
         self.log_changes(&finish);
@@ -225,7 +218,6 @@ impl<S> Rounds<S> {
         }
         for message in &messages {
             self.transcript.push_sent(message);
-            self.note_added(message);
         }
         if let Some(run) = &self.run {
             run.pin_calls(&messages);

@@ -3,13 +3,10 @@
 use std::{pin::pin, sync::Arc};
 
 use futures_util::future::{Either, select};
-use tower_chat_core::{
-    BoxError, ChatUpdate, EndedBy, Finish, Message, Messages, RunHandle, ToolStatus,
-};
+use tower_chat_core::{BoxError, ChatUpdate, EndedBy, Finish, Message, RunHandle, ToolStatus};
 
 use super::{
     execute::result,
-    in_flight::InFlight,
     outcomes::Outcomes,
     rounds::{Phase, Reading, Rounds},
 };
@@ -120,10 +117,11 @@ impl<S> Rounds<S> {
 
     /// Stops after the service call under way was dropped, of whose answer this has come.
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
-        let in_flight = std::mem::take(&mut self.in_flight);
-        let unsent = match (&self.run, self.counters.service_calls.checked_sub(1)) {
-            (Some(run), Some(ordinal)) => in_flight.left(ordinal, run),
-            _ => Messages::new(),
+        let mut in_flight = self.transcript.take_in_flight();
+        let left = self.left_of_call().unwrap_or(in_flight.len());
+        let unsent = match self.transcript.is_kept_below() || self.run_of_loop.is_some() {
+            true => in_flight.split_off(in_flight.len().saturating_sub(left)),
+            false => Vec::new(),
         };
         self.end_stopped(unsent, answer).await
     }
@@ -131,18 +129,16 @@ impl<S> Rounds<S> {
     /// Ends the run. Where a layer below keeps the history, it stores what that has not.
     async fn end_stopped(
         &mut self,
-        unsent: Messages,
+        unsent: Vec<Arc<Message>>,
         answer: Vec<Arc<Message>>,
     ) -> Result<(), BoxError> {
-        self.in_flight = InFlight::default();
-        self.has_unsent_results = false;
+        self.queued_in_flight.clear();
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
         if let Some(run) = &self.run {
             // The result of each call says that it did not run.
             run.keep_claims();
-            let unsent = unsent.iter().cloned().collect();
             run.write(Event::Stopped { unsent, answer }).await?;
             finish.saved = Some(run.saved());
         }

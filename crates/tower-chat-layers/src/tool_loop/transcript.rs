@@ -1,25 +1,39 @@
-//! What the run has said so far, and what of it the next service call must carry.
+//! What the run has said so far, and how far each message has come.
 
 use std::sync::Arc;
 
-use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Messages, RunId};
+use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Messages, Role, RunId};
 
 use crate::{
     Clock,
     replay::{PendingBatch, Replay},
 };
 
-/// The messages of a run as the loop sends them.
+/// The messages of a run as the loop sends them, and how far each has come.
 pub(super) struct Transcript {
     run: RunId,
     next_index: u32,
     history: Option<WholeHistory>,
-    /// What no service call has carried yet.
-    unsent: Messages,
-    /// Where the run's own messages begin in `unsent`.
-    unsent_from: usize,
+    /// The messages of the request, and where the run's own messages begin in them.
+    request: Messages,
+    own_from: usize,
+    request_reach: Reach,
+    /// What the run has added since, in order.
+    added: Vec<(Arc<Message>, Reach)>,
     only_unsent: bool,
     history_owner: Option<HistoryOwner>,
+}
+
+/// How far a message has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// No service call has carried it.
+    Unsent,
+    /// The service call under way carries it.
+    InFlight,
+    /// A service call that was answered has carried it, or the model has said it, or no service call will
+    /// carry it any more.
+    Done,
 }
 
 /// Everything, for a service that keeps no history itself.
@@ -58,8 +72,10 @@ impl Transcript {
             run,
             next_index: next_index(request, run, taken),
             history: None,
-            unsent: request.messages.clone(),
-            unsent_from: request.new_from,
+            request: request.messages.clone(),
+            own_from: request.new_from,
+            request_reach: Reach::Unsent,
+            added: Vec::new(),
             only_unsent: true,
             history_owner: without_sentinel(request.history_owner.clone()),
         }
@@ -95,7 +111,7 @@ impl Transcript {
 
     /// Takes a message that the next service call must carry.
     pub(super) fn push_unsent(&mut self, message: &Arc<Message>) {
-        self.unsent.push(message.clone());
+        self.added.push((message.clone(), Reach::Unsent));
         if let Some(history) = &mut self.history {
             history.replay.push(message);
         }
@@ -103,6 +119,7 @@ impl Transcript {
 
     /// Takes a message that came from below.
     pub(super) fn push_sent(&mut self, message: &Arc<Message>) {
+        self.added.push((message.clone(), Reach::Done));
         if let Some(history) = &mut self.history {
             history.replay.push_answer(message);
         }
@@ -124,34 +141,78 @@ impl Transcript {
         self.history.is_none()
     }
 
+    /// What the run has added, in order.
+    pub(super) fn added(&self) -> impl ExactSizeIterator<Item = &Arc<Message>> {
+        self.added.iter().map(|(message, _)| message)
+    }
+
+    /// Whether results are among the messages that no service call has carried yet.
+    pub(super) fn has_unsent_results(&self) -> bool {
+        let is_results = |message: &Arc<Message>| message.role == Role::Tool;
+        self.added.iter().any(|(message, reach)| *reach == Reach::Unsent && is_results(message))
+    }
+
     /// Everything that no service call has carried yet, without a layer's prefix.
-    pub(super) fn unsent(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.unsent.iter_from(self.unsent_from)
+    pub(super) fn unsent(&self) -> Messages {
+        self.own(Reach::Unsent)
     }
 
-    /// Takes everything that no service call has carried yet, without a layer's prefix.
-    pub(super) fn take_unsent(&mut self) -> Messages {
-        let unsent = std::mem::take(&mut self.unsent);
-        unsent.skip(std::mem::take(&mut self.unsent_from))
+    /// Takes the same: no service call will carry it.
+    pub(super) fn take_unsent(&mut self) -> Vec<Arc<Message>> {
+        self.take(Reach::Unsent)
     }
 
-    /// Takes note of who keeps the history, as a response says.
+    /// Takes what the service call under way carries: the call is over.
+    pub(super) fn take_in_flight(&mut self) -> Vec<Arc<Message>> {
+        self.take(Reach::InFlight)
+    }
+
+    fn take(&mut self, reach: Reach) -> Vec<Arc<Message>> {
+        let taken = self.own(reach).iter().cloned().collect();
+        self.advance(reach, Reach::Done);
+        taken
+    }
+
+    /// The run's own messages that have come so far.
+    fn own(&self, reach: Reach) -> Messages {
+        let mut own = match self.request_reach == reach {
+            true => self.request.skip(self.own_from),
+            false => Messages::new(),
+        };
+        let added = self.added.iter().filter(|(_, of_message)| *of_message == reach);
+        own.extend(added.map(|(message, _)| message.clone()));
+        own
+    }
+
+    fn advance(&mut self, from: Reach, to: Reach) {
+        let added = self.added.iter_mut().map(|(_, reach)| reach);
+        let reached = added.chain([&mut self.request_reach]).filter(|reach| **reach == from);
+        reached.for_each(|reach| *reach = to);
+    }
+
+    /// The service call under way was answered, by an answer that says who keeps the history.
     pub(super) fn answered(&mut self, history_owner: Option<HistoryOwner>) {
+        self.advance(Reach::InFlight, Reach::Done);
         self.only_unsent = self.is_kept_below() || history_owner.is_some();
         self.history_owner = without_sentinel(history_owner);
     }
 
     /// What the next service call carries.
     pub(super) fn outgoing(&mut self) -> Outgoing {
-        let unsent = std::mem::take(&mut self.unsent);
-        let unsent_from = std::mem::take(&mut self.unsent_from);
         let history_owner = self.history_owner.clone();
-        match &self.history {
+        let outgoing = match &self.history {
             Some(WholeHistory { prefix, replay }) if !self.only_unsent => {
                 Outgoing { messages: replay.view(), new_from: *prefix, history_owner }
             }
-            Some(_) | None => Outgoing { messages: unsent, new_from: unsent_from, history_owner },
-        }
+            Some(_) | None if self.request_reach == Reach::Unsent => {
+                let mut messages = self.request.take(self.own_from);
+                messages.append(&self.unsent());
+                Outgoing { messages, new_from: self.own_from, history_owner }
+            }
+            Some(_) | None => Outgoing { messages: self.unsent(), new_from: 0, history_owner },
+        };
+        self.advance(Reach::Unsent, Reach::InFlight);
+        outgoing
     }
 }
 

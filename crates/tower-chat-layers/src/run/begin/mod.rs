@@ -9,7 +9,10 @@ mod resume;
 mod settings;
 mod stored_answer;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
 
 use tower_chat_core::{
     ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, ToolResult,
@@ -26,20 +29,20 @@ use self::{
     request::not_stored_before,
 };
 use super::{
-    ArrivedAt, Run, ServiceCall, Shared, answers_approvals,
+    Run, ServiceCall, Shared, answers_approvals,
     call_records::CallRecords,
     history::{has_incomplete_responses, is_incomplete_response, load_history},
     hooks::Hooks,
     input_digest::{differs, input_digest},
     journaled::Journal,
     loaded::Loaded,
+    log::{LoadedConversation, RunLog, StoredBefore},
     model_request::own_messages,
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
     repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
     run_end::{is_complete, recorded_end},
-    service_id::{Recording, SendsRecord, agreed_service_id},
-    state::{LoadedConversation, State, StoredBefore},
+    service_id::{Recording, agreed_service_id},
     stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
@@ -51,6 +54,18 @@ use crate::{
     validate::{Fault, InvalidMessages, check_content, may_be_empty},
     yielding::yield_if_large,
 };
+
+/// How a run begins.
+#[derive(Clone)]
+pub(crate) struct Begins {
+    pub(crate) conversation: Conversation,
+    pub(crate) mode: PersistenceMode,
+    pub(crate) head: Head,
+    /// When its request arrived, before it waited for its turn.
+    pub(crate) arrived_at: SystemTime,
+    /// The service has lost the history that it kept, so that it is sent the record.
+    pub(crate) sends_record: bool,
+}
 
 /// What is given when a run begins.
 struct Beginning<'a> {
@@ -99,19 +114,16 @@ impl Run {
     /// Loads what the run needs and makes the run.
     pub(crate) async fn begin(
         settings: &Settings,
-        mode: PersistenceMode,
-        conversation: Conversation,
+        begins: Begins,
         request: &mut ChatRequest,
-        head: Head,
         caller: Caller,
     ) -> Result<Self, PersistenceError> {
+        let Begins { conversation, mode, head, arrived_at, sends_record } = begins;
         let is_background = request.options.is_background();
-        let arrived_at = request.extensions.remove::<ArrivedAt>();
-        let arrived_at = arrived_at.map_or_else(|| settings.clock.now(), |ArrivedAt(at)| at);
         let beginning =
             Beginning { settings, mode, conversation: &conversation, caller, is_background };
         beginning.check(request)?;
-        let opened = beginning.open(request, head).await?;
+        let opened = beginning.open(request, head, sends_record).await?;
         let (mut history, mut loaded) = beginning.load(request, &opened).await?;
         let observed = beginning.observe(request, &opened, &history)?;
         let run = observed.as_ref().map_or(conversation.run, |observed| observed.run);
@@ -132,7 +144,7 @@ impl Run {
         let input = beginning.take_input(request, &history, observed).await?;
         beginning.check_not_empty(says_nothing, &input)?;
         let approves = answers_approvals(input.own.iter().chain(opened.staged()));
-        let state = beginning.state(&opened, history, input, approves).await?;
+        let log = beginning.log(&opened, history, input, approves).await?;
         let run = Self(Arc::new(Shared {
             mode,
             policy: settings.policy.clone(),
@@ -142,7 +154,7 @@ impl Run {
             stored_as: beginning.stored_as(),
             is_nested: RunAncestry::is_nested(request),
             arrived_at,
-            state: Mutex::new(state),
+            log: Mutex::new(log),
             _loaded: loaded,
             conversation,
         }));
@@ -158,12 +170,14 @@ impl Run {
         conversation: Conversation,
         request: &mut ChatRequest,
     ) -> Result<Self, PersistenceError> {
-        let mode = PersistenceMode::PerServiceCall;
         let head = head_of(settings, &conversation.key).await?;
         if let Some(open) = head.open_run {
             return Err(PersistenceError::OpenRun { key: conversation.key, run: open.run });
         }
-        Self::begin(settings, mode, conversation, request, head, Caller::ServiceCall).await
+        let mode = PersistenceMode::PerServiceCall;
+        let arrived_at = settings.clock.now();
+        let begins = Begins { conversation, mode, head, arrived_at, sends_record: false };
+        Self::begin(settings, begins, request, Caller::ServiceCall).await
     }
 }
 
@@ -201,6 +215,7 @@ impl Beginning<'_> {
         &self,
         request: &ChatRequest,
         head: Head,
+        sends_record: bool,
     ) -> Result<OpenedHead, PersistenceError> {
         let key = &self.conversation.key;
         let resumed = match &head.open_run {
@@ -217,7 +232,6 @@ impl Beginning<'_> {
             None => head,
         };
         let requested = request.history_owner.as_ref().and_then(HistoryOwner::service_id);
-        let sends_record = request.extensions.get::<SendsRecord>().is_some();
         let service_id = match sends_record {
             true => None,
             false => agreed_service_id(key, head.service_id.clone(), requested)?,
@@ -365,13 +379,13 @@ impl Beginning<'_> {
     }
 
     /// Puts together what the run knows.
-    async fn state(
+    async fn log(
         &self,
         opened: &OpenedHead,
         loaded: LoadedHistory,
         input: TakenInput,
         approves: bool,
-    ) -> Result<State, PersistenceError> {
+    ) -> Result<RunLog, PersistenceError> {
         let Self { settings, conversation: Conversation { key, .. }, .. } = *self;
         let (store, not_loaded) = (&settings.store, self.not_loaded());
         let LoadedHistory { history, replay, is_read, prior_rows, .. } = loaded;
@@ -408,7 +422,7 @@ impl Beginning<'_> {
             added,
             taken,
         };
-        Ok(State {
+        Ok(RunLog {
             stored_before: StoredBefore {
                 recorded_end,
                 tool_calls,
@@ -421,7 +435,7 @@ impl Beginning<'_> {
             unsaved: unsaved.iter().map(|write| write.messages().len()).sum(),
             input_digest: digest,
             journal,
-            ..State::new(self.conversation.run, self.stored_as(), conversation, call_records)
+            ..RunLog::new(self.conversation.run, self.stored_as(), conversation, call_records)
         })
     }
 

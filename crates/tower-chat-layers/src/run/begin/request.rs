@@ -8,7 +8,7 @@ use crate::{
     PersistenceError,
     replay::Replay,
     run::{
-        HistoryBefore, Run, State, answers_approvals,
+        HistoryBefore, Run, RunLog, answers_approvals,
         model_request::{joined, own_messages},
     },
 };
@@ -24,22 +24,22 @@ impl Run {
         &self,
         mut request: ChatRequest,
     ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
-        let mut state = self.state();
-        let mut own = state.number(0, state.input(&request), self.now());
+        let mut log = self.log();
+        let mut own = log.number(0, log.input(&request), self.now());
         // What is stored of a run that is resumed begins with its input. Where the service keeps
         // the history, results of approved calls are stored without it.
-        let stored: HashSet<_> = state.conversation.added.iter().map(|added| added.id).collect();
+        let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();
         let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
         own.drain(..own.iter().take_while(is_stored).count());
-        request.history_owner = state.conversation.service_id.clone().map(HistoryOwner::Service);
+        request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
         if self.is_written_at_end() {
-            self.put_history_before(&mut state, &mut request, &own)?;
+            self.put_history_before(&mut log, &mut request, &own)?;
         } else {
-            put_unanswered_before(&mut state, &mut request, &own);
+            put_unanswered_before(&mut log, &mut request, &own);
         }
         request.extensions.insert(self.clone());
-        state.refused.mark(&mut request);
-        drop(state);
+        log.refused.mark(&mut request);
+        drop(log);
         Ok((request, own))
     }
 
@@ -53,9 +53,9 @@ impl Run {
         &self,
         request: &mut ChatRequest,
     ) -> Result<HistoryBefore, PersistenceError> {
-        let mut state = self.state();
+        let mut log = self.log();
         let (own, first) = (own_messages(request), request.new_from);
-        self.put_history_before(&mut state, request, &own)?;
+        self.put_history_before(&mut log, request, &own)?;
         let count = request.new_from.saturating_sub(first);
         Ok(HistoryBefore { first, count })
     }
@@ -64,20 +64,20 @@ impl Run {
     /// first, unless the service keeps it.
     fn put_history_before(
         &self,
-        state: &mut State,
+        log: &mut RunLog,
         request: &mut ChatRequest,
         own: &[Arc<Message>],
     ) -> Result<(), PersistenceError> {
-        let answer_from = state.conversation.taken + own.len();
+        let answer_from = log.conversation.taken + own.len();
         let prefix = request.messages.take(request.new_from);
         let mut open_replay = None;
-        if state.conversation.service_id.is_some() {
+        if log.conversation.service_id.is_some() {
             request.new_from = prefix.len();
             request.messages = prefix;
             request.messages.extend(own.iter().cloned());
         } else {
-            self.replay_with(state, own)?;
-            let mut closed = state.conversation.replay.clone();
+            self.replay_with(log, own)?;
+            let mut closed = log.conversation.replay.clone();
             closed.retract_answered_by(own);
             let mut open = closed.split_open_round();
             let history = closed.view();
@@ -94,9 +94,9 @@ impl Run {
                 request.messages.append(&open.view());
             }
         }
-        state.whole_run.answer_from = answer_from;
-        state.whole_run.open_replay = open_replay;
-        state.whole_run.given = (request.messages.clone(), request.new_from);
+        log.whole_run.answer_from = answer_from;
+        log.whole_run.open_replay = open_replay;
+        log.whole_run.given = (request.messages.clone(), request.new_from);
         Ok(())
     }
 
@@ -107,10 +107,10 @@ impl Run {
     /// If a dangling call may not be replayed; one that an input answers is not dangling.
     pub(in crate::run) fn replay_with(
         &self,
-        state: &State,
+        log: &RunLog,
         inputs: &[Arc<Message>],
     ) -> Result<Replay, PersistenceError> {
-        let mut replay = state.conversation.replay.clone();
+        let mut replay = log.conversation.replay.clone();
         inputs.iter().for_each(|message| replay.push(message));
         let dangling = |source| PersistenceError::Dangling { key: self.key().clone(), source };
         replay.check().map_err(dangling)?;
@@ -120,16 +120,16 @@ impl Run {
 
 /// Makes the messages of a request whose history is put before each service call: what is stored
 /// and not answered, and the input.
-fn put_unanswered_before(state: &mut State, request: &mut ChatRequest, own: &[Arc<Message>]) {
-    let unanswered = state.unanswered_input();
+fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
+    let unanswered = log.unanswered_input();
     let prefix = request.messages.take(request.new_from);
-    state.calls.above = prefix.clone();
-    let has_service_id = state.conversation.service_id.is_some();
+    log.calls.above = prefix.clone();
+    let has_service_id = log.conversation.service_id.is_some();
     if !has_service_id && answers_approvals(unanswered.iter().chain(own)) {
         request.history_owner = Some(HistoryOwner::Local);
     }
     let mut sent = match has_service_id {
-        true => state.unanswered_by_service().to_vec(),
+        true => log.unanswered_by_service().to_vec(),
         false => unanswered,
     };
     sent.extend(own.iter().cloned());
@@ -139,7 +139,7 @@ fn put_unanswered_before(state: &mut State, request: &mut ChatRequest, own: &[Ar
     request.messages.extend(sent);
 }
 
-impl State {
+impl RunLog {
     /// The input that an earlier attempt has staged, if no answer has come to it yet: the tool loop
     /// has it all to do.
     fn unanswered_input(&self) -> Vec<Arc<Message>> {

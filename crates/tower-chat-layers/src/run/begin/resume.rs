@@ -33,8 +33,8 @@ impl Run {
     async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
         let content = self.store().open_run(self.key()).await?;
         let (history, replay) = {
-            let state = self.state();
-            let conversation = &state.conversation;
+            let log = self.log();
+            let conversation = &log.conversation;
             let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
             (History::new(head, conversation.history.clone()), conversation.replay.clone())
         };
@@ -42,11 +42,11 @@ impl Run {
             true => Some(prior_attempts(self.store(), self.key(), &history, &replay).await?),
             false => None,
         };
-        let mut state = self.state();
+        let mut log = self.log();
         if let Some(prior) = prior {
-            state.prior_attempts = prior;
+            log.prior_attempts = prior;
         }
-        if let (Some(journal), Some(content)) = (state.journal.as_deref_mut(), content) {
+        if let (Some(journal), Some(content)) = (log.journal.as_deref_mut(), content) {
             journal.read_again(&content);
         }
         Ok(())

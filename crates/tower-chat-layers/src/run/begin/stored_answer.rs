@@ -9,7 +9,7 @@ use crate::{
     adapt::as_one_message,
     replay::ended_by,
     run::{
-        Run, ServiceCall, State,
+        Run, RunLog, ServiceCall,
         journaled::input_of,
         partial_text::is_partial_response,
         run_end::{as_answered, is_complete, response_at_end},
@@ -27,12 +27,12 @@ impl Run {
         &self,
         request: &ChatRequest,
     ) -> Result<Option<Answer>, PersistenceError> {
-        let state = self.state();
-        let input = state.input_len(request);
-        let answer = state.conversation.added.get(input..).unwrap_or_default();
-        let recorded = state.stored_before.recorded_end.as_deref().filter(|_| !answer.is_empty());
+        let log = self.log();
+        let input = log.input_len(request);
+        let answer = log.conversation.added.get(input..).unwrap_or_default();
+        let recorded = log.stored_before.recorded_end.as_deref().filter(|_| !answer.is_empty());
         if recorded.is_none() && !is_complete(answer) {
-            if state.stored_before.is_overtaken {
+            if log.stored_before.is_overtaken {
                 let (key, run) = (self.key().clone(), self.id());
                 return Err(PersistenceError::RunOvertaken { key, run });
             }
@@ -43,9 +43,9 @@ impl Run {
             true => Some(EndedBy::Tool),
             false => answer.last().and_then(|last| ended_by(last)),
         };
-        let next = state.conversation.next_id(self.id());
+        let next = log.conversation.next_id(self.id());
         let messages = as_answered(answer, recorded, next);
-        drop(state);
+        drop(log);
         let mut finish = Finish::default();
         let last = messages.iter().rev().find(|message| message.role == Role::Assistant);
         finish.reason = last.and_then(|message| message.finish_reason.clone());
@@ -67,14 +67,14 @@ impl Run {
         if let Some(answer) = self.last_answer() {
             return Ok(Some(if ordinal.is_some() { answer } else { as_last_response(answer) }));
         }
-        let state = self.state();
+        let log = self.log();
         let is_repeated = match ordinal {
             Some(ordinal) => ordinal == 0,
-            None if state.stored_before.is_observed => state.stored_before.is_repeated,
-            None => self.repeats_input(&state, request),
+            None if log.stored_before.is_observed => log.stored_before.is_repeated,
+            None => self.repeats_input(&log, request),
         };
-        let is_overtaken = state.stored_before.is_overtaken;
-        drop(state);
+        let is_overtaken = log.stored_before.is_overtaken;
+        drop(log);
         if !is_repeated && !is_overtaken {
             return Ok(None);
         }
@@ -84,19 +84,19 @@ impl Run {
 
     /// Whether a request whose messages could not be compared with the stored ones is the first of
     /// the run: a tool loop that is not of this crate numbers no service calls.
-    fn repeats_input(&self, state: &State, request: &ChatRequest) -> bool {
-        let own = state.input(request);
+    fn repeats_input(&self, log: &RunLog, request: &ChatRequest) -> bool {
+        let own = log.input(request);
         let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
             own.role == added.role && own.parts == added.parts && own.role != Role::Tool
         };
-        !own.is_empty() && own.iter().zip(&state.conversation.added).all(is_same)
+        !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
     }
 
     /// What the run had added after its input before it was interrupted: part of its answer.
     pub(crate) fn answered_before(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
-        let state = self.state();
-        let input = state.input_len(request);
-        let added = state.conversation.added.get(input..).unwrap_or_default();
+        let log = self.log();
+        let input = log.input_len(request);
+        let added = log.conversation.added.get(input..).unwrap_or_default();
         added.iter().filter(|message| !is_partial_response(message, self.id())).cloned().collect()
     }
 }
@@ -119,7 +119,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
     answer
 }
 
-impl State {
+impl RunLog {
     /// How many of the messages that the run has added are its input.
     fn input_len(&self, request: &ChatRequest) -> usize {
         input_of(&self.conversation.added, &self.input(request))

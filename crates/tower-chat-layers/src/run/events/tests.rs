@@ -11,8 +11,8 @@ use super::*;
 use crate::{
     replay::{Replay, Truncation},
     run::{
-        call_records::CallRecords, journaled::Journal, service_id::Recording,
-        state::LoadedConversation,
+        call_records::CallRecords, journaled::Journal, log::LoadedConversation,
+        service_id::Recording, tool_events::HeldUntil,
     },
     tool::ToolReport,
 };
@@ -25,7 +25,7 @@ fn run() -> RunId {
 }
 
 /// A run of which nothing has happened yet.
-fn log(mode: PersistenceMode) -> State {
+fn log(mode: PersistenceMode) -> RunLog {
     let conversation = LoadedConversation {
         history: Messages::new(),
         pruned: 0,
@@ -37,21 +37,25 @@ fn log(mode: PersistenceMode) -> State {
         added: Vec::new(),
         taken: 0,
     };
-    let mut log = State::new(run(), mode, conversation, CallRecords::default());
+    let mut log = RunLog::new(run(), mode, conversation, CallRecords::default());
     let journal = || Box::new(Journal::new(1, Duration::ZERO, UNIX_EPOCH, 0));
     log.journal = (mode == PersistenceMode::Journaled).then(journal);
     log
 }
 
 /// Takes what an event writes into the run, as a store that takes every write.
-fn take(log: &mut State, effect: Effect) -> String {
+fn take(log: &mut RunLog, effect: Effect) -> String {
     let said = summary(&effect);
+    if let (Effect::Leave(until), Some(journal)) = (&effect, log.journal.as_deref_mut()) {
+        journal.leave_until(*until);
+    }
     let Effect::Write(write) = effect else { return said };
     let RunWrite { messages, left_out, close, starts, outcomes, .. } = *write;
     let revision = log.conversation.revision;
     let truncation = Truncation::default();
     let mut records = log.compose(&messages, &left_out, None, truncation).records;
     log.outcome_rows(&outcomes, truncation, &mut records);
+    log.start_rows(&starts, &messages, (UNIX_EPOCH, HeldUntil(None)), &mut records);
     log.conversation.taken += messages.len();
     messages.iter().for_each(|message| log.conversation.replay.push(message));
     let id = log.conversation.next_id(log.run);
@@ -100,14 +104,14 @@ fn summary(effect: &Effect) -> String {
 }
 
 /// What each mode does with an event after others.
-fn row(before: &[fn(&State) -> Event], event: fn(&State) -> Event) -> [String; 3] {
+fn row(before: &[fn(&RunLog) -> Event], event: fn(&RunLog) -> Event) -> [String; 3] {
     row_by(&PersistencePolicy::default(), before, event)
 }
 
 fn row_by(
     policy: &PersistencePolicy,
-    before: &[fn(&State) -> Event],
-    event: fn(&State) -> Event,
+    before: &[fn(&RunLog) -> Event],
+    event: fn(&RunLog) -> Event,
 ) -> [String; 3] {
     MODES.map(|mode| {
         let mut log = log(mode);
@@ -121,23 +125,18 @@ fn row_by(
     })
 }
 
-fn at(index: usize, mut message: Message) -> Arc<Message> {
-    message.id = Some(MessageId { run: run(), index: u32::try_from(index).unwrap() });
-    Arc::new(message)
-}
-
 /// Messages after what the run has taken in.
-fn next(log: &State, messages: impl IntoIterator<Item = Message>) -> Vec<Arc<Message>> {
+fn next(log: &RunLog, messages: impl IntoIterator<Item = Message>) -> Vec<Arc<Message>> {
     log.number(log.conversation.taken, messages.into_iter().map(Arc::new).collect(), None)
 }
 
-fn begun(log: &State) -> Event {
+fn begun(log: &RunLog) -> Event {
     Event::Begun { input: next(log, [Message::user("q")]) }
 }
 
 /// The messages of a service call: its inputs, unless they are staged, and what it answers.
-fn answered(log: &State, inputs: &[Message], answer: Message, step: NextStep) -> Event {
-    let is_staged = log.mode == PersistenceMode::Journaled && log.conversation.taken > 0;
+fn answered(log: &RunLog, inputs: &[Message], answer: Message, step: NextStep) -> Event {
+    let is_staged = log.journal.is_some() && !log.conversation.has_answers();
     let inputs = if is_staged { &[] } else { inputs };
     let messages = next(log, inputs.iter().cloned().chain([answer]));
     let answer = messages[inputs.len()..].to_vec();
@@ -156,7 +155,7 @@ fn answered(log: &State, inputs: &[Message], answer: Message, step: NextStep) ->
     })
 }
 
-fn final_answer(log: &State) -> Event {
+fn final_answer(log: &RunLog) -> Event {
     answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::Finish)
 }
 
@@ -164,7 +163,7 @@ fn calls() -> Message {
     Message::tool_calls([ToolCall::new("c1", "look", "{}"), ToolCall::new("c2", "look", "{}")])
 }
 
-fn answer_with_calls(log: &State) -> Event {
+fn answer_with_calls(log: &RunLog) -> Event {
     answered(log, &[Message::user("q")], calls(), NextStep::RunTools(Vec::new()))
 }
 
@@ -172,7 +171,7 @@ fn results() -> Message {
     Message::tool_results([ToolResult::new("c1", "r1"), ToolResult::new("c2", "r2")])
 }
 
-fn outcome(log: &State, index: usize) -> ToolOutcome {
+fn outcome(log: &RunLog, index: usize) -> ToolOutcome {
     let asking = log.conversation.added.iter().rfind(|it| it.calls().next().is_some());
     let message = asking.map_or(MessageId { run: run(), index: 1 }, |asking| asking.id.unwrap());
     let result = ToolResult::new(format!("c{}", index + 1), format!("r{}", index + 1));
@@ -185,7 +184,7 @@ fn approved() -> CallOfRun {
     (MessageId { run: RunId::from_bytes([1; 16]), index: 1 }, 0)
 }
 
-fn unanswered(log: &State, kept: UnansweredInputs) -> Event {
+fn unanswered(log: &RunLog, kept: UnansweredInputs) -> Event {
     let inputs = [results(), Message::user("more")];
     let inputs = next(log, inputs);
     Event::Unanswered { ordinal: Some(1), inputs, text: Some("so far".into()), kept }
@@ -194,7 +193,7 @@ fn unanswered(log: &State, kept: UnansweredInputs) -> Event {
 #[test]
 fn a_run_begins() {
     assert_eq!(row(&[], begun), ["-", "-", "q"]);
-    let nothing = |_: &State| Event::Begun { input: Vec::new() };
+    let nothing = |_: &RunLog| Event::Begun { input: Vec::new() };
     assert_eq!(row(&[], nothing), ["-", "-", "-"]);
 }
 
@@ -202,10 +201,10 @@ fn a_run_begins() {
 fn a_service_call_succeeds() {
     assert_eq!(row(&[begun], final_answer), ["q, a, ends", "q, a, ends", "a, ends, commit"]);
     assert_eq!(row(&[begun], answer_with_calls)[1..], ["q, calls", "calls, start 0"]);
-    let paused: fn(&State) -> Event =
+    let paused: fn(&RunLog) -> Event =
         |log| answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::GoOn);
     assert_eq!(row(&[begun], paused)[1..], ["q, a", "a"]);
-    let asking: fn(&State) -> Event = |log| answered(log, &[], calls(), NextStep::AskApproval);
+    let asking: fn(&RunLog) -> Event = |log| answered(log, &[], calls(), NextStep::AskApproval);
     assert_eq!(row(&[begun], asking)[1..], ["calls, ends", "calls, ends, commit"]);
 }
 
@@ -228,18 +227,18 @@ fn a_whole_run_leaves_out_results_at_its_end() {
 
 #[test]
 fn a_service_call_fails_or_is_dropped() {
-    let before: [fn(&State) -> Event; 2] = [begun, answer_with_calls];
-    let all: fn(&State) -> Event = |log| unanswered(log, UnansweredInputs::All);
+    let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
+    let all: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::All);
     assert_eq!(row(&before, all), ["-", "r1r2, more", "-"]);
-    let of_tools: fn(&State) -> Event = |log| unanswered(log, UnansweredInputs::Results);
+    let of_tools: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::Results);
     assert_eq!(row(&before, of_tools), ["-", "r1r2", "-"]);
-    let none: fn(&State) -> Event = |log| unanswered(log, UnansweredInputs::None);
+    let none: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::None);
     assert_eq!(row(&before, none), ["-", "-", "-"]);
     // The text is kept until the run goes, after what was not stored.
-    let left: fn(&State) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
+    let left: fn(&RunLog) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
     let after = [begun, answer_with_calls, of_tools];
     assert_eq!(row(&after, left), ["-", "more, so far", "leaves"]);
-    let committed: fn(&State) -> Event =
+    let committed: fn(&RunLog) -> Event =
         |_| Event::EndedAsItStands { end: RunEnd::Commit, of_prior_calls: OfPriorCalls::default() };
     let interrupted = "The call was not run: its run was interrupted before.";
     let [_, _, journaled] = row(&after, committed);
@@ -265,7 +264,7 @@ fn what_another_attempt_at_a_call_has_submitted_is_not_submitted_again() {
 
 #[test]
 fn the_results_of_a_refused_answer_are_in_the_record_alone() {
-    let refused: fn(&State) -> Event =
+    let refused: fn(&RunLog) -> Event =
         |log| Event::AnswerRefused { inputs: next(log, [results()]) };
     assert_eq!(row(&[begun, answer_with_calls], refused), ["-", "outcome r1, outcome r2", "-"]);
     let policy =
@@ -275,12 +274,12 @@ fn the_results_of_a_refused_answer_are_in_the_record_alone() {
 
 #[test]
 fn a_tool_starts() {
-    let own: fn(&State) -> Event = |log| Event::ToolsStart { calls: vec![outcome(log, 1).0] };
+    let own: fn(&RunLog) -> Event = |log| Event::ToolsStart { calls: vec![outcome(log, 1).0] };
     assert_eq!(row(&[begun, answer_with_calls], own), ["-", "-", "start 1"]);
-    let known: fn(&State) -> Event = |log| Event::ToolsStart { calls: vec![outcome(log, 0).0] };
+    let known: fn(&RunLog) -> Event = |log| Event::ToolsStart { calls: vec![outcome(log, 0).0] };
     assert_eq!(row(&[begun, answer_with_calls], known), ["-", "-", "-"]);
     // Claims are written at once in every mode.
-    let claim: fn(&State) -> Event = |_| Event::ToolsStart { calls: vec![approved()] };
+    let claim: fn(&RunLog) -> Event = |_| Event::ToolsStart { calls: vec![approved()] };
     assert_eq!(row(&[begun], claim), ["start 0", "start 0", "start 0"]);
 }
 
@@ -291,14 +290,14 @@ fn finished(outcome: ToolOutcome, beside: Vec<ToolOutcome>, ends_run: bool) -> E
 
 #[test]
 fn a_tool_finishes() {
-    let before: [fn(&State) -> Event; 2] = [begun, answer_with_calls];
-    let own: fn(&State) -> Event = |log| finished(outcome(log, 0), vec![outcome(log, 1)], false);
+    let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
+    let own: fn(&RunLog) -> Event = |log| finished(outcome(log, 0), vec![outcome(log, 1)], false);
     assert_eq!(row(&before, own), ["-", "-", "outcome r2, outcome r1, start 1"]);
-    let last: fn(&State) -> Event = |log| finished(outcome(log, 0), Vec::new(), true);
+    let last: fn(&RunLog) -> Event = |log| finished(outcome(log, 0), Vec::new(), true);
     assert_eq!(row(&before, last), ["-", "-", "outcome r1, start 1, ends, commit"]);
     let policy = PersistencePolicy { keep_trailing_results: true, ..Default::default() };
     assert_eq!(row_by(&policy, &before, last), ["-", "-", "outcome r1, start 1"]);
-    let of_earlier_run: fn(&State) -> Event = |log| {
+    let of_earlier_run: fn(&RunLog) -> Event = |log| {
         let (_, result, report) = outcome(log, 0);
         finished((approved(), result, report), Vec::new(), true)
     };
@@ -307,11 +306,11 @@ fn a_tool_finishes() {
 
 #[test]
 fn no_tool_of_a_round_runs() {
-    let before: [fn(&State) -> Event; 2] = [begun, answer_with_calls];
-    let refused: fn(&State) -> Event =
+    let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
+    let refused: fn(&RunLog) -> Event =
         |log| Event::ToolsNotRun { outcomes: vec![outcome(log, 0), outcome(log, 1)] };
     assert_eq!(row(&before, refused), ["-", "-", "outcome r1, outcome r2"]);
-    let known: fn(&State) -> Event = |log| {
+    let known: fn(&RunLog) -> Event = |log| {
         let mut known = outcome(log, 0);
         known.2.source = ResultSource::Record;
         let (_, result, report) = outcome(log, 1);
@@ -322,23 +321,24 @@ fn no_tool_of_a_round_runs() {
 
 #[test]
 fn tools_are_dropped_while_they_run() {
-    let dropped: fn(&State) -> Event =
+    let dropped: fn(&RunLog) -> Event =
         |log| Event::ToolsDropped { calls: vec![(outcome(log, 0).0, UNIX_EPOCH)] };
     assert_eq!(row(&[begun, answer_with_calls], dropped), ["-", "row interrupted", "-"]);
-    let claimed: fn(&State) -> Event =
+    let claimed: fn(&RunLog) -> Event =
         |_| Event::ToolsDropped { calls: vec![(approved(), UNIX_EPOCH)] };
     assert_eq!(row(&[begun, answer_with_calls], claimed), ["-", "-", "-"]);
 }
 
 #[test]
 fn no_service_call_carries_results() {
-    let unsent: fn(&State) -> Event = |_| Event::ResultsUnsent { messages: vec![results().into()] };
+    let unsent: fn(&RunLog) -> Event =
+        |_| Event::ResultsUnsent { messages: vec![results().into()] };
     assert_eq!(row(&[begun, answer_with_calls], unsent), ["-", "r1r2", "r1r2"]);
 }
 
 #[test]
 fn a_run_is_stopped() {
-    let stopped: fn(&State) -> Event = |_| Event::Stopped {
+    let stopped: fn(&RunLog) -> Event = |_| Event::Stopped {
         unsent: vec![results().into()],
         answer: vec![Message::assistant("so far").into()],
     };
@@ -362,7 +362,7 @@ fn nothing_is_stored_of_a_run_whose_calls_no_layer_has_stored() {
 }
 
 /// The answer of a run that a tool has ended.
-fn ended_by_tool(log: &State) -> Event {
+fn ended_by_tool(log: &RunLog) -> Event {
     let mut answer = log.conversation.added.clone();
     answer.extend(next(log, [results()]));
     Event::Completed { answer, before: 0 }
@@ -370,10 +370,10 @@ fn ended_by_tool(log: &State) -> Event {
 
 #[test]
 fn a_run_completes() {
-    let answer: fn(&State) -> Event =
+    let answer: fn(&RunLog) -> Event =
         |log| Event::Completed { answer: log.conversation.added.clone(), before: 0 };
     assert_eq!(row(&[begun, final_answer], answer), ["-", "-", "-"]);
-    let before: [fn(&State) -> Event; 2] = [begun, answer_with_calls];
+    let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
     let apart = ["-", "apart r1r2, ends", "apart r1r2, ends, commit"];
     assert_eq!(row(&before, ended_by_tool), apart);
     let policy = PersistencePolicy { keep_trailing_results: true, ..Default::default() };
@@ -383,9 +383,9 @@ fn a_run_completes() {
 
 #[test]
 fn a_run_is_found_complete() {
-    let found: fn(&State) -> Event =
+    let found: fn(&RunLog) -> Event =
         |log| Event::FoundComplete { answer: log.conversation.added.clone() };
-    let paused: fn(&State) -> Event =
+    let paused: fn(&RunLog) -> Event =
         |log| answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::GoOn);
     assert_eq!(row(&[begun, paused], found), ["-", "-", "ends, commit"]);
     assert_eq!(row(&[begun, final_answer], found), ["-", "-", "-"]);
@@ -393,7 +393,7 @@ fn a_run_is_found_complete() {
 
 #[test]
 fn the_input_of_a_refused_run_is_taken_back() {
-    let refused: fn(&State) -> Event = |_| Event::InputRefused;
+    let refused: fn(&RunLog) -> Event = |_| Event::InputRefused;
     assert_eq!(row(&[], refused), ["-", "-", "-"]);
     assert_eq!(row(&[begun], refused), ["-", "-", "discard"]);
     assert_eq!(row(&[begun, answer_with_calls], refused), ["-", "-", "-"]);
@@ -401,10 +401,10 @@ fn the_input_of_a_refused_run_is_taken_back() {
 
 #[test]
 fn a_run_is_left() {
-    let before: [fn(&State) -> Event; 2] = [begun, answer_with_calls];
-    let failed: fn(&State) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
+    let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
+    let failed: fn(&RunLog) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
     assert_eq!(row(&before, failed), ["-", "-", "leaves"]);
-    let dropped: fn(&State) -> Event = |_| Event::Left { cause: LeaveCause::Disconnected };
+    let dropped: fn(&RunLog) -> Event = |_| Event::Left { cause: LeaveCause::Disconnected };
     assert_eq!(row(&before, dropped), ["-", "-", "abandons"]);
     let mut policy = PersistencePolicy::default();
     policy.journal.on_disconnect = OnDisconnect::Discard;
@@ -412,4 +412,141 @@ fn a_run_is_left() {
     policy.journal.on_disconnect = OnDisconnect::Commit;
     let [.., committed] = row_by(&policy, &before, dropped);
     assert!(committed.ends_with("commit") && committed.contains("row interrupted"), "{committed}");
+}
+
+/// A run of generated events, and what the contract says is stored of it.
+struct Generated {
+    log: RunLog,
+    seed: u64,
+    /// What is stored by now.
+    stored: Vec<String>,
+    /// What the next service call carries.
+    unsent: Vec<Message>,
+    /// What the service calls have carried and answered.
+    carried: Vec<Message>,
+}
+
+impl Generated {
+    fn below(&mut self, count: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.seed >> 33) % count
+    }
+
+    fn apply(&mut self, event: Event) {
+        let effect = apply(&mut self.log, &PersistencePolicy::default(), None, event);
+        take(&mut self.log, effect);
+    }
+
+    fn expect(&mut self, messages: &[Message]) {
+        if self.log.mode != PersistenceMode::PerRun {
+            self.stored.extend(messages.iter().map(said));
+        }
+    }
+
+    /// A service call with this answer. Of a run that is stored at its end, the last one is the run.
+    fn call(&mut self, answer: Message, step: NextStep) {
+        let unsent = std::mem::take(&mut self.unsent);
+        let is_last = matches!(step, NextStep::Finish);
+        if self.log.mode != PersistenceMode::PerRun {
+            self.expect(&unsent);
+            self.expect(std::slice::from_ref(&answer));
+            let event = answered(&self.log, &unsent, answer, step);
+            return self.apply(event);
+        }
+        self.carried.extend(unsent);
+        if is_last {
+            let carried = std::mem::take(&mut self.carried);
+            let event = answered(&self.log, &carried, answer.clone(), step);
+            self.stored.extend(carried.iter().chain([&answer]).map(said));
+            return self.apply(event);
+        }
+        self.carried.push(answer);
+    }
+
+    /// The tools of a round.
+    fn tools(&mut self) {
+        let calls = vec![outcome(&self.log, 0).0, outcome(&self.log, 1).0];
+        self.apply(Event::ToolsStart { calls });
+        for index in 0..2 {
+            let outcome = outcome(&self.log, index);
+            let (beside, next, ends_run) = (Vec::new(), None, false);
+            self.apply(Event::ToolFinished { outcome, beside, next, ends_run });
+        }
+        self.unsent.push(results());
+        if self.below(3) == 0 {
+            self.unsent.push(Message::user("queued"));
+        }
+    }
+
+    /// The service call comes to no answer, and the run goes.
+    fn fail(&mut self) {
+        let inputs = next(&self.log, std::mem::take(&mut self.unsent));
+        let kept = [UnansweredInputs::All, UnansweredInputs::Results, UnansweredInputs::None];
+        let kept = kept[usize::try_from(self.below(3)).unwrap()];
+        if self.log.mode == PersistenceMode::PerServiceCall {
+            let count = match kept {
+                UnansweredInputs::All => inputs.len(),
+                UnansweredInputs::Results => {
+                    inputs.iter().filter(|it| it.role == Role::Tool).count()
+                }
+                UnansweredInputs::None => 0,
+            };
+            self.stored.extend(inputs.iter().take(count).map(|message| said(message)));
+        }
+        self.apply(Event::Unanswered { ordinal: Some(9), inputs, text: None, kept });
+        let cause = [LeaveCause::Failed, LeaveCause::Disconnected];
+        let cause = cause[usize::try_from(self.below(2)).unwrap()];
+        self.apply(Event::Left { cause });
+    }
+
+    fn stop(&mut self) {
+        let unsent = std::mem::take(&mut self.unsent);
+        self.expect(&unsent);
+        let unsent = unsent.into_iter().map(Arc::new).collect();
+        self.apply(Event::Stopped { unsent, answer: Vec::new() });
+    }
+}
+
+fn said(message: &Message) -> String {
+    match message.role {
+        Role::Tool => message.results().map(ToolResult::text).collect(),
+        _ if message.calls().next().is_some() => "calls".to_owned(),
+        _ => message.text(),
+    }
+}
+
+#[test]
+fn in_any_order_of_events_that_a_run_can_have_its_messages_are_stored_once() {
+    for (seed, mode) in (0..600_u64).zip(MODES.into_iter().cycle()) {
+        let (stored, unsent, carried) = (Vec::new(), Vec::new(), Vec::new());
+        let mut run = Generated { log: log(mode), seed, stored, unsent, carried };
+        let input = next(&run.log, [Message::user("q")]);
+        match mode {
+            PersistenceMode::Journaled => run.stored.push("q".to_owned()),
+            PersistenceMode::PerRun | PersistenceMode::PerServiceCall => {
+                run.unsent.push(Message::user("q"));
+            }
+        }
+        run.apply(Event::Begun { input });
+        let mut is_open = true;
+        while is_open {
+            match run.below(6) {
+                0 => run.fail(),
+                1 => run.stop(),
+                2 => run.call(Message::assistant("a"), NextStep::Finish),
+                _ => {
+                    run.call(calls(), NextStep::RunTools(Vec::new()));
+                    run.tools();
+                    continue;
+                }
+            }
+            is_open = false;
+        }
+        let added = &run.log.conversation.added;
+        let stored: Vec<_> = added.iter().map(|message| said(message)).collect();
+        assert_eq!(stored, run.stored, "{mode:?}, seed {seed}");
+        let ids: Vec<_> = added.iter().map(|message| message.id.unwrap().index).collect();
+        assert_eq!(ids, (0..).take(ids.len()).collect::<Vec<u32>>(), "{mode:?}, seed {seed}");
+        assert!(!run.log.is_open(), "{mode:?}, seed {seed}: somebody works on the run");
+    }
 }

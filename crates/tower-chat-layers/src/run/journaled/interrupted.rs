@@ -80,11 +80,11 @@ pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> 
 impl Run {
     /// What earlier attempts at the run have left, once, and what they have used of its limits.
     pub(crate) fn take_interrupted(&self) -> InterruptedRun {
-        let mut state = self.state();
-        let staged = state.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
+        let mut log = self.log();
+        let staged = log.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
         let mut interrupted = staged.unwrap_or_default();
-        interrupted.rounds = state.call_records.rounds_before;
-        interrupted.tool_calls += state.stored_before.tool_calls;
+        interrupted.rounds = log.call_records.rounds_before;
+        interrupted.tool_calls += log.stored_before.tool_calls;
         interrupted
     }
 }

@@ -10,7 +10,7 @@ use tower_chat_core::store::{
 use super::Journal;
 use crate::{
     PersistenceError, StoreFailure,
-    run::{Event, LeaveCause, Run, Shared, State, Submission, submission::FailedSubmission},
+    run::{Event, LeaveCause, Run, RunLog, Shared, Submission, submission::FailedSubmission},
     telemetry,
 };
 
@@ -18,11 +18,11 @@ impl Run {
     /// Stages nothing but the lease, if the run is open.
     pub(in crate::run) fn stage_lease(
         &self,
-        state: &mut State,
+        log: &mut RunLog,
         slot: Result<Slot, StoreError>,
         change: impl FnOnce(&mut Journal),
     ) -> Submission {
-        let State { journal, conversation, .. } = state;
+        let RunLog { journal, conversation, .. } = log;
         let Some(journal) = journal.as_deref_mut().filter(|journal| journal.is_open()) else {
             return Submission::nothing();
         };
@@ -40,7 +40,7 @@ impl Run {
     /// Takes the run over from an earlier attempt, and waits until that one can write no more.
     pub(in crate::run) async fn take_over(&self) -> Result<TakenOver, PersistenceError> {
         let slot = self.reserve().await?;
-        let submission = self.stage_lease(&mut self.state(), slot, |_| {});
+        let submission = self.stage_lease(&mut self.log(), slot, |_| {});
         let taken = TakenOver(Some(self.clone()));
         match self.settled(submission, || None).await {
             Ok(()) => Ok(taken),
@@ -63,11 +63,11 @@ impl Run {
                 let Some(run) = run.upgrade().map(Run) else { return };
                 let slot = Ok(Slot::unbounded().without_blocking());
                 let mut renewed = {
-                    let mut state = run.state();
-                    if !state.is_open() {
+                    let mut log = run.log();
+                    if !log.is_open() {
                         return;
                     }
-                    run.stage_lease(&mut state, slot, |_| {})
+                    run.stage_lease(&mut log, slot, |_| {})
                 };
                 // A conflict means that another process took the run over: stop renewing. Any other
                 // failure is retried at the next interval.

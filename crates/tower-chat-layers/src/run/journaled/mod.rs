@@ -9,7 +9,7 @@ mod lease;
 pub(crate) use self::interrupted::InterruptedRun;
 pub(super) use self::{interrupted::input_of, journal::Journal};
 use super::{
-    Run, State,
+    Run, RunLog,
     as_it_stands::{OfPriorCalls, of_prior_calls},
     events::Event,
 };
@@ -19,7 +19,7 @@ use crate::{
     tool::CallOfRun,
 };
 
-impl State {
+impl RunLog {
     /// The number of this attempt at the run, if the run is open and the model has answered nothing
     /// in any attempt.
     fn unanswered_attempt(&self) -> Option<u32> {
@@ -33,7 +33,7 @@ impl Run {
     /// where it stands, as `end` says for the number of this attempt. That it could not be ended is
     /// logged: the caller has an error to report already.
     pub(crate) async fn end_unanswered(&self, end: impl FnOnce(u32) -> Option<RunEnd>) {
-        let attempt = self.state().unanswered_attempt();
+        let attempt = self.log().unanswered_attempt();
         let Some(end) = attempt.and_then(end) else { return };
         let of_prior_calls = match end {
             RunEnd::Commit => self.of_prior_calls().await,
@@ -65,7 +65,7 @@ impl Run {
 
     /// Whether an open run was taken up that an earlier attempt has left.
     pub(crate) fn is_resumed(&self) -> bool {
-        self.state().journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
+        self.log().journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
     }
 
     /// The position by which every attempt knows a call: a hook may have kept calls before it out of
@@ -77,7 +77,7 @@ impl Run {
         if !self.records_each_outcome() {
             return Some((message, index));
         }
-        let stored = self.state().stored_position((message, index))?;
+        let stored = self.log().stored_position((message, index))?;
         Some((message, stored.call.index as usize))
     }
 

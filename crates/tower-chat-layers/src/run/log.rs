@@ -20,8 +20,9 @@ use super::{
 };
 use crate::replay::Replay;
 
-/// Everything that changes while a run is under way.
-pub(super) struct State {
+/// Everything that a run knows of its messages and its calls. It has no store, no clock and no futures:
+/// [`apply`](super::events::apply) decides with it what is written.
+pub(super) struct RunLog {
     pub(super) run: RunId,
     /// How the run is stored: the column of the contract that holds for it.
     pub(super) mode: PersistenceMode,
@@ -51,18 +52,11 @@ pub(super) struct State {
     pub(super) input_digest: Option<String>,
     /// In per-run mode.
     pub(super) whole_run: WholeRun,
-    /// What is kept of the last service call, if it came to no answer, in per-service-call mode.
-    pub(super) partial: Option<PartialResponse>,
+    /// The text of the last service call, if it came to no answer, for when the run goes: a retry below
+    /// the tool loop may still have an answer. In per-service-call mode.
+    pub(super) partial_text: Option<Arc<str>>,
     /// In journaled mode.
     pub(super) journal: Option<Box<Journal>>,
-}
-
-/// What is kept of a service call that came to no answer, for when its run goes: a retry below the
-/// tool loop may still have one.
-pub(super) struct PartialResponse {
-    /// Those of its inputs that were not submitted.
-    pub(super) rest: Vec<Arc<Message>>,
-    pub(super) text: Arc<str>,
 }
 
 /// The conversation as the run has loaded and extended it.
@@ -147,7 +141,7 @@ impl LoadedConversation {
     }
 }
 
-impl State {
+impl RunLog {
     /// A run of which nothing has happened yet, with the conversation as it was loaded.
     pub(super) fn new(
         run: RunId,
@@ -173,7 +167,7 @@ impl State {
             is_persister_missed: false,
             input_digest: None,
             whole_run: WholeRun::default(),
-            partial: None,
+            partial_text: None,
             journal: None,
         }
     }
@@ -190,7 +184,7 @@ impl State {
 
     /// The text of the last service call is part of an answer now.
     pub(super) fn forget_partial_text(&mut self) {
-        self.partial = None;
+        self.partial_text = None;
         if let Some(journal) = self.journal.as_deref_mut() {
             journal.forget_partial_text();
         }
