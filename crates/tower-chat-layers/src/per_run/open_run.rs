@@ -3,7 +3,7 @@
 use std::{future::poll_fn, pin::pin, time::SystemTime};
 
 use tower_chat_core::{
-    BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
+    Answer, BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
     store::{Head, OpenRun},
 };
 use tower_service::Service;
@@ -84,18 +84,14 @@ where
                     let (key, run) = (key.clone(), open.run);
                     return Err(PersistenceError::OpenRun { key, run }.into());
                 }
-                let begins = Begins {
+                let again = Begins {
                     conversation: Conversation { key: key.clone(), run: open.run },
                     mode: PersistenceMode::Journaled,
                     head,
                     arrived_at,
                     sends_record: false,
                 };
-                let resuming = resuming(request, key, open.run);
-                let resumed = async {
-                    one_run(service, layer, resuming, begins, None).await?.collect().await
-                };
-                match resumed.await {
+                match resume(service, layer, resuming(request, key, open.run), again).await {
                     Ok(mut answer) => {
                         answer.finish.recovered = recovered.take();
                         recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
@@ -108,6 +104,21 @@ where
             }
         }
     }
+}
+
+/// Resumes an open run to its end.
+async fn resume<S>(
+    service: &mut S,
+    layer: &PerRunPersistence,
+    request: ChatRequest,
+    begins: Begins,
+) -> Result<Answer, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    one_run(service, layer, request, begins, None).await?.collect().await
 }
 
 /// Ends an open run, by the policy, that could not be resumed because the service refuses it, so

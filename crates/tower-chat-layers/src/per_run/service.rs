@@ -260,7 +260,7 @@ where
     let handle = request.extensions.get::<RunHandle>().cloned();
     let response = service.call(request).await.map_err(Into::into);
     let lost = match &response {
-        Err(error) if is_history_lost(&**error) => run.service_id_before_answer(),
+        Err(error) if is_history_lost(&**error) => run.log().service_id_before_answer(),
         _ => None,
     };
     let admission = lost.as_ref().and_then(|_| opened.admission.take());
@@ -311,8 +311,8 @@ where
         return Ok(Beginning::Stored(answer));
     }
     // A request of its own goes on with a run that was committed before it was complete.
-    let is_gone = opened.admission.is_none() || !run.has_stored();
-    if request.extensions.get::<ResumesRun>().is_some() && !run.is_resumed() && is_gone {
+    let is_gone = opened.admission.is_none() || !run.log().has_stored();
+    if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
     }
@@ -412,7 +412,7 @@ impl Ending for RunEnding {
         let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
         match completed(&run, self.call, self.before, answer).await {
             Ok(mut answer) => {
-                answer.finish.saved = Some(run.saved());
+                answer.finish.saved = Some(run.log().saved());
                 self.opened.report(&mut answer);
                 Ok(answer)
             }
@@ -450,7 +450,7 @@ fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> 
 fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     let of_run = answer.messages.iter().skip(before);
     let is_queued = |message: &&Arc<Message>| {
-        let is_of_tool = || message.id.is_some_and(|id| run.is_queued_by_tool(id));
+        let is_of_tool = || message.id.is_some_and(|id| run.log().is_queued_by_tool(id));
         !matches!(message.role, Role::Assistant | Role::Tool) && !is_of_tool()
     };
     let queued = of_run.filter(is_queued);
@@ -466,7 +466,7 @@ fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
 /// below it.
 fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     let has_rounds = answer.messages.iter().any(|message| message.role == Role::Tool);
-    !has_rounds && !run.has_seen_rounds()
+    !has_rounds && !run.log().has_seen_rounds()
 }
 
 /// Stores what is left to store of a run that has its answer, of which the first `before` messages are

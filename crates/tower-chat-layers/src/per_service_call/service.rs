@@ -81,7 +81,7 @@ where
     if !run.store().handle().is_same_store(layer.settings.store.handle()) {
         return Err(PersistenceError::DifferentStores { key: run.key().clone() }.into());
     }
-    run.report_persister();
+    run.log().report_persister();
     if run.is_written_at_end() {
         if request.history_owner == Some(HistoryOwner::Local) {
             request.history_owner = None;

@@ -63,16 +63,6 @@ impl ApprovedCalls {
 }
 
 impl Run {
-    /// The tool of a call begins: from now on its claim says that it may have taken effect.
-    pub(crate) fn note_tool_begun(&self, call: CallOfRun) {
-        self.log().approved_calls.claimed.remove(&call);
-    }
-
-    /// Keeps the claims of calls whose tools have not begun: results say so.
-    pub(crate) fn keep_claims(&self) {
-        self.log().approved_calls.forget_claims();
-    }
-
     /// Submits outcomes again that the store has not taken, before a message has them: another attempt would
     /// call them unknown. The attempts of a journaled run read what is staged of it.
     pub(crate) fn submit_unstored_outcomes(&self) {
@@ -295,5 +285,15 @@ impl RunLog {
             Some((row, claim))
         });
         rows.unzip()
+    }
+
+    /// The tool of a call begins: from now on its claim says that it may have taken effect.
+    pub(crate) fn note_tool_begun(&mut self, call: CallOfRun) {
+        self.approved_calls.claimed.remove(&call);
+    }
+
+    /// Keeps the claims of calls whose tools have not begun: results say so.
+    pub(crate) fn keep_claims(&mut self) {
+        self.approved_calls.forget_claims();
     }
 }

@@ -167,19 +167,7 @@ async fn results_of_decided_calls(
     let mut statuses = Vec::new();
     for (decision, (message, index), waiting) in decided {
         let outcome = known.get(&(message, index)).map(|row| CallOutcome::of(*row));
-        let (mut result, status) = match outcome {
-            Some(CallOutcome::Finished(finished)) => {
-                let (result, ToolReport { status, .. }) = *finished;
-                (result, must_be_marked(status).then_some(status))
-            }
-            Some(CallOutcome::Started(_) | CallOutcome::WithoutArguments(_)) => {
-                (ToolResult::error("", INTERRUPTED), None)
-            }
-            Some(CallOutcome::NeverStarted) | None => {
-                let result = ToolResult::new("", rejection(decision.reason.as_deref()));
-                (result, Some(ToolStatus::RejectedByApproval))
-            }
-        };
+        let (mut result, status) = result_of_decided(outcome, decision);
         let position = u32::try_from(results.len()).unwrap_or(u32::MAX);
         statuses.extend(status.map(|status| (position, status)));
         queued.extend(std::mem::take(&mut result.queued).into_iter().map(Arc::new));
@@ -194,6 +182,26 @@ async fn results_of_decided_calls(
     let mut message = Arc::new(Message::tool_results(results));
     mark_statuses(&mut message, statuses);
     Ok(Some((message, queued)))
+}
+
+/// The result of a call that was decided about, and its status where the record does not say it.
+fn result_of_decided(
+    outcome: Option<CallOutcome>,
+    decision: &ApprovalResponse,
+) -> (ToolResult, Option<ToolStatus>) {
+    match outcome {
+        Some(CallOutcome::Finished(finished)) => {
+            let (result, ToolReport { status, .. }) = *finished;
+            (result, must_be_marked(status).then_some(status))
+        }
+        Some(CallOutcome::Started(_) | CallOutcome::WithoutArguments(_)) => {
+            (ToolResult::error("", INTERRUPTED), None)
+        }
+        Some(CallOutcome::NeverStarted) | None => {
+            let result = ToolResult::new("", rejection(decision.reason.as_deref()));
+            (result, Some(ToolStatus::RejectedByApproval))
+        }
+    }
 }
 
 /// The decisions in these messages, by the ids of the requests.

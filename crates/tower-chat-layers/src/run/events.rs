@@ -474,7 +474,7 @@ impl RunLog {
     /// Whether what becomes of a call is made durable before its result is part of a message: of
     /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
     /// for approval.
-    pub(super) fn records_call(&self, call: CallOfRun) -> bool {
+    pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
         self.mode == PersistenceMode::Journaled || !self.is_of_run(call)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Answer, Message, store::author::Write};
 
-use super::{Run, log::ServiceCalls};
+use super::log::{RunLog, ServiceCalls};
 use crate::next_step::NextStep;
 
 /// A service call, and what it came to.
@@ -20,22 +20,6 @@ pub(super) enum Attempt {
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
     /// It came to no answer; `rest` are those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
-}
-
-impl LastCall {
-    /// How many messages at the end of a service call were not submitted, if it is this one.
-    pub(super) fn left_of(&self, ordinal: u32) -> Option<usize> {
-        let left = match &self.attempt {
-            Attempt::Answered { .. } => 0,
-            Attempt::Unanswered { rest } => rest.len(),
-        };
-        (self.ordinal == Some(ordinal)).then_some(left)
-    }
-
-    /// Whether it is this call, and it has its answer.
-    pub(super) fn has_answer(&self, ordinal: u32) -> bool {
-        self.ordinal == Some(ordinal) && matches!(self.attempt, Attempt::Answered { .. })
-    }
 }
 
 impl ServiceCalls {
@@ -69,26 +53,28 @@ impl ServiceCalls {
     }
 }
 
-impl Run {
+impl RunLog {
     /// How many messages at the end of a service call have not become part of the run; `None` if
     /// no persister has seen the call.
     pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
-        let log = self.log();
-        if log.calls.refused == Some(ordinal) {
+        if self.calls.refused == Some(ordinal) {
             return Some(usize::MAX);
         }
-        log.calls.last.as_ref()?.left_of(ordinal)
+        match self.calls.attempt(Some(ordinal))? {
+            Attempt::Answered { .. } => Some(0),
+            Attempt::Unanswered { rest } => Some(rest.len()),
+        }
     }
 
     /// Whether a service call of the run has its answer, stored or on the way into the store.
     pub(crate) fn has_answer(&self, ordinal: u32) -> bool {
-        self.log().calls.last.as_ref().is_some_and(|last| last.has_answer(ordinal))
+        matches!(self.calls.attempt(Some(ordinal)), Some(Attempt::Answered { .. }))
     }
 
     /// What follows the answer of a service call, if it was decided when the answer was stored and
     /// this is the answer as it was stored.
     pub(crate) fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {
-        match self.log().calls.attempt(Some(ordinal))? {
+        match self.calls.attempt(Some(ordinal))? {
             Attempt::Answered { answer, step, .. } if answer.messages == messages => step.clone(),
             Attempt::Answered { .. } | Attempt::Unanswered { .. } => None,
         }

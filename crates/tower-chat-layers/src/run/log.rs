@@ -18,11 +18,15 @@ use super::{
     service_id::{Adopted, Recording},
     whole_run::WholeRun,
 };
-use crate::replay::Replay;
+use crate::{
+    Tool, Tools,
+    replay::Replay,
+    tool::{CallOfRun, ToolReports},
+};
 
 /// Everything that a run knows of its messages and its calls. It has no store, no clock and no futures:
 /// [`apply`](super::events::apply) decides with it what is written.
-pub(super) struct RunLog {
+pub(crate) struct RunLog {
     pub(super) run: RunId,
     /// How the run is stored: the column of the contract that holds for it.
     pub(super) mode: PersistenceMode,
@@ -173,7 +177,7 @@ impl RunLog {
     }
 
     /// What became of the run's messages so far.
-    pub(super) fn saved(&self) -> Saved {
+    pub(crate) fn saved(&self) -> Saved {
         Saved::new(self.conversation.added.len().saturating_sub(self.unsaved), self.unsaved)
     }
 
@@ -227,5 +231,56 @@ impl RunLog {
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
         let of_attempt = self.call_records.id_at(sequence);
         of_attempt.or_else(|| self.conversation.message_at(sequence)?.id)
+    }
+
+    /// Whether something of the run is stored, or staged.
+    pub(crate) fn has_stored(&self) -> bool {
+        !self.conversation.added.is_empty()
+    }
+
+    /// How many messages the run has taken in.
+    pub(crate) fn taken(&self) -> usize {
+        self.conversation.taken
+    }
+
+    /// Takes note of the tools of the next service call, for their hooks.
+    pub(crate) fn use_tools(&mut self, tools: &Tools) {
+        self.call_records.hooks.use_tools(tools);
+    }
+
+    /// Keeps the tools of the calls in an answer, for their hooks, whatever set is used later.
+    pub(crate) fn pin_calls(&mut self, answer: &[Arc<Message>]) {
+        answer.iter().for_each(|message| self.call_records.hooks.pin_calls(message));
+    }
+
+    /// Keeps the tool of a call that an earlier run has asked for, or that there was none.
+    pub(crate) fn pin_tool(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
+        self.call_records.hooks.pin(call, tool);
+    }
+
+    /// Takes note of a message that a tool has queued. It is kept where the results of tools are: the
+    /// tool does not run again for it.
+    pub(crate) fn note_queued_by_tool(&mut self, message: MessageId) {
+        self.queued_by_tools.insert(message);
+    }
+
+    /// Whether a tool has queued a message.
+    pub(crate) fn is_queued_by_tool(&self, message: MessageId) -> bool {
+        self.queued_by_tools.contains(&message)
+    }
+
+    /// Takes note of what a tool loop knows of the results in a message, in their order.
+    pub(crate) fn report_tools(&mut self, message: MessageId, reports: ToolReports) {
+        self.call_records.report(message, reports);
+    }
+
+    /// Notes that a persister below the tool loop is at work.
+    pub(crate) fn report_persister(&mut self) {
+        self.is_persister_reported = true;
+    }
+
+    /// Whether a persister below the tool loop is at work.
+    pub(crate) fn has_persister(&self) -> bool {
+        self.is_persister_reported
     }
 }

@@ -48,9 +48,7 @@ use std::{
     time::SystemTime,
 };
 
-use tower_chat_core::{
-    Conversation, ConversationKey, Message, MessageId, Messages, RunId, Saved, store::HistoryStore,
-};
+use tower_chat_core::{Conversation, ConversationKey, Messages, RunId, store::HistoryStore};
 
 pub(crate) use self::{
     approvals::{UnseenResult, answers_approvals},
@@ -72,9 +70,7 @@ pub(crate) use self::{
 };
 use self::{loaded::Loaded, log::RunLog, submission::Submission};
 use crate::{
-    Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure, Tool, Tools,
-    UnansweredInputs,
-    tool::{CallOfRun, ToolReports},
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure, UnansweredInputs,
 };
 
 /// A run under way: a request extension that the layers of one stack share.
@@ -196,11 +192,6 @@ impl Run {
         self.0.stored_as == PersistenceMode::Journaled
     }
 
-    /// Whether what becomes of a call is made durable before its result is part of a message.
-    pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
-        self.log().records_call(call)
-    }
-
     /// Whether results of tools are stored although the service call that carries them fails.
     pub(crate) fn keeps_results_of_failed_call(&self) -> bool {
         self.policy().inputs_of_failed_call != UnansweredInputs::None
@@ -251,60 +242,8 @@ impl Run {
         PersistenceError::PersisterMissing { key: self.key().clone() }
     }
 
-    /// Notes that a persister below the tool loop is at work.
-    pub(crate) fn report_persister(&self) {
-        self.log().is_persister_reported = true;
-    }
-
-    /// Whether a persister below the tool loop is at work.
-    pub(crate) fn has_persister(&self) -> bool {
-        self.log().is_persister_reported
-    }
-
     pub(crate) fn clock(&self) -> Clock {
         self.0.clock.clone()
-    }
-
-    /// Whether something of the run is stored, or staged.
-    pub(crate) fn has_stored(&self) -> bool {
-        !self.log().conversation.added.is_empty()
-    }
-
-    /// How many messages the run has taken in.
-    pub(crate) fn taken(&self) -> usize {
-        self.log().conversation.taken
-    }
-
-    /// Takes note of the tools of the next service call, for their hooks.
-    pub(crate) fn use_tools(&self, tools: &Tools) {
-        self.log().call_records.hooks.use_tools(tools);
-    }
-
-    /// Keeps the tools of the calls in an answer, for their hooks, whatever set is used later.
-    pub(crate) fn pin_calls(&self, answer: &[Arc<Message>]) {
-        let mut log = self.log();
-        answer.iter().for_each(|message| log.call_records.hooks.pin_calls(message));
-    }
-
-    /// Keeps the tool of a call that an earlier run has asked for, or that there was none.
-    pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
-        self.log().call_records.hooks.pin(call, tool);
-    }
-
-    /// Takes note of a message that a tool has queued. It is kept where the results of tools are: the
-    /// tool does not run again for it.
-    pub(crate) fn note_queued_by_tool(&self, message: MessageId) {
-        self.log().queued_by_tools.insert(message);
-    }
-
-    /// Whether a tool has queued a message.
-    pub(crate) fn is_queued_by_tool(&self, message: MessageId) -> bool {
-        self.log().queued_by_tools.contains(&message)
-    }
-
-    /// Takes note of what a tool loop knows of the results in a message, in their order.
-    pub(crate) fn report_tools(&self, message: MessageId, reports: ToolReports) {
-        self.log().call_records.report(message, reports);
     }
 
     /// The number after the highest that a source of the conversation has, in what was loaded, in
@@ -319,11 +258,6 @@ impl Run {
         next.into_iter().max().unwrap_or_default()
     }
 
-    /// What became of the run's messages so far.
-    pub(crate) fn saved(&self) -> Saved {
-        self.log().saved()
-    }
-
     pub(crate) fn store(&self) -> &Arc<dyn HistoryStore> {
         &self.0.store
     }
@@ -332,7 +266,8 @@ impl Run {
         &self.0.policy
     }
 
-    fn log(&self) -> MutexGuard<'_, RunLog> {
+    /// What the run knows of its messages and its calls.
+    pub(crate) fn log(&self) -> MutexGuard<'_, RunLog> {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

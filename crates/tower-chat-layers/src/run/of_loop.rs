@@ -37,7 +37,7 @@ impl RunOfLoop {
     pub(crate) fn use_tools(&self, tools: &Tools) {
         *self.tools() = tools.clone();
         if let Some(run) = self.run() {
-            run.use_tools(tools);
+            run.log().use_tools(tools);
         }
     }
 
@@ -69,7 +69,7 @@ impl RunOfLoop {
         let begin = async {
             let begun = begin.await?;
             if let Begun::Run(run) = &begun {
-                run.use_tools(&self.tools());
+                run.log().use_tools(&self.tools());
             }
             Ok(begun)
         };

@@ -235,7 +235,7 @@ impl Run {
         let visible = messages.iter().filter(|message| !is_end_marker(message));
         let messages = visible.map(without_mark).collect();
         let mut finish = Finish::stop();
-        finish.saved = Some(self.saved());
+        finish.saved = Some(self.log().saved());
         Some(Answer::new(messages, finish))
     }
 }

@@ -82,13 +82,6 @@ pub(super) struct Adopted {
 }
 
 impl Run {
-    /// The id under which the service keeps the history, if it does and has answered nothing in this run:
-    /// the record can be sent in its place without running a tool again.
-    pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
-        let log = self.log();
-        log.conversation.service_id.clone().filter(|_| !log.calls.is_answered)
-    }
-
     /// Compares the id an answer names with the one in play, before anything of it is written.
     ///
     /// # Errors
@@ -157,5 +150,13 @@ impl Adopted {
     pub(super) fn named(service_id: Arc<str>, recording: Recording) -> Self {
         let change = Some(ServiceIdChange::Set(service_id.clone()));
         Self { recording, service_id: Some(service_id), change }
+    }
+}
+
+impl RunLog {
+    /// The id under which the service keeps the history, if it does and has answered nothing in this run:
+    /// the record can be sent in its place without running a tool again.
+    pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
+        self.conversation.service_id.clone().filter(|_| !self.calls.is_answered)
     }
 }

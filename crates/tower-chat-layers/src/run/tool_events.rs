@@ -39,7 +39,7 @@ impl Run {
             && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
         {
             // The calls are another attempt's.
-            self.keep_claims();
+            self.log().keep_claims();
         }
         started
     }

@@ -124,29 +124,30 @@ impl Run {
         log.conversation.recording = adopted.recording;
         Ok(())
     }
-
-    /// Whether layers have seen every service call of the run.
-    pub(crate) fn has_seen_rounds(&self) -> bool {
-        let log = self.log();
-        log.calls.is_answered && !log.whole_run.rounds.is_broken
-    }
-
-    /// The open end of the stored history, where the input answers approval requests in it: a
-    /// tool loop pushes its own messages to it and sends the view.
-    pub(crate) fn open_replay(&self) -> Option<Replay> {
-        self.log().whole_run.open_replay.clone()
-    }
-
-    /// The index of the first message that the tool loop adds to a run that is written at its end.
-    /// The request does not say it: among its messages may be some of the history, which the input
-    /// answers.
-    pub(crate) fn answer_from(&self) -> usize {
-        self.log().whole_run.answer_from
-    }
 }
 
 /// Whether two lists are clones of one.
 fn is_same(one: &Messages, other: &Messages) -> bool {
     let is_last = |(one, other)| Arc::ptr_eq(one, other);
     one.len() == other.len() && one.last().zip(other.last()).is_some_and(is_last)
+}
+
+impl RunLog {
+    /// Whether layers have seen every service call of the run.
+    pub(crate) fn has_seen_rounds(&self) -> bool {
+        self.calls.is_answered && !self.whole_run.rounds.is_broken
+    }
+
+    /// The open end of the stored history, where the input answers approval requests in it: a
+    /// tool loop pushes its own messages to it and sends the view.
+    pub(crate) fn open_replay(&self) -> Option<Replay> {
+        self.whole_run.open_replay.clone()
+    }
+
+    /// The index of the first message that the tool loop adds to a run that is written at its end.
+    /// The request does not say it: among its messages may be some of the history, which the input
+    /// answers.
+    pub(crate) fn answer_from(&self) -> usize {
+        self.whole_run.answer_from
+    }
 }

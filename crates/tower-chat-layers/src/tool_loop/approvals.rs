@@ -54,7 +54,7 @@ pub(super) fn decide(
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
     // What is stored of the input of a run that is sent again is not in its request.
-    let stored = run.map(Run::stored_approvals).unwrap_or_default();
+    let stored = run.map(|run| run.log().stored_approvals()).unwrap_or_default();
     let own = || request.messages.iter_from(request.new_from);
     let mut decisions = decisions(stored.iter().chain(own()));
     if decisions.is_empty() {
@@ -67,7 +67,7 @@ pub(super) fn decide(
     }
     let mut calls = Vec::new();
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
-    let stored = run.map(|run| run.pending_batches(own())).unwrap_or_default();
+    let stored = run.map(|run| run.log().pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
         // Taken out, so that a request that is both stored and sent again counts once.
         let take = |waiting: PendingApproval| {
@@ -100,7 +100,7 @@ pub(super) fn decide(
         if !decisions.contains_key(id) {
             continue;
         }
-        match run.and_then(|run| run.unseen_result_of(id)) {
+        match run.and_then(|run| run.log().unseen_result_of(id)) {
             Some(UnseenResult::InReplay) => {}
             Some(UnseenResult::SendAgain(known)) => calls.push(known_already(*known)),
             None if is_unseen_among(own(), id) => {}
@@ -217,7 +217,7 @@ fn not_waiting(
 ) -> ToolLoopError {
     let is_sent = request.messages.iter().any(|message| find_request(message, id).is_some());
     let id = id.to_owned();
-    if is_sent || run.is_some_and(|run| run.holds_approval_request(&id)) {
+    if is_sent || run.is_some_and(|run| run.log().holds_approval_request(&id)) {
         ToolLoopError::ApprovalAnswered { id, conversation }
     } else {
         ToolLoopError::ApprovalUnknown { id, conversation }
@@ -266,8 +266,8 @@ pub(super) fn approved(
         let mut refused = Vec::new();
         for call in &calls {
             let Some(position) = call.pending.position() else { continue };
-            let mut of_call = run.known_approved(position);
-            if matches!(call.action, Action::Run(_)) && run.has_changed_arguments(position) {
+            let mut of_call = run.log().known_approved(position);
+            if matches!(call.action, Action::Run(_)) && run.log().has_changed_arguments(position) {
                 if of_call.is_none() && !call.accepts_stored_arguments() {
                     refused.push(PlannedCall::run(call.pending.clone(), rules.tools));
                 }
@@ -283,9 +283,11 @@ pub(super) fn approved(
         resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
         for call in &calls {
             match (&call.action, call.pending.position()) {
-                (Action::Run(tool), Some(position)) => run.pin_tool(position, Some(tool.clone())),
+                (Action::Run(tool), Some(position)) => {
+                    run.log().pin_tool(position, Some(tool.clone()))
+                }
                 (Action::Refuse(Refusal::UnknownTool), Some(position)) => {
-                    run.pin_tool(position, None);
+                    run.log().pin_tool(position, None);
                 }
                 (Action::Run(_) | Action::Refuse(_) | Action::Reuse(_), _) => {}
             }

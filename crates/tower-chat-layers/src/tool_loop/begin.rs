@@ -64,7 +64,7 @@ impl<S> Rounds<S> {
             // Their calls are in a history that no layer would put before their results.
             return Err(run.persister_missing().into());
         }
-        let interrupted = run.as_ref().map(Run::take_interrupted).unwrap_or_default();
+        let interrupted = run.as_ref().map(|run| run.log().take_interrupted()).unwrap_or_default();
         let mut counters = RunCounters::resumed(&interrupted, &approved);
         let phase = first_phase(approved, refused, &mut counters, settings.max_calls);
         request.extensions.remove::<ServiceCall>();
@@ -116,7 +116,7 @@ impl<S> Rounds<S> {
             return Ok(());
         }
         if let Some(run) = &self.run {
-            run.pin_calls(&response);
+            run.log().pin_calls(&response);
         }
         let finish = Box::default();
         let is_settled = |pending: &PendingCall| {
@@ -190,14 +190,14 @@ fn transcript(
 ) -> Transcript {
     match run {
         Some(run) if !run.is_written_at_end() && has_persister => {
-            Transcript::only_unsent(request, run_id, || run.taken())
+            Transcript::only_unsent(request, run_id, || run.log().taken())
         }
         Some(run) if !run.is_written_at_end() => {
             Transcript::whole(request, run_id, Replay::lenient())
         }
         Some(run) => {
-            let replay = run.open_replay().unwrap_or_else(Replay::lenient);
-            Transcript::whole(request, run_id, replay).numbered_from(run.answer_from())
+            let replay = run.log().open_replay().unwrap_or_else(Replay::lenient);
+            Transcript::whole(request, run_id, replay).numbered_from(run.log().answer_from())
         }
         None => Transcript::whole(request, run_id, Replay::lenient()),
     }
@@ -222,7 +222,7 @@ fn source_numbers(
 /// Names the tools for their hooks to the run, or to the persister that will begin it.
 pub(super) fn use_tools(run: Option<&Run>, run_of_loop: Option<&RunOfLoop>, tools: &Tools) {
     match (run, run_of_loop) {
-        (Some(run), _) => run.use_tools(tools),
+        (Some(run), _) => run.log().use_tools(tools),
         (None, Some(run_of_loop)) => run_of_loop.use_tools(tools),
         (None, None) => {}
     }

@@ -180,7 +180,7 @@ impl Executor<'_> {
         }
         started.note(sequence_index, position, self.clock.now());
         if let (Some(run), Some(position)) = (self.run, position) {
-            run.note_tool_begun(position);
+            run.log().note_tool_begun(position);
         }
         true
     }
@@ -233,7 +233,7 @@ impl Executor<'_> {
 
     /// The position of a call, if there is a run that makes its start and its outcome durable.
     fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
-        position.filter(|position| self.run.is_some_and(|run| run.records_call(*position)))
+        position.filter(|position| self.run.is_some_and(|run| run.log().records_call(*position)))
     }
 
     /// Runs one call.

@@ -99,7 +99,7 @@ impl<S> Rounds<S> {
         let Some((message, reports, queued)) = self.outcomes.take_message() else { return };
         let id = self.add(message);
         if let (Some(run), Some(id)) = (&self.run, id) {
-            run.report_tools(id, reports);
+            run.log().report_tools(id, reports);
         }
         if self.outcomes.terminate() {
             // No service call follows.
@@ -108,7 +108,7 @@ impl<S> Rounds<S> {
         for message in queued {
             let id = self.add(message);
             if let (Some(run), Some(id)) = (&self.run, id) {
-                run.note_queued_by_tool(id);
+                run.log().note_queued_by_tool(id);
             }
         }
     }

@@ -263,7 +263,7 @@ impl<S> Rounds<S> {
     /// persister has seen the call.
     pub(super) fn left_of_call(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
-        self.run.as_ref()?.left_of_call(ordinal)
+        self.run.as_ref()?.log().left_of_call(ordinal)
     }
 
     /// Ends the run where it stands: what reached nobody goes back to where it came from.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     PersistenceError,
     next_step::{CallCount, CallRules, LoopPolicy, MAX_PAUSES, NextStep, TooManyCalls},
-    run::{HistoryBefore, RunOfLoop, ServiceCall},
+    run::{HistoryBefore, Run, RunOfLoop, ServiceCall},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -56,7 +56,7 @@ where
         if let (1, Some(run)) = (self.counters.service_calls, &self.run) {
             run.check_persister()?;
             let was_complete = self.extensions.remove::<HistoryBefore>().is_some();
-            if was_complete && run.has_persister() {
+            if was_complete && run.log().has_persister() {
                 // It could not be found before.
                 self.transcript.keep_below();
             }
@@ -196,9 +196,8 @@ impl<S> Rounds<S> {
         messages: Vec<Arc<Message>>,
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
-        if let Some(run) = self.run.as_ref().filter(|run| run.is_written_at_end())
-            && !run.has_persister()
-        {
+        let observes = |run: &&Run| run.is_written_at_end() && !run.log().has_persister();
+        if let Some(run) = self.run.as_ref().filter(observes) {
             run.observe_answer(&Answer::new(messages.clone(), Finish::clone(&finish)), true)?;
         }
         self.queued_in_flight.clear();
@@ -220,7 +219,7 @@ impl<S> Rounds<S> {
             self.transcript.push_sent(message);
         }
         if let Some(run) = &self.run {
-            run.pin_calls(&messages);
+            run.log().pin_calls(&messages);
         }
         if self.is_stored_answer() {
             // Its open calls were left to the caller, or not run because a tool had ended the run.
@@ -268,7 +267,7 @@ impl<S> Rounds<S> {
     /// layer between has changed is not the one that was stored.
     pub(super) fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
-        self.run.as_ref()?.step_after(ordinal, answer)
+        self.run.as_ref()?.log().step_after(ordinal, answer)
     }
 
     pub(super) fn too_many(&self, counted: Result<(), TooManyCalls>) -> Result<(), ToolLoopError> {

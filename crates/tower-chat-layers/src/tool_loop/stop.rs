@@ -50,7 +50,7 @@ impl CallUnderWay {
     /// more then: nothing else would report a failure of that write.
     pub(super) fn is_answered(&self) -> bool {
         let run = self.run.clone().or_else(|| self.run_of_loop.as_ref()?.run());
-        run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.has_answer(ordinal))
+        run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.log().has_answer(ordinal))
     }
 }
 
@@ -138,9 +138,9 @@ impl<S> Rounds<S> {
         finish.ended_by = Some(EndedBy::Stop);
         if let Some(run) = &self.run {
             // The result of each call says that it did not run.
-            run.keep_claims();
+            run.log().keep_claims();
             run.write(Event::Stopped { unsent, answer }).await?;
-            finish.saved = Some(run.saved());
+            finish.saved = Some(run.log().saved());
         }
         self.phase = Phase::Finishing(Box::new(finish));
         Ok(())

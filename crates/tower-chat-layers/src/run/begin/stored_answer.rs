@@ -49,7 +49,7 @@ impl Run {
         let mut finish = Finish::default();
         let last = messages.iter().rev().find(|message| message.role == Role::Assistant);
         finish.reason = last.and_then(|message| message.finish_reason.clone());
-        finish.saved = Some(self.saved());
+        finish.saved = Some(self.log().saved());
         finish.ended_by = ended_by;
         Ok(Some(Answer::new(messages, finish)))
     }

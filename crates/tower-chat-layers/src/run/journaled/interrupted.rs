@@ -12,7 +12,7 @@ use tower_chat_core::{
 
 use crate::{
     run::{
-        Run,
+        RunLog,
         prior_attempts::{CallOutcome, Recorded},
         redact::calls_without_arguments,
     },
@@ -77,14 +77,13 @@ pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> 
     }
 }
 
-impl Run {
+impl RunLog {
     /// What earlier attempts at the run have left, once, and what they have used of its limits.
-    pub(crate) fn take_interrupted(&self) -> InterruptedRun {
-        let mut log = self.log();
-        let staged = log.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
+    pub(crate) fn take_interrupted(&mut self) -> InterruptedRun {
+        let staged = self.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
         let mut interrupted = staged.unwrap_or_default();
-        interrupted.rounds = log.call_records.rounds_before;
-        interrupted.tool_calls += log.stored_before.tool_calls;
+        interrupted.rounds = self.call_records.rounds_before;
+        interrupted.tool_calls += self.stored_before.tool_calls;
         interrupted
     }
 }

@@ -26,6 +26,11 @@ impl RunLog {
         let journal = self.journal.as_deref().filter(|journal| journal.is_open());
         journal.filter(|_| !self.conversation.has_answers()).map(Journal::attempt)
     }
+
+    /// Whether an open run was taken up that an earlier attempt has left.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
+    }
 }
 
 impl Run {
@@ -61,11 +66,6 @@ impl Run {
             }
             Some(_) | None => Ok(OfPriorCalls::default()),
         }
-    }
-
-    /// Whether an open run was taken up that an earlier attempt has left.
-    pub(crate) fn is_resumed(&self) -> bool {
-        self.log().journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
     }
 
     /// The position by which every attempt knows a call: a hook may have kept calls before it out of
