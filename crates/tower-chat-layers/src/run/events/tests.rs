@@ -45,11 +45,11 @@ fn log(mode: PersistenceMode) -> RunLog {
 
 /// Takes what an event writes into the run, as a store that takes every write.
 fn take(log: &mut RunLog, effect: Effect) -> String {
-    let said = summary(&effect);
+    let wording = summary(&effect);
     if let (Effect::Leave(until), Some(journal)) = (&effect, log.journal.as_deref_mut()) {
         journal.leave_until(*until);
     }
-    let Effect::Write(write) = effect else { return said };
+    let Effect::Write(write) = effect else { return wording };
     let RunWrite { messages, left_out, close, starts, outcomes, .. } = *write;
     let revision = log.conversation.revision;
     let truncation = Truncation::default();
@@ -66,7 +66,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
         journal.note_started(&starts);
         journal.stage(write, records.into_rows(), close, None);
     }
-    said
+    wording
 }
 
 /// A write in a few words.
@@ -89,18 +89,19 @@ fn summary(effect: &Effect) -> String {
             })
             .collect()
     };
-    let mut said = texts(&write.messages);
-    said.extend(texts(&write.left_out).into_iter().map(|text| format!("apart {text}")));
-    said.extend(write.outcomes.iter().map(|(_, result, _)| format!("outcome {}", result.text())));
-    said.extend(write.rows.iter().map(|row| format!("row {}", row.status.as_str())));
-    said.extend(write.starts.iter().map(|(_, index)| format!("start {index}")));
-    said.extend(write.ends_run.then(|| "ends".to_owned()));
-    said.extend(write.ended_by.map(|by| format!("by {by:?}")));
-    said.extend(write.close.map(|close| match close {
+    let mut wording = texts(&write.messages);
+    wording.extend(texts(&write.left_out).into_iter().map(|text| format!("apart {text}")));
+    wording
+        .extend(write.outcomes.iter().map(|(_, result, _)| format!("outcome {}", result.text())));
+    wording.extend(write.rows.iter().map(|row| format!("row {}", row.status.as_str())));
+    wording.extend(write.starts.iter().map(|(_, index)| format!("start {index}")));
+    wording.extend(write.ends_run.then(|| "ends".to_owned()));
+    wording.extend(write.ended_by.map(|by| format!("by {by:?}")));
+    wording.extend(write.close.map(|close| match close {
         Close::Commit => "commit".to_owned(),
         Close::Discard { .. } => "discard".to_owned(),
     }));
-    said.join(", ")
+    wording.join(", ")
 }
 
 /// What each mode does with an event after others.
@@ -439,7 +440,7 @@ impl Generated {
 
     fn expect(&mut self, messages: &[Message]) {
         if self.log.mode != PersistenceMode::PerRun {
-            self.stored.extend(messages.iter().map(said));
+            self.stored.extend(messages.iter().map(wording));
         }
     }
 
@@ -457,7 +458,7 @@ impl Generated {
         if is_last {
             let carried = std::mem::take(&mut self.carried);
             let event = answered(&self.log, &carried, answer.clone(), step);
-            self.stored.extend(carried.iter().chain([&answer]).map(said));
+            self.stored.extend(carried.iter().chain([&answer]).map(wording));
             return self.apply(event);
         }
         self.carried.push(answer);
@@ -491,7 +492,7 @@ impl Generated {
                 }
                 UnansweredInputs::None => 0,
             };
-            self.stored.extend(inputs.iter().take(count).map(|message| said(message)));
+            self.stored.extend(inputs.iter().take(count).map(|message| wording(message)));
         }
         self.apply(Event::Unanswered { ordinal: Some(9), inputs, text: None, kept });
         let cause = [LeaveCause::Failed, LeaveCause::Disconnected];
@@ -507,7 +508,7 @@ impl Generated {
     }
 }
 
-fn said(message: &Message) -> String {
+fn wording(message: &Message) -> String {
     match message.role {
         Role::Tool => message.results().map(ToolResult::text).collect(),
         _ if message.calls().next().is_some() => "calls".to_owned(),
@@ -543,7 +544,7 @@ fn in_any_order_of_events_that_a_run_can_have_its_messages_are_stored_once() {
             is_open = false;
         }
         let added = &run.log.conversation.added;
-        let stored: Vec<_> = added.iter().map(|message| said(message)).collect();
+        let stored: Vec<_> = added.iter().map(|message| wording(message)).collect();
         assert_eq!(stored, run.stored, "{mode:?}, seed {seed}");
         let ids: Vec<_> = added.iter().map(|message| message.id.unwrap().index).collect();
         assert_eq!(ids, (0..).take(ids.len()).collect::<Vec<u32>>(), "{mode:?}, seed {seed}");
