@@ -90,14 +90,14 @@ impl Retryability {
 /// It displays as its cause, and its source is the cause.
 ///
 /// ```
-/// use tower_chat_core::{Classified, Retryability, is_retryable};
+/// use tower_chat_core::{Classified, is_retryable};
 ///
 /// #[derive(Debug, thiserror::Error)]
 /// #[error("the service could not be reached")]
 /// struct Unreachable(#[source] Classified);
 ///
 /// let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-/// let error = Unreachable(Classified::new(Retryability::Retryable, cause));
+/// let error = Unreachable(Classified::retryable(cause));
 /// assert_eq!(is_retryable(&error), Some(true));
 /// ```
 #[derive(Debug)]
@@ -110,6 +110,16 @@ impl Classified {
     /// Adds a verdict to a cause.
     pub fn new(retryability: Retryability, cause: impl Into<BoxError>) -> Self {
         Self { retryability, cause: cause.into() }
+    }
+
+    /// Adds to a cause that the same request may succeed later.
+    pub fn retryable(cause: impl Into<BoxError>) -> Self {
+        Self::new(Retryability::Retryable, cause)
+    }
+
+    /// Adds to a cause that the same request would fail again.
+    pub fn permanent(cause: impl Into<BoxError>) -> Self {
+        Self::new(Retryability::Permanent, cause)
     }
 }
 
@@ -192,7 +202,7 @@ mod tests {
     #[test]
     fn the_first_verdict_of_a_chain_counts() {
         let cause = Outer(Retryability::Retryable);
-        let error = Classified::new(Retryability::Permanent, cause);
+        let error = Classified::permanent(cause);
         assert_eq!(is_retryable(&error), Some(false));
         assert!(error.source().is_some_and(|cause| cause.is::<Outer>()));
         assert_eq!(error.to_string(), "outer");

@@ -445,7 +445,7 @@ impl Error for PersistenceError {
 pub(crate) fn for_good(source: BoxError) -> BoxError {
     match is_retryable(&*source) {
         Some(false) => source,
-        Some(true) | None => Classified::new(Retryability::Permanent, source).into(),
+        Some(true) | None => Classified::permanent(source).into(),
     }
 }
 

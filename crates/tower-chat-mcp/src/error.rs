@@ -1,9 +1,9 @@
 //! The errors of an MCP server.
 
-use std::time::Duration;
+use std::{error::Error, fmt, time::Duration};
 
-use rmcp::{ErrorData, ServiceError, transport::DynamicTransportError};
-use tower_chat_layers::tool::DuplicateTool;
+use rmcp::{ServiceError, transport::DynamicTransportError};
+use tower_chat_layers::{Classified, Retryability, is_retryable, tool::DuplicateTool};
 
 use crate::without_secrets;
 
@@ -11,66 +11,43 @@ use crate::without_secrets;
 ///
 /// A tool returns it as a boxed error. It is the source of a
 /// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure).
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum McpError {
     /// The server did not list its tools.
-    #[error("the tools of the MCP server could not be listed: is it connected, and has it tools?")]
     NotListed {
-        /// The error of the connection.
-        source: ServiceError,
+        /// The error of the connection: a [`ServiceError`], as its source.
+        source: Classified,
     },
     /// The pages of the list of tools form a cycle.
-    #[error(
-        "the MCP server names page {cursor:?} of its tools again after it was read: \
-         its list would never end"
-    )]
     EndlessList {
         /// The cursor that the server sent twice.
         cursor: String,
     },
     /// The server sent more than a limit allows.
-    #[error(transparent)]
-    OverLimit(#[from] OverLimit),
+    OverLimit(OverLimit),
     /// The whole list of tools did not arrive in time.
-    #[error(
-        "the MCP server did not list its tools within {limit:?}: \
-         McpLimits::with_max_list_time allows more"
-    )]
     ListTimedOut {
         /// The limit.
         limit: Duration,
     },
     /// Two tools have the same name.
-    #[error(
-        "the tools of the MCP server do not fit into the set, which has another tool of the same name: \
-         give the tools of one of the servers a prefix"
-    )]
-    Duplicate(#[from] DuplicateTool),
+    Duplicate(DuplicateTool),
     /// The server refused the call, or failed while it ran the tool.
-    #[error("the MCP server refused the call of tool {tool:?}")]
     Refused {
         /// The server's name of the tool.
         tool: String,
-        /// The JSON-RPC error.
-        source: ErrorData,
+        /// The JSON-RPC error: an [`ErrorData`](rmcp::ErrorData), as its source.
+        source: Classified,
     },
     /// The connection ended before the answer arrived.
-    #[error(
-        "the connection to the MCP server ended before tool {tool:?} answered, which may or may \
-         not have run: connect again and list the tools anew"
-    )]
     Closed {
         /// The server's name of the tool.
         tool: String,
-        /// How the connection ended.
-        source: ServiceError,
+        /// How the connection ended: a [`ServiceError`], as its source.
+        source: Classified,
     },
     /// No answer arrived in time. The call was cancelled.
-    #[error(
-        "tool {tool:?} of the MCP server did not answer within {limit:?}: \
-         McpTools::with_max_call_time allows more"
-    )]
     TimedOut {
         /// The server's name of the tool.
         tool: String,
@@ -78,9 +55,6 @@ pub enum McpError {
         limit: Duration,
     },
     /// The answer of the server is not a result.
-    #[error(
-        "tool {tool:?} of the MCP server answered with {what}, which this adapter does not support"
-    )]
     Unsupported {
         /// The server's name of the tool.
         tool: String,
@@ -88,13 +62,90 @@ pub enum McpError {
         what: &'static str,
     },
     /// Sending the call failed.
-    #[error("tool {tool:?} of the MCP server could not be called")]
     NotCalled {
         /// The server's name of the tool.
         tool: String,
-        /// The error of the connection.
-        source: ServiceError,
+        /// The error of the connection: a [`ServiceError`], as its source.
+        source: Classified,
     },
+}
+
+impl fmt::Display for McpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotListed { .. } => f.write_str(
+                "the tools of the MCP server could not be listed: is it connected, and has it tools?",
+            ),
+            Self::EndlessList { cursor } => write!(
+                f,
+                "the MCP server names page {cursor:?} of its tools again after it was read: its list \
+                 would never end"
+            ),
+            Self::OverLimit(over_limit) => over_limit.fmt(f),
+            Self::ListTimedOut { limit } => write!(
+                f,
+                "the MCP server did not list its tools within {limit:?}: \
+                 McpLimits::with_max_list_time allows more"
+            ),
+            Self::Duplicate(duplicate) => write!(
+                f,
+                "the tools of the MCP server do not fit into the set: {duplicate}, or give the tools \
+                 of one of the servers a prefix"
+            ),
+            Self::Refused { tool, .. } => {
+                write!(f, "the MCP server refused the call of tool {tool:?}")
+            }
+            Self::Closed { tool, .. } => write!(
+                f,
+                "the connection to the MCP server ended before tool {tool:?} answered, which may or \
+                 may not have run: connect again and list the tools anew"
+            ),
+            Self::TimedOut { tool, limit } => write!(
+                f,
+                "tool {tool:?} of the MCP server did not answer within {limit:?}: \
+                 McpTools::with_max_call_time allows more"
+            ),
+            Self::Unsupported { tool, what } => write!(
+                f,
+                "tool {tool:?} of the MCP server answered with {what}, which this adapter does not \
+                 support"
+            ),
+            Self::NotCalled { tool, .. } => {
+                write!(f, "tool {tool:?} of the MCP server could not be called")
+            }
+        }
+    }
+}
+
+impl Error for McpError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NotListed { source }
+            | Self::Refused { source, .. }
+            | Self::Closed { source, .. }
+            | Self::NotCalled { source, .. } => Some(source),
+            Self::ListTimedOut { .. } | Self::TimedOut { .. } => {
+                Some(Retryability::Retryable.as_source())
+            }
+            // The texts of the causes are in the error's own.
+            Self::OverLimit(_)
+            | Self::Duplicate(_)
+            | Self::EndlessList { .. }
+            | Self::Unsupported { .. } => Some(Retryability::Permanent.as_source()),
+        }
+    }
+}
+
+impl From<OverLimit> for McpError {
+    fn from(over_limit: OverLimit) -> Self {
+        Self::OverLimit(over_limit)
+    }
+}
+
+impl From<DuplicateTool> for McpError {
+    fn from(duplicate: DuplicateTool) -> Self {
+        Self::Duplicate(duplicate)
+    }
 }
 
 /// The server sent more than one of the [limits](crate::McpLimits) allows.
@@ -114,28 +165,26 @@ impl McpError {
     /// Whether the same call may succeed if it is repeated over the same connection. The tool may
     /// already have run, so a repetition is not necessarily safe.
     pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::NotListed { source } => !is_closed(source),
-            Self::Refused { source, .. } => source.code == rmcp::model::ErrorCode::INTERNAL_ERROR,
-            Self::TimedOut { .. } | Self::ListTimedOut { .. } => true,
-            Self::EndlessList { .. }
-            | Self::OverLimit(_)
-            | Self::Duplicate(_)
-            | Self::Closed { .. }
-            | Self::Unsupported { .. }
-            | Self::NotCalled { .. } => false,
-        }
+        is_retryable(self) == Some(true)
     }
 
     pub(crate) fn of_list(error: ServiceError) -> Self {
-        Self::NotListed { source: with_safe_addresses(error) }
+        let error = with_safe_addresses(error);
+        let retryability = Retryability::from_retryable(!is_closed(&error));
+        Self::NotListed { source: Classified::new(retryability, error) }
     }
 
     pub(crate) fn of_call(tool: String, error: ServiceError) -> Self {
         match with_safe_addresses(error) {
-            ServiceError::McpError(source) => Self::Refused { tool, source },
-            source if is_closed(&source) => Self::Closed { tool, source },
-            source => Self::NotCalled { tool, source },
+            ServiceError::McpError(error) => {
+                let is_retryable = error.code == rmcp::model::ErrorCode::INTERNAL_ERROR;
+                let retryability = Retryability::from_retryable(is_retryable);
+                Self::Refused { tool, source: Classified::new(retryability, error) }
+            }
+            error if is_closed(&error) => {
+                Self::Closed { tool, source: Classified::permanent(error) }
+            }
+            error => Self::NotCalled { tool, source: Classified::permanent(error) },
         }
     }
 }
@@ -166,7 +215,7 @@ fn with_safe_addresses(error: ServiceError) -> ServiceError {
 }
 
 /// Joins the texts of an error and its sources.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -193,4 +242,51 @@ fn is_closed(error: &ServiceError) -> bool {
             | ServiceError::TransportSend(_)
             | ServiceError::Cancelled { .. }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::{ErrorData, model::ErrorCode};
+    use tower_chat_layers::{
+        BoxError, ToolDefinition,
+        tool::{Tools, tool_fn},
+    };
+
+    use super::*;
+
+    fn refused(code: ErrorCode) -> ServiceError {
+        ServiceError::McpError(ErrorData::new(code, "refused", None))
+    }
+
+    fn duplicate() -> DuplicateTool {
+        let tool = || {
+            let definition = ToolDefinition::new("pay", "Pays.", serde_json::json!({}));
+            tool_fn(definition, |_| async { Ok::<_, BoxError>("") })
+        };
+        Tools::new().with(tool()).try_with(tool()).unwrap_err()
+    }
+
+    #[test]
+    fn every_error_says_in_its_chain_whether_to_retry() {
+        let (limit, tool) = (Duration::from_secs(1), || "pay".to_owned());
+        let over = OverLimit { what: "tools", limit: 1, setting: "with_max_tools" };
+        let errors = [
+            (McpError::of_list(refused(ErrorCode::INTERNAL_ERROR)), true),
+            (McpError::of_list(ServiceError::TransportClosed), false),
+            (McpError::EndlessList { cursor: "1".to_owned() }, false),
+            (McpError::OverLimit(over), false),
+            (McpError::ListTimedOut { limit }, true),
+            (McpError::Duplicate(duplicate()), false),
+            (McpError::of_call(tool(), refused(ErrorCode::INTERNAL_ERROR)), true),
+            (McpError::of_call(tool(), refused(ErrorCode::INVALID_PARAMS)), false),
+            (McpError::of_call(tool(), ServiceError::TransportClosed), false),
+            (McpError::of_call(tool(), ServiceError::UnexpectedResponse), false),
+            (McpError::TimedOut { tool: tool(), limit }, true),
+            (McpError::Unsupported { tool: tool(), what: "a task" }, false),
+        ];
+        for (error, retryable) in errors {
+            assert_eq!(error.is_retryable(), retryable, "{error:?}");
+            assert_eq!(is_retryable(&error), Some(retryable), "{error:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
-use tower_chat_core::{BoxError, store::StoreError};
+use tower_chat_core::{BoxError, Classified, Retryability, store::StoreError};
 
 use crate::OpenError;
 
@@ -113,10 +113,15 @@ impl Failure {
     /// Returns the error of a store that cannot be opened because it gets no connection.
     pub(crate) fn open_error(self) -> OpenError {
         if is_untrusted(&*self.source) {
-            return OpenError::Untrusted { source: self.source };
+            return OpenError::Untrusted { source: Classified::permanent(self.source) };
         }
-        let retryable = self.meaning == Meaning::NotApplied;
-        OpenError::Connect { source: self.into(), retryable }
+        OpenError::Connect { source: self.classified() }
+    }
+
+    /// The failure as the cause of an [`OpenError`].
+    pub(crate) fn classified(self) -> Classified {
+        let is_retryable = self.meaning == Meaning::NotApplied;
+        Classified::new(Retryability::from_retryable(is_retryable), self)
     }
 
     /// Returns the error of an open store.

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use tokio_postgres::error::SqlState;
-use tower_chat_core::BoxError;
+use tower_chat_core::{Classified, is_retryable};
 
 /// A store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum OpenError {
     #[error("the address of the PostgreSQL server cannot be understood: see the cause")]
     Address {
         /// The error of the parser.
-        source: BoxError,
+        source: Classified,
     },
     /// The root certificates, which verify the server's certificate, cannot be loaded.
     #[error(
@@ -22,16 +22,13 @@ pub enum OpenError {
     )]
     Certificates {
         /// The cause.
-        source: BoxError,
+        source: Classified,
     },
     /// The server cannot be reached, or refuses the connection.
     #[error("{}", not_connected(source))]
     Connect {
-        /// The cause.
-        source: BoxError,
-        /// Whether opening may succeed if it is repeated. It is false if the server has refused
-        /// permanently.
-        retryable: bool,
+        /// The cause. Its chain says whether opening may succeed if it is repeated.
+        source: Classified,
     },
     /// The server's certificate is not valid for the host in the address.
     #[error(
@@ -41,17 +38,15 @@ pub enum OpenError {
     )]
     Untrusted {
         /// The cause.
-        source: BoxError,
+        source: Classified,
     },
     /// The tables could not be created or migrated.
     #[error("the tables in schema `{schema}` could not be made: see the cause")]
     Migrate {
         /// The schema.
         schema: String,
-        /// The server's error.
-        source: BoxError,
-        /// Whether opening may succeed if it is repeated.
-        retryable: bool,
+        /// The server's error. Its chain says whether opening may succeed if it is repeated.
+        source: Classified,
     },
     /// There are no tables, and creating them was not allowed.
     #[error(
@@ -108,11 +103,12 @@ impl OpenError {
     /// Returns whether opening may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Connect { retryable, .. } | Self::Migrate { retryable, .. } => *retryable,
-            Self::Address { .. }
-            | Self::Certificates { .. }
-            | Self::Untrusted { .. }
-            | Self::NoTables { .. }
+            Self::Address { source }
+            | Self::Certificates { source }
+            | Self::Connect { source }
+            | Self::Untrusted { source }
+            | Self::Migrate { source, .. } => is_retryable(source) == Some(true),
+            Self::NoTables { .. }
             | Self::Older { .. }
             | Self::Newer { .. }
             | Self::Encoding { .. }
@@ -123,8 +119,8 @@ impl OpenError {
 
 /// Returns a description of the failed connection: whether the server answered, and with which
 /// error.
-fn not_connected(source: &BoxError) -> &'static str {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&**source);
+fn not_connected(source: &Classified) -> &'static str {
+    let mut cause = source.source();
     while let Some(error) = cause {
         if let Some(code) = error.downcast_ref().and_then(tokio_postgres::Error::code) {
             return refused(code);

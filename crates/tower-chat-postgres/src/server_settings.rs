@@ -9,7 +9,7 @@ use tokio_postgres::{
 
 use crate::{
     OpenError, PostgresOptions,
-    failure::{Failure, Meaning},
+    failure::Failure,
     schema,
     server_statements::{RIGHTS, SETTINGS, TABLE},
     store,
@@ -77,9 +77,8 @@ pub(crate) async fn ask(
     let (connections, layout) = store::connections(address, options)?;
     let client = connections.get().await.map_err(Failure::open_error)?;
     let failed = |failure: Failure| {
-        let failure = failure.before_statement();
-        let retryable = failure.meaning == Meaning::NotApplied;
-        OpenError::Connect { source: failure.into(), retryable }
+        let source = failure.before_statement().classified();
+        OpenError::Connect { source }
     };
     let row = connections.in_time(client.query_typed_one(SETTINGS, &[])).await.map_err(failed)?;
     let version = connections.in_time(schema::version(&client, &layout)).await.map_err(failed)?;

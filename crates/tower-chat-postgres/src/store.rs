@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio_postgres::Config;
 use tower_chat_core::{
-    ConversationKey, RunId,
+    Classified, ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
@@ -19,7 +19,7 @@ use crate::{
     OpenError, PostgresOptions, append,
     connections::{Connections, Question},
     directory, directory_usage,
-    failure::{Failure, Meaning},
+    failure::Failure,
     fork, invocations, list, maintenance, prune, read,
     schema::{self, Found, Layout},
     statements::Statements,
@@ -298,13 +298,14 @@ pub(crate) fn connections(
         row_level_security: options.row_level_security,
     };
     let connections = Connections::new(config, tls, Statements::new(&layout), options)
-        .map_err(|error| OpenError::Connect { source: error.into(), retryable: false })?;
+        .map_err(|error| OpenError::Connect { source: Classified::permanent(error) })?;
     Ok((connections, layout))
 }
 
 fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
     let parsed: Result<Config, _> = address.parse();
-    let mut config = parsed.map_err(|error| OpenError::Address { source: error.into() })?;
+    let mut config =
+        parsed.map_err(|error| OpenError::Address { source: Classified::permanent(error) })?;
     if config.get_application_name().is_none() {
         config.application_name("tower-chat");
     }
@@ -333,9 +334,8 @@ async fn prepare(
     let mut client = client.map_err(Failure::open_error)?;
     let schema = || layout.schema.clone();
     let failed = |failure: Failure| {
-        let failure = failure.before_statement();
-        let retryable = failure.meaning == Meaning::NotApplied;
-        OpenError::Migrate { schema: schema(), source: failure.into(), retryable }
+        let source = failure.before_statement().classified();
+        OpenError::Migrate { schema: schema(), source }
     };
     let row = connections.in_time(client.query_typed_one("SHOW server_encoding", &[])).await;
     let encoding: String = row.map_err(failed)?.get(0);

@@ -9,14 +9,14 @@ use rustls::{
 };
 use tokio_postgres::config::{Config, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use tower_chat_core::BoxError;
+use tower_chat_core::{BoxError, Classified};
 
 use crate::OpenError;
 
 /// Returns a connector to servers whose certificate is signed by a root in `pem`, or by one of the
 /// operating system's.
 pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsConnect, OpenError> {
-    let failed = |source: BoxError| OpenError::Certificates { source };
+    let failed = |cause: BoxError| OpenError::Certificates { source: Classified::permanent(cause) };
     let mut roots = RootCertStore::empty();
     match pem {
         Some(pem) => {

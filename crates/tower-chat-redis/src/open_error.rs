@@ -1,6 +1,6 @@
 //! The errors of opening a store.
 
-use tower_chat_core::BoxError;
+use tower_chat_core::{Classified, is_retryable};
 
 /// A store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -13,13 +13,13 @@ pub enum OpenError {
     )]
     Address {
         /// The error of the parser.
-        source: BoxError,
+        source: Classified,
     },
     /// The server cannot be reached.
     #[error("the Redis server cannot be reached: see that it runs and the address is right")]
     Connect {
         /// The cause.
-        source: BoxError,
+        source: Classified,
     },
     /// The server refuses user and password, or the user lacks permissions.
     #[error(
@@ -27,7 +27,7 @@ pub enum OpenError {
     )]
     Refused {
         /// The server's error.
-        source: BoxError,
+        source: Classified,
     },
     /// The version of the server is too old for a required feature.
     #[error("the Redis server has version {version}, and {what} needs version {needed}")]
@@ -83,10 +83,10 @@ impl OpenError {
     /// Returns whether opening may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Connect { .. } => true,
-            Self::Address { .. }
-            | Self::Refused { .. }
-            | Self::TooOld { .. }
+            Self::Address { source } | Self::Connect { source } | Self::Refused { source } => {
+                is_retryable(source) == Some(true)
+            }
+            Self::TooOld { .. }
             | Self::NoVersion
             | Self::Evicts { .. }
             | Self::NotAppendOnly

@@ -1,6 +1,7 @@
 //! The settings of a server, for diagnostics.
 
 use redis::{Client, Value, cmd};
+use tower_chat_core::Classified;
 
 use crate::{
     OpenError, RedisOptions, answer,
@@ -82,8 +83,8 @@ pub(crate) async fn ask(
 ) -> Result<ServerSettings, OpenError> {
     #[cfg(feature = "tls")]
     crate::tls::prepare();
-    let client =
-        Client::open(address).map_err(|error| OpenError::Address { source: error.into() })?;
+    let client = Client::open(address)
+        .map_err(|error| OpenError::Address { source: Classified::permanent(error) })?;
     let connections = Connections::new(Target::Server(Box::new(client)), options);
     let info = connections.command(&cmd("INFO")).await.map_err(refused)?;
     let mut settings = ServerSettings::read(&answer::text(info).unwrap_or_default())?;

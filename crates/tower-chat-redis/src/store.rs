@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use redis::{Client, cmd};
 use tower_chat_core::{
-    ConversationKey, RunId,
+    Classified, ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
@@ -69,8 +69,8 @@ impl RedisStore {
     ) -> Result<Self, OpenError> {
         #[cfg(feature = "tls")]
         crate::tls::prepare();
-        let client =
-            Client::open(address).map_err(|error| OpenError::Address { source: error.into() })?;
+        let client = Client::open(address)
+            .map_err(|error| OpenError::Address { source: Classified::permanent(error) })?;
         Self::open(Target::Server(Box::new(client)), options, false).await
     }
 
@@ -88,7 +88,7 @@ impl RedisStore {
             .connection_timeout(crate::connections::CONNECT_TIMEOUT)
             .response_timeout(options.response_timeout)
             .build()
-            .map_err(|error| OpenError::Address { source: error.into() })?;
+            .map_err(|error| OpenError::Address { source: Classified::permanent(error) })?;
         Self::open(Target::Cluster(Box::new(client)), options, true).await
     }
 
@@ -356,12 +356,12 @@ async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, Stor
 pub(crate) fn refused(failure: Failure) -> OpenError {
     match failure.meaning {
         Meaning::NotApplied | Meaning::Unknown | Meaning::ResourceExhausted => {
-            OpenError::Connect { source: failure.into() }
+            OpenError::Connect { source: Classified::retryable(failure) }
         }
         Meaning::NotSafe
         | Meaning::ReadOnly
         | Meaning::Foreign
         | Meaning::UnknownScript
-        | Meaning::Permanent => OpenError::Refused { source: failure.into() },
+        | Meaning::Permanent => OpenError::Refused { source: Classified::permanent(failure) },
     }
 }

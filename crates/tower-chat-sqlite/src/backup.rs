@@ -12,6 +12,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, backup::StepResult};
 use tokio::runtime::Handle;
+use tower_chat_core::{BoxError, Classified};
 
 use crate::{BackupError, SqliteStore, file::StoreFile};
 
@@ -83,7 +84,7 @@ impl Backup {
         let to = to.as_ref().to_path_buf();
         let failed = {
             let path = to.clone();
-            move |source| BackupError::Io { path, source }
+            move |cause: BoxError| BackupError::Io { path, source: Classified::permanent(cause) }
         };
         let runtime = match Handle::try_current() {
             Ok(runtime) => runtime,
@@ -132,7 +133,9 @@ fn copy(
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
             unreadable(error)
         }
-        Some(_) | None => BackupError::Io { path: target.path.clone(), source: error.into() },
+        Some(_) | None => {
+            BackupError::Io { path: target.path.clone(), source: Classified::permanent(error) }
+        }
     };
     file.check_path().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     let source = file.reader().map_err(unreadable)?;
@@ -172,7 +175,10 @@ struct Target {
 impl Target {
     /// Checks whether the copy may be written to the path.
     fn new(path: &Path, replacing: bool) -> Result<Self, BackupError> {
-        let failed = |error: io::Error| BackupError::Io { path: path.into(), source: error.into() };
+        let failed = |error: io::Error| BackupError::Io {
+            path: path.into(),
+            source: Classified::permanent(error),
+        };
         let path = std::path::absolute(path).map_err(failed)?;
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(failed(io::ErrorKind::InvalidInput.into()));
@@ -273,14 +279,15 @@ impl Target {
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::FileTooLarge => self.full(error.into()),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                BackupError::ReadOnly { path, source: error.into() }
+                BackupError::ReadOnly { path, source: Classified::permanent(error) }
             }
             io::ErrorKind::AlreadyExists => BackupError::Exists { path },
-            _ => BackupError::Io { path, source: error.into() },
+            _ => BackupError::Io { path, source: Classified::permanent(error) },
         }
     }
 
-    fn full(&self, source: tower_chat_core::BoxError) -> BackupError {
+    fn full(&self, cause: BoxError) -> BackupError {
+        let source = Classified::retryable(cause);
         BackupError::StorageFull { path: self.path.clone(), source }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tower_chat_core::{BoxError, store::StoreError};
+use tower_chat_core::{Classified, is_retryable, store::StoreError};
 
 use crate::OpenError;
 
@@ -67,7 +67,7 @@ pub enum BackupError {
         /// The path of the copy.
         path: PathBuf,
         /// The system's error.
-        source: BoxError,
+        source: Classified,
     },
     /// The disk of the copy is full.
     #[error(
@@ -79,7 +79,7 @@ pub enum BackupError {
         /// The path of the copy.
         path: PathBuf,
         /// The system's or SQLite's error.
-        source: BoxError,
+        source: Classified,
     },
     /// The file to copy cannot be opened as a store.
     #[error("cannot copy the store, because it cannot be opened")]
@@ -93,7 +93,7 @@ pub enum BackupError {
         /// The path of the copy.
         path: PathBuf,
         /// The cause.
-        source: BoxError,
+        source: Classified,
     },
 }
 
@@ -101,15 +101,15 @@ impl BackupError {
     /// Returns whether the backup may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::StorageFull { .. } => true,
+            Self::StorageFull { source, .. }
+            | Self::ReadOnly { source, .. }
+            | Self::Io { source, .. } => is_retryable(source) == Some(true),
             Self::Open(error) => error.is_retryable(),
             Self::Store(error) => error.is_retryable(),
             Self::Exists { .. }
             | Self::InUse { .. }
             | Self::OfADatabase { .. }
-            | Self::NoFolder { .. }
-            | Self::ReadOnly { .. }
-            | Self::Io { .. } => false,
+            | Self::NoFolder { .. } => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use rusqlite::{ErrorCode, ffi};
-use tower_chat_core::{SharedError, store::StoreError};
+use tower_chat_core::{Classified, SharedError, store::StoreError};
 
 use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
@@ -83,15 +83,20 @@ impl Failure {
     /// Returns the error of opening a store.
     pub(crate) fn open_error(&self) -> OpenError {
         let path = self.path.to_path_buf();
+        let permanent = Classified::permanent(self.clone());
         match self.meaning() {
             Meaning::ReadOnly => OpenError::ReadOnly { path },
-            Meaning::Damaged => OpenError::Corrupt { path, source: self.clone().into() },
+            Meaning::Damaged => OpenError::Corrupt { path, source: permanent },
             Meaning::NotADatabase => OpenError::NotADatabase { path },
-            Meaning::Locked => OpenError::Locked { path, source: self.clone().into() },
-            Meaning::Full => OpenError::StorageFull { path, source: self.clone().into() },
-            Meaning::Moved(moved) => OpenError::Io { path, source: moved.into() },
+            Meaning::Locked => {
+                OpenError::Locked { path, source: Classified::retryable(self.clone()) }
+            }
+            Meaning::Full => {
+                OpenError::StorageFull { path, source: Classified::retryable(self.clone()) }
+            }
+            Meaning::Moved(moved) => OpenError::Io { path, source: Classified::permanent(moved) },
             Meaning::Transient(_) | Meaning::Panicked(_) | Meaning::Permanent => {
-                OpenError::Io { path, source: self.clone().into() }
+                OpenError::Io { path, source: permanent }
             }
         }
     }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags};
+use tower_chat_core::Classified;
 
 use self::{opening::without_trust, private_file::PrivateFile, unwritable::Unwritten};
 use crate::{
@@ -69,8 +70,10 @@ impl StoreFile {
         path: &Path,
         options: &SqliteOptions,
     ) -> Result<(Self, Connection), OpenError> {
-        let io =
-            |source: io::Error| OpenError::Io { path: path.to_path_buf(), source: source.into() };
+        let io = |source: io::Error| OpenError::Io {
+            path: path.to_path_buf(),
+            source: Classified::permanent(source),
+        };
         // The path is made absolute, because SQLite interprets some relative names in its own way,
         // and readers are opened later, when the working directory may have changed.
         let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();

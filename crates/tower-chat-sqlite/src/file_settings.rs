@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, ErrorCode};
 use tokio::runtime::Handle;
+use tower_chat_core::{BoxError, Classified};
 
 use crate::{OpenError, SqliteStore, file::StoreFile, schema};
 
@@ -54,7 +55,7 @@ impl SqliteStore {
         let path = path.as_ref().to_path_buf();
         let failed = {
             let path = path.clone();
-            move |source| OpenError::Io { path, source }
+            move |cause: BoxError| OpenError::Io { path, source: Classified::permanent(cause) }
         };
         let runtime = match Handle::try_current() {
             Ok(runtime) => runtime,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tokio::sync::Semaphore;
-use tower_chat_core::BoxError;
+use tower_chat_core::{Classified, is_retryable};
 
 /// A store could not be opened. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +119,7 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
         /// The error of SQLite.
-        source: BoxError,
+        source: Classified,
     },
     /// Another process has a lock on the file.
     #[error("`{}` is locked by another process: try again later", path.display())]
@@ -127,7 +127,7 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
         /// SQLite's error.
-        source: BoxError,
+        source: Classified,
     },
     /// The disk is full, so that the file cannot be created or migrated, or its write-ahead log
     /// cannot be created.
@@ -136,7 +136,7 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
         /// SQLite's error.
-        source: BoxError,
+        source: Classified,
     },
     /// A setting is out of its range.
     #[error(
@@ -155,7 +155,7 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
         /// The cause.
-        source: BoxError,
+        source: Classified,
     },
 }
 
@@ -163,7 +163,10 @@ impl OpenError {
     /// Returns whether opening may succeed if it is repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Locked { .. } | Self::StorageFull { .. } => true,
+            Self::Locked { source, .. }
+            | Self::StorageFull { source, .. }
+            | Self::Corrupt { source, .. }
+            | Self::Io { source, .. } => is_retryable(source) == Some(true),
             Self::Missing { .. }
             | Self::NoFolder { .. }
             | Self::NotADatabase { .. }
@@ -173,9 +176,7 @@ impl OpenError {
             | Self::Older { .. }
             | Self::ReadOnly { .. }
             | Self::UnreadLog { .. }
-            | Self::Corrupt { .. }
-            | Self::InvalidOption { .. }
-            | Self::Io { .. } => false,
+            | Self::InvalidOption { .. } => false,
         }
     }
 }

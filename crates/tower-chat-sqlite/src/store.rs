@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tower_chat_core::{
-    BoxError, ConversationKey, RunId,
+    BoxError, Classified, ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
@@ -81,7 +81,7 @@ impl SqliteStore {
         let path = path.to_path_buf();
         let failed = {
             let path = path.clone();
-            move |source| OpenError::Io { path, source }
+            move |cause: BoxError| OpenError::Io { path, source: Classified::permanent(cause) }
         };
         let runtime = match Handle::try_current() {
             Ok(runtime) => runtime,
@@ -96,8 +96,9 @@ impl SqliteStore {
         let (reader, writing) = if options.read_only {
             (Some(connection), None)
         } else {
-            let writing = Writing::start(&file, connection, options)
-                .map_err(|source| OpenError::Io { path: path.into(), source })?;
+            let writing = Writing::start(&file, connection, options).map_err(|cause| {
+                OpenError::Io { path: path.into(), source: Classified::permanent(cause) }
+            })?;
             (None, Some(writing))
         };
         let readers = Arc::new(Readers::new(file, options, reader));

@@ -75,7 +75,7 @@ impl AnswerError {
         let reason = format!("its connection broke ({source})");
         let source = match is_retryable(&*source) {
             Some(_) => source,
-            None => Classified::new(Retryability::Retryable, source).into(),
+            None => Classified::retryable(source).into(),
         };
         Self::Truncated { text: String::new(), reason, source: Some(source) }
     }

@@ -1,7 +1,7 @@
 //! JSON objects whose values are kept as JSON text.
 
 use serde_json::{Map, Value};
-use tower_chat_core::{ChatOptions, Classified, RawJson, Retryability};
+use tower_chat_core::{ChatOptions, Classified, RawJson};
 
 use crate::{AnswerError, stream::Frame};
 pub(crate) use crate::{
@@ -14,7 +14,7 @@ pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
     serde_json::from_str(json).map_err(|source| AnswerError::Malformed {
         what: format!("it is no JSON object{}", beginning(json)),
         body: json.to_owned(),
-        source: Some(Classified::new(Retryability::Permanent, source).into()),
+        source: Some(Classified::permanent(source).into()),
     })
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     serde_json::from_str(&frame.data).map_err(|source| AnswerError::Malformed {
         what: format!("an event is no JSON object{}", beginning(&frame.data)),
         body: frame.data.clone(),
-        source: Some(Classified::new(Retryability::Permanent, source).into()),
+        source: Some(Classified::permanent(source).into()),
     })
 }
 

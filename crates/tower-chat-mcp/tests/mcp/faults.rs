@@ -1,6 +1,6 @@
 //! Servers that refuse calls, stop or are too slow, and runs that are cancelled.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use tower_chat::{Part, ToolStatus, tool_loop::ToolLoopError};
 use tower_chat_mcp::{McpError, McpLimits, OverLimit};
@@ -57,9 +57,10 @@ async fn faults_are_typed() {
     let tools = McpTools::new(&client);
     let refused = failure(&tools, "refuse").await;
     let McpError::Refused { tool, source } = &refused else { panic!("{refused}") };
+    let source: &rmcp::ErrorData = source.source().unwrap().downcast_ref().unwrap();
     assert_eq!((tool.as_str(), source.code.0), ("refuse", -32602));
     assert!(!refused.is_retryable());
-    assert!(std::error::Error::source(&refused).unwrap().to_string().contains("not for you"));
+    assert!(refused.source().unwrap().to_string().contains("not for you"));
 
     let limits = McpLimits::default().with_max_answer_bytes(20);
     let long = failure(&tools.clone().with_limits(limits), "weather").await;

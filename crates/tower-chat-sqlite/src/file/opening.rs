@@ -8,6 +8,7 @@ use std::{
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
+use tower_chat_core::Classified;
 
 use super::{PATIENCE, StoreFile, address_of};
 use crate::{
@@ -30,7 +31,10 @@ impl StoreFile {
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 Err(OpenError::NoFolder { path: self.path_buf() })
             }
-            Err(error) => Err(OpenError::Io { path: self.path_buf(), source: error.into() }),
+            Err(error) => {
+                let source = Classified::permanent(error);
+                Err(OpenError::Io { path: self.path_buf(), source })
+            }
         }
     }
 
@@ -66,7 +70,8 @@ impl StoreFile {
         let path = self.path_buf();
         match difference {
             Difference::Missing(object) => {
-                OpenError::Corrupt { path, source: format!("{object} is missing").into() }
+                let source = Classified::permanent(format!("{object} is missing"));
+                OpenError::Corrupt { path, source }
             }
             Difference::Unknown(object) => OpenError::Altered { path, object },
         }
@@ -146,7 +151,8 @@ impl StoreFile {
             .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
             .map_err(failed_to_write)?;
         if mode != "wal" {
-            let source = format!("its file system does not allow WAL mode (got {mode:?})").into();
+            let source = format!("its file system does not allow WAL mode (got {mode:?})");
+            let source = Classified::permanent(source);
             return Err(OpenError::Io { path: self.path_buf(), source });
         }
         self.check_tables(&connection)?;
@@ -178,7 +184,8 @@ impl StoreFile {
             let is_missing = error.sqlite_error_code() == Some(ErrorCode::Unknown);
             let failure = self.failure(error);
             if is_missing {
-                OpenError::Corrupt { path: self.path_buf(), source: failure.into() }
+                let source = Classified::permanent(failure);
+                OpenError::Corrupt { path: self.path_buf(), source }
             } else {
                 failure.open_error()
             }

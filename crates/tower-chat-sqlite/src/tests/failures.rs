@@ -15,7 +15,7 @@ use rusqlite::{
     trace::{TraceEvent, TraceEventCodes},
 };
 use tower_chat_core::{
-    Message, MessageId,
+    Classified, Message, MessageId,
     store::{
         HistoryStore, Revision, ServiceIdChange, StoreError,
         author::{AppendError, Slot, Ticket, Write},
@@ -379,7 +379,8 @@ async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
 
 #[test]
 fn opening_is_tried_again_while_the_file_is_locked_and_not_for_other_reasons() {
-    let locked = || OpenError::Locked { path: "chat.db".into(), source: "locked".into() };
+    let locked =
+        || OpenError::Locked { path: "chat.db".into(), source: Classified::retryable("locked") };
     let attempts = |patience, mut outcomes: Vec<Result<(), OpenError>>| {
         let before = outcomes.len();
         let outcome = while_locked(patience, || outcomes.remove(0));
