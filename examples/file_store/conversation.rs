@@ -274,6 +274,9 @@ impl Conversation {
         }
         self.tools.extend(rewrite.tools_of(&head).map(|row| (row.call, row.clone())));
         self.tools.retain(|call, _| !rewrite.removed_tools.contains(call));
+        if let (Some(counts), Some(directory)) = (&rewrite.counts, &mut self.directory) {
+            directory.recount(counts);
+        }
         self.incarnation = revision.incarnation;
         Ok(revision)
     }

@@ -8,7 +8,8 @@ use tower_chat_core::{
     ConversationKey, Message,
     format::{self, FormatError},
     store::{
-        ConversationRows, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord,
+        ConversationRows, Revision, Rewrite, SequencePosition, StoreError, UsageSum,
+        author::ToolRecord,
     },
 };
 
@@ -148,6 +149,16 @@ impl Work<'_> {
         }
         let tools: ToolRows<'_> = tool_row::rows(&rows).into_iter().collect();
         execute(&statements.copy_tools, &tools.values(scope, id)).await?;
+        if let Some(counts) = &rewrite.counts {
+            let recount = &statements.maintenance;
+            execute(&recount.recount_runs, &[scope, id, &number(counts.runs)]).await?;
+            execute(&recount.recount_usage, &[scope, id]).await?;
+            for (run, calls) in &counts.tool_calls {
+                let (run, calls) =
+                    (run.to_bytes().to_vec(), number((*calls).min(UsageSum::LARGEST)));
+                execute(&recount.recount_tool_calls, &[scope, id, &run, &calls]).await?;
+            }
+        }
         let incarnation = revision.incarnation.cast_signed();
         execute(&statements.maintenance.set_incarnation, &[scope, id, &incarnation]).await?;
         Ok(Ok(*revision))

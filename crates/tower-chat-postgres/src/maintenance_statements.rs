@@ -14,6 +14,10 @@ pub(crate) struct MaintenanceStatements {
     pub(crate) rewrite_message: String,
     pub(crate) remove_tool: String,
     pub(crate) set_incarnation: String,
+    pub(crate) recount_runs: String,
+    /// Makes all counts of usage numbers.
+    pub(crate) recount_usage: String,
+    pub(crate) recount_tool_calls: String,
 }
 
 impl MaintenanceStatements {
@@ -45,6 +49,32 @@ impl MaintenanceStatements {
                  WHERE c.scope = $1 AND c.conversation = $2"
                     .to_owned(),
             ),
+            recount_runs: named(
+                "UPDATE {schema}.conversations AS c SET runs = $3
+                 WHERE c.scope = $1 AND c.conversation = $2"
+                    .to_owned(),
+            ),
+            recount_usage: named(
+                "UPDATE {schema}.run_usage AS u SET service_calls = greatest(u.service_calls, 0),
+                     tool_calls = greatest(u.tool_calls, 0),
+                     input_tokens = greatest(u.input_tokens, 0),
+                     cached_input_tokens = greatest(u.cached_input_tokens, 0),
+                     output_tokens = greatest(u.output_tokens, 0),
+                     reasoning_tokens = greatest(u.reasoning_tokens, 0),
+                     cost_nanos = CASE WHEN u.cost_nanos < 0 THEN 0 ELSE u.cost_nanos END
+                 WHERE u.scope = $1 AND u.conversation = $2"
+                    .to_owned(),
+            ),
+            // A run has a row for each model, and nothing says which of them asked.
+            recount_tool_calls: named(
+                "UPDATE {schema}.run_usage AS u SET tool_calls = CASE
+                     WHEN u.model = (SELECT f.model FROM {schema}.run_usage AS f
+                         WHERE f.scope = $1 AND f.conversation = $2 AND f.run = $3
+                         ORDER BY f.model LIMIT 1)
+                     THEN $4::bigint ELSE 0 END
+                 WHERE u.scope = $1 AND u.conversation = $2 AND u.run = $3"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -54,6 +84,9 @@ impl MaintenanceStatements {
             ("rewrite_message", Scope::Conversation, self.rewrite_message.clone()),
             ("remove_tool", Scope::Conversation, self.remove_tool.clone()),
             ("set_incarnation", Scope::Conversation, self.set_incarnation.clone()),
+            ("recount_runs", Scope::Conversation, self.recount_runs.clone()),
+            ("recount_usage", Scope::Conversation, self.recount_usage.clone()),
+            ("recount_tool_calls", Scope::Conversation, self.recount_tool_calls.clone()),
             ("scopes", Scope::All, self.scopes.clone()),
             ("scopes_long", Scope::All, self.scopes_long.clone()),
         ]

@@ -9,13 +9,15 @@ use tower_chat_core::{
     ConversationKey, Message, RunId,
     format::{self, FormatError},
     store::{
-        ConversationRows, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord,
+        ConversationRows, Revision, Rewrite, SequencePosition, StoreError, UsageSum,
+        author::ToolRecord,
     },
 };
 
 use crate::{
     answer::{Answer, Pairs, damaged, number},
     conversation::{Fields, newer, visible},
+    directory,
     failure::foreign,
     message,
     read::{ATTEMPTS, PAGE_BYTES, restless},
@@ -150,6 +152,11 @@ fn read_tool(
     }
 }
 
+/// Returns a count as the scripts store it.
+fn stored(count: u64) -> String {
+    count.min(UsageSum::LARGEST).to_string()
+}
+
 /// Executes a rewrite. It changes the conversation's life, by which a repetition is recognised.
 /// Concurrent readers notice the change and begin again.
 pub(crate) async fn rewrite(
@@ -158,19 +165,30 @@ pub(crate) async fn rewrite(
 ) -> Result<Revision, StoreError> {
     let Rewrite { key, expected, .. } = rewrite;
     let revision = expected.rewritten();
-    let [head, messages, tools, calls, pending, _] = settings.names.conversation(key).all();
+    if rewrite.counts.is_some() {
+        // A conversation that an older release has made gets its entry now.
+        directory::ensure_entry(settings, key).await?;
+    }
+    let counted = rewrite.counts.as_ref();
+    let tool_calls = counted.map_or(&[][..], |counts| &counts.tool_calls);
     // Of several contents of one message the last is used, as for the rows of a call.
     let contents: BTreeMap<u64, &Message> =
         rewrite.messages.iter().map(|(sequence, message)| (*sequence, message)).collect();
     let rows = tool_row::last_of_each(&rewrite.tools);
     let mut call = REWRITE
-        .on([head, messages, tools, calls, pending])
+        .on(settings.names.conversation(key).all())
         .with(expected.incarnation)
         .with(expected.sequence)
         .with(revision.incarnation)
         .with(random())
         .with(contents.len())
-        .with(rows.len());
+        .with(rows.len())
+        .with(counted.map_or_else(String::new, |counts| stored(counts.runs)))
+        .with(tool_calls.len());
+    for (run, calls) in tool_calls {
+        call.push(&run.to_bytes()[..]);
+        call.push(stored(*calls));
+    }
     for (sequence, message) in contents {
         call.push(sequence);
         call.push(format::encode(message));

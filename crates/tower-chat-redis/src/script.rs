@@ -107,7 +107,7 @@ pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
 pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");
-pub(crate) static REWRITE: Script = counting!("", "scripts/rewrite.lua");
+pub(crate) static REWRITE: Script = counting!("", "scripts/recount.lua", "scripts/rewrite.lua");
 pub(crate) static DELETE: Script = Script::new(include_str!("scripts/delete.lua"));
 pub(crate) static COPY_PART: Script = Script::new(include_str!("scripts/copy_part.lua"));
 pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.lua"));

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, params};
 use tower_chat_core::{
-    ConversationKey, RunId, format,
-    store::{ConversationRows, Revision, Rewrite, SequencePosition},
+    ConversationKey, format,
+    store::{ConversationRows, DirectoryCounts, Revision, Rewrite, SequencePosition, UsageSum},
 };
 
 use crate::{
@@ -86,43 +86,6 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
     Ok(removed as u64)
 }
 
-/// Recomputes the counts of the directory.
-pub(crate) fn recount(
-    connection: &mut Connection,
-    key: &ConversationKey,
-    runs: u64,
-    tool_calls: &[(RunId, u64)],
-) -> Result<(), NotRead> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let Some(number) = conversation::number(&transaction, key)? else { return Ok(()) };
-    let runs = i64::try_from(runs).unwrap_or(i64::MAX);
-    transaction.execute("UPDATE conversations SET runs = ?2 WHERE id = ?1", [number, runs])?;
-    transaction.execute(
-        "UPDATE conversations SET runs_without_open = max(runs_without_open, 0) WHERE id = ?1",
-        [number],
-    )?;
-    transaction.execute(
-        "UPDATE run_usage SET service_calls = max(service_calls, 0),
-             tool_calls = max(tool_calls, 0), input_tokens = max(input_tokens, 0),
-             cached_input_tokens = max(cached_input_tokens, 0),
-             output_tokens = max(output_tokens, 0),
-             reasoning_tokens = max(reasoning_tokens, 0), cost_nanos = max(cost_nanos, 0)
-         WHERE number = ?1",
-        [number],
-    )?;
-    for (run, calls) in tool_calls {
-        // A run has one row for each model, and the record does not contain the model of a call.
-        transaction.execute(
-            "UPDATE run_usage SET tool_calls = CASE
-                 WHEN model = (SELECT min(model) FROM run_usage WHERE number = ?1 AND run = ?2)
-                 THEN ?3 ELSE 0 END
-             WHERE number = ?1 AND run = ?2",
-            params![number, run.to_bytes(), i64::try_from(*calls).unwrap_or(i64::MAX)],
-        )?;
-    }
-    Ok(transaction.commit()?)
-}
-
 /// Executes a rewrite, inside a transaction that the caller has begun. If it is refused, nothing
 /// was changed, and the transaction can continue.
 pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revision, NotStored> {
@@ -150,6 +113,38 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
     for call in &rewrite.removed_tools {
         remove.execute(params![row_key::of_message(number, call.sequence), call.index])?;
     }
+    if let Some(counts) = &rewrite.counts {
+        recount(connection, number, counts)?;
+    }
     conversation::set_incarnation(connection, number, revision.incarnation)?;
     Ok(revision)
+}
+
+/// Replaces counts of the directory.
+fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Result<(), NotRead> {
+    let stored = |count: u64| i64::try_from(count.min(UsageSum::LARGEST)).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached("UPDATE conversations SET runs = ?2 WHERE id = ?1")?
+        .execute([number, stored(counts.runs)])?;
+    connection
+        .prepare_cached(
+            "UPDATE run_usage SET service_calls = max(service_calls, 0),
+                 tool_calls = max(tool_calls, 0), input_tokens = max(input_tokens, 0),
+                 cached_input_tokens = max(cached_input_tokens, 0),
+                 output_tokens = max(output_tokens, 0),
+                 reasoning_tokens = max(reasoning_tokens, 0), cost_nanos = max(cost_nanos, 0)
+             WHERE number = ?1",
+        )?
+        .execute([number])?;
+    // A run has a row for each model, and nothing says which of them asked.
+    let mut of_run = connection.prepare_cached(
+        "UPDATE run_usage SET tool_calls = CASE
+             WHEN model = (SELECT min(model) FROM run_usage WHERE number = ?1 AND run = ?2)
+             THEN ?3 ELSE 0 END
+         WHERE number = ?1 AND run = ?2",
+    )?;
+    for (run, calls) in &counts.tool_calls {
+        of_run.execute(params![number, run.to_bytes(), stored(*calls)])?;
+    }
+    Ok(())
 }

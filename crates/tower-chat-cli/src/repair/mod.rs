@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use tower_chat::{
     ConversationKey,
-    store::{Description, HistoryStore, StoreError},
+    store::{Description, DirectoryCounts, HistoryStore, Rewrite, StoreError},
 };
 use tower_chat_encrypted::EncryptionError;
 use tower_chat_sqlite::SqliteStore;
@@ -103,16 +103,16 @@ async fn repair_conversation(
 }
 
 /// Makes what the directory has of a conversation again: a description that cannot be read goes, since
-/// nothing else says what it was, and the counts of a file become those of the messages.
+/// nothing else says what it was, and the counts become those of the messages, unless a run is open.
 async fn repair_directory(
     store: &OpenedStore,
     key: &ConversationKey,
     repairs: &mut Repairs,
 ) -> Result<(), CliError> {
-    let Ok(Some(rows)) = rows_of(store, key).await? else { return Ok(()) };
+    let Ok(Some(mut rows)) = rows_of(store, key).await? else { return Ok(()) };
     let Some(found) = directory_problem(store, key, &rows).await? else { return Ok(()) };
-    let can_recount = store.file().is_some() && counts(&rows).is_some();
-    if matches!(found, DirectoryProblem::Differs { .. }) && !can_recount {
+    let counts = counts(&rows).filter(|_| rows.head.open_run.is_none());
+    if matches!(found, DirectoryProblem::Differs { .. }) && counts.is_none() {
         repairs.left(&found.finding(key));
         return Ok(());
     }
@@ -127,15 +127,19 @@ async fn repair_directory(
     // Counts that cannot be read may be wrong too once they can be.
     for _attempt in 0..2 {
         let left = directory_problem(store, key, &rows).await?;
-        let (Some(left), Some(file), Some(counts)) = (left, store.file(), counts(&rows)) else {
-            break;
-        };
-        let tool_calls = match left {
-            DirectoryProblem::Unreadable(_) => Vec::new(),
-            DirectoryProblem::Differs { tool_calls, .. } => tool_calls,
-        };
-        let failed = |source| CliError::Repair { key: key.clone(), source };
-        file.recount(key, counts.runs, tool_calls).await.map_err(failed)?;
+        let (Some(left), Some(counts)) = (left, &counts) else { break };
+        let mut counted = DirectoryCounts::new(counts.runs);
+        if let DirectoryProblem::Differs { tool_calls, .. } = left {
+            counted.tool_calls = tool_calls;
+        }
+        let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
+        rewrite.counts = Some(counted);
+        match store.history().rewrite(rewrite).await {
+            Ok(revision) => rows.head.revision = revision,
+            // Another process has written to the conversation: the problem that is left is reported.
+            Err(StoreError::Conflict(_)) => break,
+            Err(source) => return Err(CliError::Repair { key: key.clone(), source }),
+        }
     }
     match directory_problem(store, key, &rows).await? {
         None => repairs.repaired(&repaired),

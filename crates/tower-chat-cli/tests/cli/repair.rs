@@ -1,11 +1,14 @@
 //! Tests of `tower-chat repair`.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::SystemTime};
 
 use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolResult,
-    store::{HistoryStore, author::Write},
+    store::{
+        DirectoryCounts, HistoryStore, Lease, Rewrite,
+        author::{Staged, Write},
+    },
 };
 
 use crate::support::*;
@@ -232,4 +235,54 @@ fn counts_of_the_directory_that_are_not_those_of_the_messages_are_found_and_made
             assert_eq!(store.prints(&["list", "--json"]), before, "{damage}");
         }
     }
+}
+
+#[test]
+fn counts_of_the_directory_are_made_again_on_every_store() {
+    each_store(|store| {
+        fill_two_runs(store);
+        let before = store.prints(&["list", "--json"]);
+        let key = ConversationKey::new("play", "talk");
+        let first = store.with(async |history| {
+            let head = history.head(&key).await.unwrap();
+            let run = history.runs(&key, None, 1).await.unwrap()[0].run;
+            let mut rewrite = Rewrite::new(key.clone(), head.revision);
+            let mut counts = DirectoryCounts::new(7);
+            counts.tool_calls = vec![(run, 77)];
+            rewrite.counts = Some(counts);
+            history.rewrite(rewrite).await.unwrap();
+            run
+        });
+        let verified = store.run(&["verify"]);
+        let printed = stdout(&verified);
+        assert_eq!(verified.status.code(), Some(1), "{printed}");
+        assert!(printed.contains("counts 7 runs of it, and its messages are of 2"), "{printed}");
+        let repaired = store.run(&["repair"]);
+        let printed = format!("{}{}", stdout(&repaired), stderr(&repaired));
+        assert_eq!(repaired.status.code(), Some(0), "{printed}");
+        assert!(printed.contains("it is made again from the messages"), "{printed}");
+        assert!(store.prints(&["verify"]).contains("all is well"));
+        assert_eq!(store.prints(&["list", "--json"]), before, "run {first}");
+    });
+}
+
+/// The counts of a conversation change while its run is open.
+#[test]
+fn counts_of_a_conversation_with_an_open_run_are_reported_and_left() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill_two_runs(&store);
+    let key = ConversationKey::new("play", "talk");
+    store.with(async |history| {
+        let expected = history.head(&key).await.unwrap().revision;
+        let lease = Lease { attempt: 1, holder: 7, renewed_at: SystemTime::now(), until: None };
+        let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(key.clone(), id, expected, [Message::user("three").into()]);
+        history.append(history.reserve().await.unwrap(), vec![write.staged(staged)]).await.unwrap();
+    });
+    assert!(execute(&store.path(), "UPDATE conversations SET runs = 0") > 0);
+    let repaired = store.run(&["repair"]);
+    let printed = stdout(&repaired);
+    assert_eq!(repaired.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("counts 0 runs") && printed.contains("0 repaired"), "{printed}");
 }

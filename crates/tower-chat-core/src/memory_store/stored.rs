@@ -137,6 +137,9 @@ impl Stored {
             self.tools.remove(call);
             self.pending_approvals.remove(call);
         }
+        if let Some(counts) = &rewrite.counts {
+            self.directory.recount(counts);
+        }
         Ok(revision)
     }
 

@@ -44,7 +44,7 @@ pub use self::{
     prune::{Keep, Pruned},
     range::NumbersUsedUp,
     revision::Revision,
-    rows::{ConversationRows, Rewrite},
+    rows::{ConversationRows, DirectoryCounts, Rewrite},
     tool_record::SequencePosition,
     under_way::{ConversationBusy, RunUnderWay},
     wrapper::StoreWrapper,
@@ -585,9 +585,9 @@ pub trait HistoryStore: Send + Sync + 'static {
         Err(StoreError::Unsupported { operation: "rows" })
     }
 
-    /// Changes rows of a conversation in place, all of them or none, and returns the new revision.
-    /// The conversation gets a new incarnation: a run in progress, in any process, gets a
-    /// [`Conflict`] at its next write.
+    /// Changes rows of a conversation in place and counts in the directory, all of them or none, and
+    /// returns the new revision. The conversation gets a new incarnation: a run in progress, in any
+    /// process, gets a [`Conflict`] at its next write.
     ///
     /// It is meant for repairs only; every other change of a conversation is an append. If the
     /// future is dropped, the change may or may not take effect.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Conflict, Head, Revision, SequencePosition, StoreError, author::ToolRecord};
-use crate::{ConversationKey, Message, format::FormatError};
+use crate::{ConversationKey, Message, RunId, format::FormatError};
 
 /// The rows of a conversation, including unreadable ones.
 ///
@@ -81,21 +81,43 @@ pub struct Rewrite {
     pub tools: Vec<ToolRecord>,
     /// The rows of the record of tool calls to delete.
     pub removed_tools: Vec<SequencePosition>,
+    /// Other counts in the directory.
+    pub counts: Option<DirectoryCounts>,
     /// Whether a wrapper that seals the data it stores has made the rewrite, as for
     /// [`Write::sealed`](super::author::Write::sealed).
     pub is_sealed: bool,
+}
+
+/// The counts that a [`Rewrite`] stores in the directory. Stored counts that are not numbers become 0. Other
+/// counts do not change: tokens and costs are in no message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirectoryCounts {
+    /// The number of runs of the conversation.
+    pub runs: u64,
+    /// The number of tool calls for each run whose count changes. A run that is not in the directory
+    /// is ignored.
+    pub tool_calls: Vec<(RunId, u64)>,
+}
+
+impl DirectoryCounts {
+    /// Creates counts of runs, without tool calls.
+    pub fn new(runs: u64) -> Self {
+        Self { runs, tool_calls: Vec::new() }
+    }
 }
 
 impl Rewrite {
     /// Creates a rewrite without changes.
     pub fn new(key: ConversationKey, expected: Revision) -> Self {
         let (messages, tools, removed_tools) = (Vec::new(), Vec::new(), Vec::new());
-        Self { key, expected, messages, tools, removed_tools, is_sealed: false }
+        Self { key, expected, messages, tools, removed_tools, counts: None, is_sealed: false }
     }
 
     /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.tools.is_empty() && self.removed_tools.is_empty()
+        let Self { messages, tools, removed_tools, counts, .. } = self;
+        messages.is_empty() && tools.is_empty() && removed_tools.is_empty() && counts.is_none()
     }
 
     /// Returns the revision of the conversation after the rewrite. A store calls it with the
@@ -116,7 +138,7 @@ impl Rewrite {
 
     /// Creates the error for a conversation that is at another revision, or has this open run.
     /// Stores call it.
-    pub fn conflict(&self, found: Revision, open_run: Option<crate::RunId>) -> StoreError {
+    pub fn conflict(&self, found: Revision, open_run: Option<RunId>) -> StoreError {
         let conflict = Conflict::new(self.key.clone(), self.expected, found);
         Box::new(conflict.with_open_run(open_run)).into()
     }

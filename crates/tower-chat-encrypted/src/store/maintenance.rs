@@ -117,6 +117,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let tools = rewrite.tools.iter().map(|row| sealer.row(row));
         sealed.tools = tools.collect::<Result<_, _>>().map_err(reported(SEAL))?;
         sealed.removed_tools.clone_from(&rewrite.removed_tools);
+        sealed.counts.clone_from(&rewrite.counts);
         Ok(sealed)
     }
 

@@ -105,6 +105,14 @@ pub(crate) async fn entry(
     }
 }
 
+/// Makes sure that a conversation has an entry, whether or not it can be read.
+pub(crate) async fn ensure_entry(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<(), StoreError> {
+    conversation(settings, key, false).await.map(drop)
+}
+
 /// Returns the conversations that match a query. All that may match are read. At most as many as
 /// the limit, and those that are read concurrently, are in memory.
 pub(crate) async fn conversations(

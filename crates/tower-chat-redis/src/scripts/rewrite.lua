@@ -1,11 +1,15 @@
 -- Changes messages and rows in place, or says why not. Nothing is changed before everything is checked.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local directory = KEYS[6]
 local expected_incarnation, expected_sequence, incarnation, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local message_count, row_count = tonumber(ARGV[5]), tonumber(ARGV[6])
-local first_row = 6 + 2 * message_count
+-- '' if the counts of the directory stay; and how many runs have another count of tool calls.
+local runs, run_count = ARGV[7], tonumber(ARGV[8])
+local first_message = 8 + 2 * run_count
+local first_row = first_message + 2 * message_count
 local first_removed = first_row + 4 * row_count
 local found = redis.call('HMGET', head, 'format', 'incarnation', 'sequence', 'run', 'life', 'writes',
-    'pruned')
+    'pruned', 'token')
 if not found[1] then
     return { redis.call('EXISTS', head) == 1 and 'foreign' or 'conflict', '0', '0', '' }
 elseif found[1] ~= '1' then
@@ -23,7 +27,7 @@ if not pruned or not last then
     return { 'damaged' }
 end
 local rewritten = {}
-for place = 7, first_row, 2 do
+for place = first_message + 1, first_row, 2 do
     local there = redis.call('HGET', messages, ARGV[place])
     -- It begins with its id, which stays.
     if not there or #there < 20 or tonumber(ARGV[place]) > last then
@@ -35,6 +39,10 @@ end
 redis.call('HLEN', tools)
 redis.call('ZCARD', calls)
 redis.call('ZCARD', pending)
+local entry = {}
+if runs ~= '' and redis.call('HGET', directory, 'of') == (found[8] or '') then
+    entry = recounted(directory, runs, 8, run_count)
+end
 
 for place = 1, #rewritten, 2 do
     redis.call('HSET', messages, rewritten[place], rewritten[place + 1])
@@ -56,6 +64,9 @@ for place = first_removed + 1, #ARGV do
     redis.call('HDEL', tools, ARGV[place])
     redis.call('ZREM', calls, ARGV[place])
     redis.call('ZREM', pending, ARGV[place])
+end
+for place = 1, #entry, 2 do
+    redis.call('HSET', directory, entry[place], entry[place + 1])
 end
 redis.call('HSET', head, 'incarnation', incarnation, 'life', life,
     'writes', string.format('%.0f', (whole(found[6]) or 0) + 1))

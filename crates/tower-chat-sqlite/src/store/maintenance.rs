@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use tower_chat_core::{ConversationKey, RunId, store::StoreError};
+use tower_chat_core::store::StoreError;
 
 use super::{SqliteStore, Writing};
 use crate::{
@@ -69,25 +69,6 @@ impl SqliteStore {
     /// [`BackupError`]; [`BackupError::Exists`], if the file exists.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         Backup::of(self).write(to).await
-    }
-
-    /// Recomputes counts of a conversation in the directory, for a repair: the number of its runs,
-    /// and the number of tool calls of each of these runs. Negative counts become zero. Other
-    /// counts, such as tokens, are in no message and cannot be recomputed.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be written.
-    pub async fn recount(
-        &self,
-        key: &ConversationKey,
-        runs: u64,
-        tool_calls: Vec<(RunId, u64)>,
-    ) -> Result<(), StoreError> {
-        let key = key.clone();
-        let recount =
-            move |connection: &mut _| maintenance::recount(connection, &key, runs, &tool_calls);
-        self.run_exclusively("count the runs of a conversation", recount).await
     }
 
     /// Returns the number of rows that belong to no conversation.

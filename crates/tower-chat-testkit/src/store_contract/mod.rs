@@ -319,6 +319,7 @@ macro_rules! __maintenance_promises {
             a_rewrite_at_another_revision_is_a_conflict
             a_rewrite_is_done_whole_or_not_at_all
             a_rewrite_changes_the_record
+            a_rewrite_sets_counts_of_the_directory
             an_open_run_is_not_rewritten
             a_rewrite_sees_what_was_submitted_before_it
             a_rewrite_dropped_at_any_await_is_done_or_not

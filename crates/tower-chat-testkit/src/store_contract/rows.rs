@@ -1,11 +1,12 @@
 //! The rules of rows of a conversation, and of rewrites.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, RunId, ToolResult, ToolStatus,
+    ConversationKey, Message, MessageId, RunId, ToolResult, ToolStatus, Usage,
     store::{
-        ConversationRows, HistoryStore, Keep, Revision, Rewrite, StoreError,
+        ConversationRows, DirectoryCounts, HistoryStore, Keep, ModelUsage, Revision, Rewrite,
+        RunActivity, RunSummary, StoreError, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
@@ -171,6 +172,60 @@ pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
     let refused = store.rewrite(absent.clone()).await;
     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
     assert!(store.rows(&absent.key).await.expect("an answer").is_none());
+}
+
+/// A rewrite sets the counts of the directory that it contains, and changes no others.
+pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
+    let (key, other) = (key("counted"), key("counted too"));
+    let (first, second) = (RunId::new(), RunId::new());
+    let used = |model: &str, calls| {
+        let tokens = Usage::new(10, 5);
+        ModelUsage::new(Some(model.into()), UsageSum::of_calls(1, calls).with_tokens(tokens))
+    };
+    let told = |key: &ConversationKey, run, at, usage: Vec<ModelUsage>| {
+        let id = MessageId { run, index: 0 };
+        let write = Write::new(key.clone(), id, at, [Message::user("one").into()]);
+        write.with_activity(RunActivity::new(SystemTime::now()).with_usage(usage))
+    };
+    stored(&store, told(&other, first, Revision::ABSENT, vec![used("a", 1)])).await;
+    let models = vec![used("a", 1), used("b", 2)];
+    let at = stored(&store, told(&key, first, Revision::ABSENT, models)).await;
+    let at = stored(&store, told(&key, second, at, vec![used("a", 4)])).await;
+    let before = entry(&store, &key).await;
+    assert_eq!((before.0, before.1.tool_calls, before.1.tokens.input_tokens), (2, 7, 30));
+    let untouched = entry(&store, &other).await;
+
+    let mut rewrite = Rewrite::new(key.clone(), at);
+    let mut counts = DirectoryCounts::new(9);
+    counts.tool_calls = vec![(first, 50), (RunId::new(), 3)];
+    rewrite.counts = Some(counts.clone());
+    let at = store.rewrite(rewrite.clone()).await.expect("it is rewritten");
+    let (runs, sum, of_runs) = entry(&store, &key).await;
+    assert_eq!((runs, sum.tool_calls), (9, 54), "a run that is not there is left out");
+    assert_eq!((sum.service_calls, sum.tokens), (before.1.service_calls, before.1.tokens));
+    let calls_of = |wanted| of_runs.iter().find(|(run, _)| *run == wanted).map(|(_, calls)| *calls);
+    assert_eq!((calls_of(first), calls_of(second)), (Some(50), Some(4)));
+    assert_eq!(entry(&store, &other).await, untouched);
+    assert!(store.rewrite(rewrite).await.is_err(), "it is at another revision");
+
+    let mut rewrite = Rewrite::new(key.clone(), at);
+    counts.runs = before.0;
+    counts.tool_calls = vec![(first, 3)];
+    rewrite.counts = Some(counts);
+    let at = store.rewrite(rewrite).await.expect("it is rewritten");
+    assert_eq!(entry(&store, &key).await, before);
+    stored(&store, told(&key, RunId::new(), at, vec![used("a", 1)])).await;
+    let (runs, sum, _) = entry(&store, &key).await;
+    assert_eq!((runs, sum.tool_calls), (3, 8), "later writes are counted on");
+}
+
+/// Returns the counts of the directory: runs, usage, and the tool calls of each run.
+async fn entry(store: &Store, key: &ConversationKey) -> (u64, UsageSum, Vec<(RunId, u64)>) {
+    let summary =
+        store.summary(key).await.expect("an answer").expect("there is such a conversation");
+    let runs = store.runs(key, None, 10).await.expect("the runs");
+    let calls = |run: &RunSummary| run.usage.iter().map(|usage| usage.sum.tool_calls).sum();
+    (summary.runs, summary.usage, runs.iter().map(|run| (run.run, calls(run))).collect())
 }
 
 /// A rewrite with a message that does not exist changes nothing.

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     ConversationKey, PersistenceMode, RunId,
     store::{
-        Head, StoreError,
+        DirectoryCounts, Head, StoreError,
         author::{Close, Staged, Write, milliseconds},
     },
 };
@@ -188,6 +188,19 @@ impl DirectoryEntry {
         self.description = description.clone();
         self.description_version = expected_version.saturating_add(1);
         Ok(self.description_version)
+    }
+
+    /// Replaces counts. A run has one row for each model, and no message contains the model of a call: the
+    /// first row gets the tool calls of the run.
+    pub fn recount(&mut self, counts: &DirectoryCounts) {
+        self.runs.count = counts.runs;
+        for (run, calls) in &counts.tool_calls {
+            let rows = self.usage.iter_mut().filter(|row| row.run == *run);
+            for (position, row) in rows.enumerate() {
+                row.sum.tool_calls =
+                    if position == 0 { (*calls).min(UsageSum::LARGEST) } else { 0 };
+            }
+        }
     }
 
     /// Returns the summary of the conversation with this head. The head must include the pending

@@ -73,6 +73,7 @@ pub(super) async fn rewrite(store: &Broken, mut rewrite: Rewrite) -> Result<Revi
             rewrite.tools.clear();
             rewrite.removed_tools.clear();
         }
+        Fault::RewritesNoCounts => rewrite.counts = None,
         Fault::RewritesOverOpenRuns if found.open_run.is_some() => return Ok(found.revision),
         _ => {}
     }

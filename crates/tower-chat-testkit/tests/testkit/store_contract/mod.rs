@@ -117,6 +117,7 @@ enum Fault {
     RewritesAtAnyRevision,
     RewritesInSteps,
     RewritesMessagesAlone,
+    RewritesNoCounts,
     RewritesNothing,
     RewritesOverOpenRuns,
 }
@@ -744,6 +745,7 @@ noticed! {
     rewritten_in_part: RewritesInSteps breaks a_rewrite_is_done_whole_or_not_at_all;
     dropped_rewrites: RewritesInSteps breaks a_rewrite_dropped_at_any_await_is_done_or_not;
     record_not_rewritten: RewritesMessagesAlone breaks a_rewrite_changes_the_record;
+    counts_not_rewritten: RewritesNoCounts breaks a_rewrite_sets_counts_of_the_directory;
     rewritten_under_a_run: RewritesOverOpenRuns breaks an_open_run_is_not_rewritten;
     late_rewrites: WritesWhenTheTicketIsAwaited
         breaks a_rewrite_sees_what_was_submitted_before_it;
