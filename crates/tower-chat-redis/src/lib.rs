@@ -73,6 +73,10 @@
 //! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and queries of the record without
 //! a conversation read every conversation on the list.
 //!
+//! The key `tower-chat:sealed` says whether a store contains encrypted data. Older releases did not write it. The
+//! first plain change of a store without it searches all conversations for such data; their lists are found among
+//! the names of all keys (`SCAN`).
+//!
 //! # The directory
 //!
 //! The directory entry of a conversation is in its key `directory`. The script of each write
@@ -125,6 +129,7 @@ mod options;
 mod prune;
 mod read;
 mod script;
+mod sealed_data;
 mod server_info;
 mod server_settings;
 mod settings;

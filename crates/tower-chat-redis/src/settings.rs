@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Value, cmd};
+use redis::cmd;
 use tower_chat_core::{
     RunId,
     store::{
@@ -11,7 +11,7 @@ use tower_chat_core::{
     },
 };
 
-use crate::{connections::Connections, names::Names};
+use crate::{answer, connections::Connections, names::Names, sealed_data::has_sealed_data};
 
 /// The connections of a store, and the settings of its requests.
 #[derive(Debug)]
@@ -25,21 +25,40 @@ pub(crate) struct Settings {
 
 const SEAL_MARK: &str = "use the mark of sealed data";
 
+/// The mark of a store that holds sealed data.
+const SEALED: &[u8] = b"1";
+
+/// The mark of a store in which none were found.
+const PLAIN: &[u8] = b"0";
+
 impl Settings {
     /// Admits a change or refuses it, because the store contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
-            let mut exists = cmd("EXISTS");
-            exists.arg(self.names.seal_mark());
-            let found = self.connections.ask(SEAL_MARK, &exists).await?;
-            Ok(found != Value::Int(0))
+            let mut get = cmd("GET");
+            get.arg(self.names.seal_mark());
+            match answer::bytes(self.connections.ask(SEAL_MARK, &get).await?)? {
+                Some(mark) => Ok(mark == SEALED),
+                None => self.search().await,
+            }
         };
         let set = async {
             let mut set = cmd("SET");
-            set.arg(self.names.seal_mark()).arg("1");
+            set.arg(self.names.seal_mark()).arg(SEALED);
             self.connections.ask(SEAL_MARK, &set).await.map(drop)
         };
         self.seal_mark.admit(change, read, set).await
+    }
+
+    /// Searches for sealed data of a release before the mark, and stores the result, unless another process
+    /// has stored one meanwhile.
+    async fn search(&self) -> Result<bool, StoreError> {
+        let is_found = has_sealed_data(self).await?;
+        let mut set = cmd("SET");
+        set.arg(self.names.seal_mark()).arg(if is_found { SEALED } else { PLAIN }).arg("NX");
+        // A server without memory stores no mark, and the next process searches again.
+        drop(self.connections.ask(SEAL_MARK, &set).await);
+        Ok(is_found)
     }
 
     /// Returns the time to live as an argument of scripts.

@@ -25,11 +25,6 @@ pub fn is_sealed_message(message: &Message) -> bool {
     matches!(message.parts.first(), Some(Part::Native(native)) if &*native.wire == SEALED_WIRE)
 }
 
-/// Returns whether a head belongs to a conversation that an encrypting wrapper has sealed.
-fn is_sealed_head(head: &Head) -> bool {
-    head.service_id.as_deref().is_some_and(|id| id.starts_with(SEALED_HEAD))
-}
-
 /// Caches the mark of a store on a server: whether the store contains sealed data.
 ///
 /// The mark is one value for the whole store. The transaction of a write does not read it, because
@@ -68,9 +63,15 @@ impl SealedChange {
 }
 
 impl SealMark {
+    /// Returns whether a head belongs to a conversation that an encrypting wrapper has sealed. A conversation of
+    /// the first format has an ordinary head, and is recognised by its [messages](is_sealed_message) alone.
+    pub fn is_sealed_head(head: &Head) -> bool {
+        head.service_id.as_deref().is_some_and(|id| id.starts_with(SEALED_HEAD))
+    }
+
     /// Updates the cache from a head that was read.
     pub fn see(&self, head: &Head) {
-        if is_sealed_head(head) {
+        if Self::is_sealed_head(head) {
             self.holds_sealed.store(true, Ordering::Relaxed);
         }
     }

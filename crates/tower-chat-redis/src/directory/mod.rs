@@ -28,7 +28,7 @@ pub(crate) use self::{
     adopt::adopt,
     describe::set_description,
     entry::{Entry, write_counts},
-    scopes::scopes_after,
+    scopes::{all as all_scopes, scopes_after},
 };
 use self::{
     entry::EntryFields,

@@ -39,7 +39,7 @@ pub(crate) async fn scopes_after(
 }
 
 /// Returns the scopes of all lists on all servers.
-pub(super) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreError> {
+pub(crate) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreError> {
     let mut scopes = BTreeSet::new();
     for server in settings.connections.primaries().await? {
         let mut cursor = "0".to_owned();

@@ -1,9 +1,12 @@
 //! Tests that a store with sealed data accepts only changes of the wrapper that seals the data.
 
-use crate::common::{append, key, open, options, texts, write};
+use crate::common::{address, append, ask, key, open, options, prefix, raw, texts, write};
 use tower_chat_core::{
-    ConversationKey, Message,
-    store::{Description, HistoryStore, Keep, Revision, Rewrite, ServiceIdChange, StoreError},
+    ConversationKey, Message, MessageId, Native, Part, Role, RunId,
+    store::{
+        Description, HistoryStore, Keep, Revision, Rewrite, ServiceIdChange, StoreError,
+        author::{SEALED_WIRE, Write},
+    },
 };
 use tower_chat_redis::RedisStore;
 
@@ -76,4 +79,43 @@ async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
     let error = append(&other, write(&key("c"), at, &["plain"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Sealed), "{error:?}");
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
+}
+
+/// The first format sealed messages, and had no sealed head.
+#[tokio::test]
+async fn messages_of_the_first_sealed_format_are_found_by_the_first_plain_change() {
+    let sealed_message = || {
+        let native = Native::new(SEALED_WIRE, "{}".parse().unwrap());
+        Message::new(Role::User, vec![Part::Native(native)])
+    };
+    for (is_last, holds_sealed) in [(false, true), (true, true), (false, false)] {
+        let prefix = prefix();
+        let options = options().with_prefix(prefix.clone());
+        let store = open(options.clone()).await;
+        let mut at = Revision::ABSENT;
+        for is_sealed in [!is_last && holds_sealed, false, is_last] {
+            let message = if is_sealed { sealed_message() } else { Message::user("plain") };
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let write = Write::new(key("c"), id, at, [message.into()]);
+            at = append(&store, write).await.unwrap();
+        }
+        let mut connection = raw(&address()).await;
+        let mark = format!("{prefix}:sealed");
+        let found: String = ask(&mut connection, &["GET", &mark]).await.unwrap();
+        assert_eq!(found, "0", "nothing was sealed when the first write came");
+        // A release before the mark has written all this.
+        ask::<()>(&mut connection, &["DEL", &mark]).await.unwrap();
+        let later = open(options.clone()).await;
+        let written = append(&later, write(&key("new"), Revision::ABSENT, &["plain"])).await;
+        let pruned = open(options).await.prune(&key("c"), Keep::Messages(1)).await;
+        let found: String = ask(&mut connection, &["GET", &mark]).await.unwrap();
+        assert_eq!(found, if holds_sealed { "1" } else { "0" });
+        match holds_sealed {
+            true => {
+                assert!(matches!(written.unwrap_err().source, StoreError::Sealed));
+                assert!(matches!(pruned, Err(StoreError::Sealed)), "{pruned:?}");
+            }
+            false => assert!(written.is_ok() && pruned.is_ok()),
+        }
+    }
 }

@@ -69,9 +69,11 @@ pub async fn ask<T: FromRedisValue>(
     command.query_async(connection).await
 }
 
-/// Returns the names of all keys of a store.
+/// Returns the names of all keys of a store, except that of the mark of sealed data.
 pub async fn names(connection: &mut MultiplexedConnection, prefix: &str) -> Vec<String> {
-    ask(connection, &["KEYS", &format!("{prefix}:*")]).await.unwrap()
+    let mut names: Vec<String> = ask(connection, &["KEYS", &format!("{prefix}:*")]).await.unwrap();
+    names.retain(|name| *name != format!("{prefix}:sealed"));
+    names
 }
 
 /// Returns the names and contents of all keys of a store.
