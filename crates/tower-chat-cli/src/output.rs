@@ -21,8 +21,11 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// Like [`escaped`], but line feeds and tabs are not escaped.
 pub(crate) fn escaped_text(text: &str) -> String {
-    visible_text(text, &['\n', '\t'])
+    visible_text(text, KEPT_IN_TEXT)
 }
+
+/// The control characters that stay in a text of several lines.
+pub(crate) const KEPT_IN_TEXT: &[char] = &['\n', '\t'];
 
 /// Standard output, line by line. After an error, later lines are dropped, so that the other work of a
 /// command continues.

@@ -101,5 +101,5 @@ pub use self::{
     shared_error::SharedError,
     tool_invocation::{ParseToolStatusError, ToolInvocation, ToolStatus},
     unique_keys::check_unique_keys,
-    visible_text::{visible_json, visible_text},
+    visible_text::{VisiblePieces, visible_json, visible_text},
 };

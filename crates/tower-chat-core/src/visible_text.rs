@@ -23,23 +23,79 @@ use std::fmt::Write as _;
 /// assert_eq!(visible_text("two\nlines, 👩\u{200d}🚀", &['\n']), "two\nlines, 👩\u{200d}🚀");
 /// ```
 pub fn visible_text(text: &str, kept: &[char]) -> String {
-    let mut visible = String::with_capacity(text.len());
-    let mut before = Before::Other;
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        let next = characters.peek().copied();
-        if kept.contains(&character) || !is_unseen(character) || before.takes(character, next) {
+    let mut pieces = VisiblePieces::new(kept);
+    let mut visible = pieces.push(text);
+    visible.push_str(&pieces.finish());
+    visible
+}
+
+/// [`visible_text`] for a text that arrives in pieces, such as a streamed answer.
+///
+/// A joiner at the end of a piece is returned with the next piece, which decides whether it is an escape.
+///
+/// ```
+/// use tower_chat_core::VisiblePieces;
+/// let mut pieces = VisiblePieces::new(&['\n']);
+/// assert_eq!(pieces.push("👩\u{200d}"), "👩");
+/// assert_eq!(pieces.push("🚀\u{200d}"), "\u{200d}🚀");
+/// assert_eq!(pieces.finish(), r"\u{200d}");
+/// ```
+#[derive(Debug, Clone)]
+pub struct VisiblePieces<'k> {
+    kept: &'k [char],
+    before: Before,
+    /// A character that shapes its neighbours or not, as the next one decides.
+    undecided: Option<char>,
+}
+
+impl<'k> VisiblePieces<'k> {
+    /// A text of which nothing has arrived. The line breaks and tabs in `kept` stay.
+    pub fn new(kept: &'k [char]) -> Self {
+        Self { kept, before: Before::Other, undecided: None }
+    }
+
+    /// Returns what the next piece makes visible.
+    pub fn push(&mut self, piece: &str) -> String {
+        let mut visible = String::with_capacity(piece.len());
+        for character in piece.chars() {
+            self.decide(Some(character), &mut visible);
+            let is_seen = self.kept.contains(&character) || !is_unseen(character);
+            if !is_seen && self.before.may_take(character) {
+                self.undecided = Some(character);
+            } else {
+                self.show(character, is_seen, &mut visible);
+            }
+        }
+        visible
+    }
+
+    /// Returns what is left at the end of the text. The next piece begins another text.
+    pub fn finish(&mut self) -> String {
+        let mut visible = String::new();
+        self.decide(None, &mut visible);
+        self.before = Before::Other;
+        visible
+    }
+
+    /// Shows the character that was undecided, now that the next one is known.
+    fn decide(&mut self, next: Option<char>, visible: &mut String) {
+        if let Some(character) = self.undecided.take() {
+            self.show(character, self.before.takes(character, next), visible);
+        }
+    }
+
+    fn show(&mut self, character: char, is_kept: bool, visible: &mut String) {
+        if is_kept {
             visible.push(character);
-            before = before.then(character);
-            continue;
+            self.before = self.before.then(character);
+            return;
         }
         match character {
             '\n' | '\r' | '\t' => visible.extend(character.escape_default()),
             _ => visible.extend(character.escape_unicode()),
         }
-        before = Before::Other;
+        self.before = Before::Other;
     }
-    visible
 }
 
 /// Returns a JSON text of the same value in which every invisible character is a JSON escape, such
@@ -66,7 +122,7 @@ pub fn visible_json(json: &str) -> String {
 }
 
 /// The character before a joiner or a variation selector.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// A letter of a script that needs joiners.
     Letter,
@@ -88,6 +144,18 @@ impl Before {
             '\u{600}'..='\u{109f}' | '\u{1780}'..='\u{18af}' => Self::Letter,
             _ => Self::Other,
         }
+    }
+
+    /// Returns whether an invisible character changes the shape of its neighbours, if the next
+    /// character fits.
+    fn may_take(self, character: char) -> bool {
+        matches!(
+            (character, self),
+            ('\u{200c}', Self::Letter)
+                | ('\u{200d}', Self::Letter | Self::Emoji | Self::ShapedEmoji)
+                | ('\u{fe0e}', Self::Emoji)
+                | ('\u{fe0f}', Self::Emoji | Self::Key)
+        )
     }
 
     /// Returns whether an invisible character changes the shape of its neighbours.
@@ -189,6 +257,25 @@ mod tests {
             ("\u{200d}\u{fe0f}", r"\u{200d}\u{fe0f}"),
         ] {
             assert_eq!(visible_text(text, &[]), expected);
+        }
+    }
+
+    #[test]
+    fn a_text_in_pieces_becomes_what_the_whole_text_becomes() {
+        for text in [
+            "❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3} می\u{200c}خواهم ©\u{fe0e}",
+            "tea\u{200d}pot 👩\u{200d} 👩\u{200d}\u{200d}🚀 ❤\u{fe0f}\u{fe0f} a\u{202e}b\r\nc\td",
+            "\u{200d}\u{fe0f}1\u{fe0f}2👩\u{200d}",
+        ] {
+            for kept in [&[][..], &['\n', '\t']] {
+                let mut pieces = VisiblePieces::new(kept);
+                let mut visible = String::new();
+                for character in text.chars() {
+                    visible.push_str(&pieces.push(&character.to_string()));
+                }
+                visible.push_str(&pieces.finish());
+                assert_eq!(visible, visible_text(text, kept));
+            }
         }
     }
 

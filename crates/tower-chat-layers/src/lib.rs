@@ -100,7 +100,7 @@ pub use tower_chat_core::{
     ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Part, PersistenceMode, RawJson,
     Reasoning, RecoveredRun, RefusalMark, RefusalMarks, Retryability, Role, RunHandle, RunId,
     Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
-    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
+    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage, VisiblePieces,
     check_unique_keys, content_refused, format, is_history_lost, is_retryable, is_verdict, store,
     visible_json, visible_text,
 };

@@ -2,7 +2,9 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use crate::output::{escaped, escaped_text};
+use tower_chat::VisiblePieces;
+
+use crate::output::{KEPT_IN_TEXT, escaped};
 
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
@@ -33,6 +35,8 @@ pub(crate) struct Screen {
     options: ScreenOptions,
     has_colours: bool,
     open: Option<OpenLine>,
+    /// What is under way: an answer, or what the model thinks.
+    pieces: VisiblePieces<'static>,
     failed: Option<io::Error>,
     marks_pastes: bool,
 }
@@ -41,7 +45,8 @@ impl Screen {
     pub(crate) fn new(options: ScreenOptions) -> Self {
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let has_colours = is_wanted && io::stderr().is_terminal();
-        Self { options, has_colours, open: None, failed: None, marks_pastes: false }
+        let pieces = VisiblePieces::new(KEPT_IN_TEXT);
+        Self { options, has_colours, open: None, pieces, failed: None, marks_pastes: false }
     }
 
     /// Turns bracketed paste on until the screen is dropped.
@@ -60,7 +65,8 @@ impl Screen {
         if self.open == Some(OpenLine::Reasoning) {
             self.end_line();
         }
-        self.write_answer(&escaped_text(text));
+        let text = self.pieces.push(text);
+        self.write_answer(&text);
         self.open = (!text.ends_with('\n')).then_some(OpenLine::Answer);
     }
 
@@ -72,16 +78,20 @@ impl Screen {
         if self.open == Some(OpenLine::Answer) {
             self.end_line();
         }
-        let text = escaped_text(text);
-        self.write_note(&if self.has_colours { format!("{DIM}{text}{PLAIN}") } else { text });
+        let text = self.pieces.push(text);
+        self.write_thought(text);
         self.open = Some(OpenLine::Reasoning);
     }
 
     /// Ends the current line.
     pub(crate) fn end_line(&mut self) {
+        let rest = self.pieces.finish();
         match self.open.take() {
-            Some(OpenLine::Answer) => self.write_answer("\n"),
-            Some(OpenLine::Reasoning) => self.write_note("\n"),
+            Some(OpenLine::Answer) => self.write_answer(&format!("{rest}\n")),
+            Some(OpenLine::Reasoning) => {
+                self.write_thought(rest);
+                self.write_note("\n");
+            }
             None => {}
         }
     }
@@ -128,6 +138,11 @@ impl Screen {
             let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             self.failed = written.err();
         }
+    }
+
+    fn write_thought(&mut self, text: String) {
+        let is_coloured = self.has_colours && !text.is_empty();
+        self.write_note(&if is_coloured { format!("{DIM}{text}{PLAIN}") } else { text });
     }
 
     /// Standard error has no buffer. An error of writing to it is ignored, as for all messages.

@@ -126,3 +126,12 @@ fn what_models_write_commands_no_terminal() {
     assert_eq!(ended.stderr.chars().find(obeyed), None, "{:?}", ended.stderr);
     assert_eq!(stored(&store, "evil\u{1b}[2J")[1], format!("assistant: {answer}"));
 }
+
+#[test]
+fn a_joiner_between_two_pieces_of_an_answer_is_shown_as_in_one_piece() {
+    let store = TestStore::new(Kind::Sqlite);
+    let pieces = ["👩", "\u{200d}", "🚀 and tea\u{200d}", "pot\u{200d}"];
+    let server = ModelServer::start([Reply::text(&pieces)]);
+    let ended = run_with_input(chat(&store, &server, &["pieces"]), "Who flies?\n");
+    assert_eq!(ended.stdout, "👩\u{200d}🚀 and tea\\u{200d}pot\\u{200d}\n");
+}
