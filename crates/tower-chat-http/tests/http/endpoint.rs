@@ -11,7 +11,8 @@ use tower::{ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ContentKind, ContentRefused, ConversationKey, MemoryStore,
     Message, Part, PersistenceMode, Reasoning, ToolCall, ToolDefinition, ToolLoopError, Tools,
-    store::HistoryStore, tool_fn,
+    store::{HistoryStore, Keep},
+    tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};
 use tower_chat_providers::{OpenAiChat, ProviderError};
@@ -567,4 +568,35 @@ async fn an_answer_that_the_client_adds_may_say_what_a_stored_one_says() {
     let response = fixture.post(body).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(fixture.stored("c").await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_transcript_that_begins_before_a_prune_is_recognised_by_its_end() {
+    let fixture = Fixture::new(["a1", "a2", "a3", "a4"].map(Step::text));
+    let body =
+        |messages: &[Value]| json!({"model": "m", "conversation": "c", "messages": messages});
+    let mut sent = Vec::new();
+    for turn in 1..=3 {
+        sent.push(json!({"role": "user", "content": format!("q{turn}")}));
+        assert_eq!(fixture.post(body(&sent)).await.status(), StatusCode::OK);
+        sent.push(json!({"role": "assistant", "content": format!("a{turn}")}));
+    }
+    let key = ConversationKey::new("alice", "c");
+    assert_eq!(fixture.store.prune(&key, Keep::Messages(4)).await.unwrap().messages, 2);
+    sent.push(json!({"role": "user", "content": "q4"}));
+    let mut edited = sent.clone();
+    edited[3]["content"] = json!("edited");
+    let refused = fixture.post(body(&edited)).await;
+    assert_eq!(refused.status(), StatusCode::CONFLICT);
+    assert_eq!(json_of(refused).await["error"]["code"], "conversation_diverged");
+    let answered = json_of(fixture.post(body(&sent)).await).await;
+    assert_eq!(answered["choices"][0]["message"]["content"], "a4");
+    let texts = |messages: &tower_chat::Messages| -> Vec<String> {
+        messages.iter().map(|message| message.text()).collect()
+    };
+    let all = ["q2", "a2", "q3", "a3", "q4", "a4"];
+    assert_eq!(texts(&fixture.store.load(&key).await.unwrap().messages), all);
+    let requests = fixture.model.requests();
+    assert_eq!(requests.len(), 4);
+    assert_eq!(texts(&requests[3].messages), all[..5]);
 }

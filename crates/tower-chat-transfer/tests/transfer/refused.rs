@@ -1,10 +1,11 @@
 //! Tests of refused conversations and their reasons.
 
 use tower_chat::{
-    Message, MessageId,
-    store::author::Write,
+    MemoryStore, Message, MessageId,
+    store::{HistoryStore, StoreError, author::Write},
     transfer::{Outcome, OutcomeKind, Refusal, Selection, copy},
 };
+use tower_chat_testkit::FaultyStore;
 
 use crate::{
     conversations::{add_run, append, export_alice, fill, id, import_file, key, revision},
@@ -84,4 +85,43 @@ async fn a_target_that_was_gone_on_with_is_left_as_it_is() {
         assert_eq!(refusal(&receipt.refused[0].outcome), &Refusal::TargetHasMore { messages: 2 });
         assert_eq!(export_alice(&*to).await, before);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_target_does_not_take_is_refused_and_the_others_are_written() {
+    let from = Kind::Memory.open().await;
+    for id in ["boots", "coats", "hats"] {
+        fill(&*from, &key(id)).await;
+    }
+    let refusals: [fn() -> StoreError; 2] = [
+        || StoreError::backend("append", false, "a message is too large"),
+        || StoreError::Corrupt { reason: "a number is too large".to_owned() },
+    ];
+    for refuses in refusals {
+        let target = MemoryStore::new();
+        let refusing = FaultyStore::new(target.clone());
+        refusing.fail_next_append(refuses());
+        let selection = Selection::scope("alice");
+        let receipt = copy(&*from, &refusing, &selection, &mut |_| Ok(())).await.unwrap();
+        assert_eq!(receipt.total(OutcomeKind::Written).conversations, 2);
+        assert_eq!(receipt.refused.len(), 1);
+        let refused = &receipt.refused[0];
+        assert_eq!(refused.key(), key("boots"));
+        let reason = refusal(&refused.outcome);
+        assert!(
+            matches!(reason, Refusal::NotTaken { reason } if reason.contains("is too large")),
+            "{reason}"
+        );
+        let stored = target.list("alice", None, 9).await.unwrap();
+        assert_eq!(stored, [key("coats"), key("hats")]);
+        // Another copy writes what is missing.
+        let receipt = copy(&*from, &refusing, &selection, &mut |_| Ok(())).await.unwrap();
+        assert_eq!(receipt.total(OutcomeKind::Written).conversations, 1);
+        assert!(receipt.refused.is_empty());
+    }
+    // What may succeed later ends the copy.
+    let passing = FaultyStore::new(MemoryStore::new());
+    passing.fail_next_append(StoreError::backend("append", true, "too busy"));
+    let outcome = copy(&*from, &passing, &Selection::scope("alice"), &mut |_| Ok(())).await;
+    assert!(outcome.is_err(), "{outcome:?}");
 }

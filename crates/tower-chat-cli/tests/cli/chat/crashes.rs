@@ -1,5 +1,15 @@
 //! Chats whose process is killed.
 
+use std::time::{Duration, SystemTime};
+
+use tower_chat::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{
+        HistoryStore, Lease, Revision,
+        author::{Staged, Write},
+    },
+};
+
 use super::*;
 
 /// The beginning of the message about an open run.
@@ -106,5 +116,38 @@ fn the_other_modes_keep_what_they_promise_when_the_process_is_killed() {
             assert_eq!(asked.last().map(String::as_str), Some("user: Is there now?"));
             assert_eq!(stored(store, mode).len(), left + 2, "{mode}");
         }
+    });
+}
+
+/// What it has staged would be held for a day.
+#[test]
+fn a_run_of_a_dead_process_whose_clock_was_ahead_is_ended_by_force() {
+    each_store(|store| {
+        let key = ConversationKey::new("harbour", "masts");
+        store.with(async |history| {
+            let ahead = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+            let until = Some(ahead + Duration::from_secs(15));
+            let lease = Lease { attempt: 1, holder: 7, renewed_at: ahead, until };
+            let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let question = Message::user("What has a ketch?").into();
+            let write = Write::new(key.clone(), id, Revision::ABSENT, [question]);
+            let write = write.staged(staged).beginning_attempt();
+            history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
+        });
+        let server = ModelServer::start([Reply::text(&["Two masts."])]);
+        let mut waiting = Piped::start(chat(store, &server, &["masts"]));
+        let command = "recover --end commit --force --scope harbour --conversation masts";
+        waiting.wait_for_stderr(command);
+        waiting.kill();
+        waiting.finish();
+        let refused = store.run(&["recover", "--end", "commit"]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stdout(&refused).contains("a process may still write it, see --force"));
+        store.prints(&command.split(' ').collect::<Vec<_>>());
+        let ended = run_with_input(chat(store, &server, &["masts"]), "Well?\n");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Two masts.\n"));
+        let messages = ["user: What has a ketch?", "user: Well?", "assistant: Two masts."];
+        assert_eq!(stored(store, "masts"), messages);
     });
 }
