@@ -1,7 +1,9 @@
 //! Runs a test on every kind of store that the command opens.
 
 use std::{
+    collections::BTreeMap,
     future::Future,
+    path::Path,
     process::{Command, Output},
     sync::{
         Arc, LazyLock,
@@ -9,6 +11,7 @@ use std::{
     },
 };
 
+use rusqlite::{Connection, OpenFlags, types::Value};
 use tower_chat::store::HistoryStore;
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_postgres::PostgresStore;
@@ -40,6 +43,8 @@ pub(crate) enum Kind {
 /// An empty store that no other test uses.
 pub(crate) struct TestStore {
     pub(crate) kind: Kind,
+    /// Its messages are sealed. So they are in every store of [`Kind::Encrypted`].
+    is_encrypted: bool,
     folder: tempfile::TempDir,
     /// The name of the schema, or the prefix of the keys.
     name: String,
@@ -74,7 +79,13 @@ impl TestStore {
     pub(crate) fn new(kind: Kind) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { kind, folder: tempfile::tempdir().unwrap(), name }
+        let is_encrypted = kind == Kind::Encrypted;
+        Self { kind, is_encrypted, folder: tempfile::tempdir().unwrap(), name }
+    }
+
+    /// A store of sealed messages.
+    pub(crate) fn encrypted(kind: Kind) -> Self {
+        Self { is_encrypted: true, ..Self::new(kind) }
     }
 
     /// The address of the store for the command line.
@@ -132,7 +143,7 @@ impl TestStore {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = tower_chat(arguments);
         command.args(["--store", &self.url()]);
-        if self.kind == Kind::Encrypted {
+        if self.is_encrypted {
             let digits: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
             command.env("TOWER_CHAT_KEYS", format!("test:{digits}"));
         }
@@ -190,6 +201,14 @@ impl TestStore {
         assert_eq!(execute(&self.path(), &sql), 2);
     }
 
+    /// Gives a conversation of scope `play` in Redis the format of a newer release.
+    pub(crate) fn make_format_newer(&self, id: &str) {
+        let client = redis::Client::open(redis_address()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let head = format!("{}::{{play/{id}}}:head", self.name);
+        redis::cmd("HSET").arg(head).arg("format").arg("99").exec(&mut connection).unwrap();
+    }
+
     fn damage(
         &self,
         id: &str,
@@ -236,13 +255,75 @@ impl TestStore {
         })
     }
 
-    async fn open(&self) -> Arc<dyn HistoryStore> {
+    /// Everything that is stored, past the store.
+    pub(crate) fn contents(&self) -> Vec<String> {
         match self.kind {
-            Kind::Sqlite => Arc::new(SqliteStore::open(self.path()).await.unwrap()),
-            Kind::Encrypted => {
-                let keys = MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
-                let file = SqliteStore::open(self.path()).await.unwrap();
-                Arc::new(EncryptedStore::new(file, keys))
+            Kind::Sqlite | Kind::Encrypted => rows_of_file(&self.path()),
+            Kind::Postgres => self.rows_of_schema(),
+            Kind::Redis => {
+                let client = redis::Client::open(redis_address()).unwrap();
+                let mut connection = client.get_connection().unwrap();
+                let pattern = format!("{}:*", self.name);
+                let mut keys: Vec<Vec<u8>> =
+                    redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap();
+                // What is noted of conversations that are about to be made ends by itself.
+                keys.retain(|key| !key.windows(6).any(|part| part == b":made:"));
+                keys.sort_unstable();
+                let mut entry = |key: &Vec<u8>| {
+                    let name = String::from_utf8_lossy(key);
+                    // The order of its fields may change.
+                    let mut fields: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+                    let mut value: Vec<u8> = Vec::new();
+                    match name.ends_with(":head") || name.ends_with(":directory") {
+                        true => {
+                            let all = redis::cmd("HGETALL").arg(key).query(&mut connection);
+                            fields = all.unwrap();
+                        }
+                        false => {
+                            let dump = redis::cmd("DUMP").arg(key).query(&mut connection);
+                            value = dump.unwrap();
+                        }
+                    }
+                    format!("{name}: {fields:?} {value:?}")
+                };
+                keys.iter().map(&mut entry).collect()
+            }
+        }
+    }
+
+    fn rows_of_schema(&self) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let connected =
+                tokio_postgres::connect(&postgres_address(), tokio_postgres::NoTls).await;
+            let (client, connection) = connected.unwrap();
+            tokio::spawn(connection);
+            let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 ORDER BY 1";
+            let mut rows = Vec::new();
+            for table in client.query(tables, &[&self.name]).await.unwrap() {
+                let table: String = table.get(0);
+                let sql = format!("SELECT t::text FROM {}.{table} AS t ORDER BY 1", self.name);
+                let found = client.query(&sql, &[]).await.unwrap();
+                let row = |row: &tokio_postgres::Row| format!("{table}: {}", row.get::<_, &str>(0));
+                rows.extend(found.iter().map(row));
+            }
+            rows
+        })
+    }
+
+    async fn open(&self) -> Arc<dyn HistoryStore> {
+        let inside = self.open_inside().await;
+        if !self.is_encrypted {
+            return inside;
+        }
+        let keys = MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
+        Arc::new(EncryptedStore::new(inside, keys))
+    }
+
+    async fn open_inside(&self) -> Arc<dyn HistoryStore> {
+        match self.kind {
+            Kind::Sqlite | Kind::Encrypted => {
+                Arc::new(SqliteStore::open(self.path()).await.unwrap())
             }
             Kind::Postgres => {
                 let options = PostgresStore::options().with_schema(&self.name);
@@ -254,6 +335,26 @@ impl TestStore {
             }
         }
     }
+}
+
+/// Every row of every table.
+fn rows_of_file(path: &Path) -> Vec<String> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+    let mut tables = connection.prepare(tables).unwrap();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut rows = Vec::new();
+    for table in tables {
+        let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| {
+            let value = |column| format!("{:?}", row.get::<_, Value>(column).unwrap());
+            Ok(format!("{table}: {}", (0..columns).map(value).collect::<Vec<_>>().join(", ")))
+        };
+        rows.extend(statement.query_map([], row).unwrap().map(Result::unwrap));
+    }
+    rows
 }
 
 /// The row key of a message of the scope `play` in a file.
