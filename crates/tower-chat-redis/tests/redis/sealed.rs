@@ -1,67 +1,25 @@
 //! Tests that a store with sealed data accepts only changes of the wrapper that seals the data.
 
+use std::sync::Arc;
+
 use crate::common::{address, append, ask, key, open, options, prefix, raw, texts, write};
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, Native, Part, Role, RunId,
+    Message, MessageId, Native, Part, Role, RunId,
     store::{
-        Description, HistoryStore, Keep, Revision, Rewrite, ServiceIdChange, StoreError,
+        HistoryStore, Keep, Revision, ServiceIdChange, StoreError,
         author::{SEALED_WIRE, Write},
     },
 };
-use tower_chat_redis::RedisStore;
-
-/// Writes three runs of one message each, marked as sealed.
-async fn sealed(store: &RedisStore, key: &ConversationKey) -> Revision {
-    let mut at = Revision::ABSENT;
-    for text in ["one", "two", "three"] {
-        let write = write(key, at, &[text]).sealed();
-        at = append(store, write).await.unwrap();
-    }
-    at
-}
-
-/// Tries every change without the mark, and expects that it is refused.
-async fn assert_takes_no_plain_change(store: &RedisStore, at: Revision) {
-    // Every writer reads the head first.
-    let revision = store.head(&key("c")).await.unwrap().revision;
-    assert_eq!(revision, at);
-    let mut rewrite = Rewrite::new(key("c"), at);
-    rewrite.messages.push((1, Message::user("changed")));
-    let description = Description::new().with_title("title").unwrap();
-    let refused = [
-        append(store, write(&key("new"), Revision::ABSENT, &["plain"])).await.unwrap_err().source,
-        append(store, write(&key("c"), at, &["plain"])).await.unwrap_err().source,
-        store.prune(&key("c"), Keep::Messages(1)).await.unwrap_err(),
-        store.fork(&key("c"), &key("copy")).await.unwrap_err(),
-        store.rewrite(rewrite).await.unwrap_err(),
-        store.set_description(&key("c"), &description, 0).await.unwrap_err(),
-    ];
-    for error in refused {
-        assert!(matches!(error, StoreError::Sealed), "{error:?}");
-    }
-    assert_eq!(texts(store, &key("c")).await, ["one", "two", "three"]);
-    assert_eq!(store.head(&key("c")).await.unwrap().revision, at);
-    assert_eq!(store.list(key("c").scope(), None, 9).await.unwrap(), [key("c")]);
-}
+use tower_chat_testkit::store_contract::{self, Store};
 
 #[tokio::test]
 async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     let options = options();
-    let store = open(options.clone()).await;
-    let other = open(options.clone()).await;
-    let at = sealed(&store, &key("c")).await;
-    let later = open(options).await;
-    for store in [&store, &other, &later] {
-        assert_takes_no_plain_change(store, at).await;
-    }
-    let mut rewrite = Rewrite::new(key("c"), at);
-    rewrite.is_sealed = true;
-    rewrite.messages.push((3, Message::user("changed")));
-    store.rewrite(rewrite).await.unwrap();
-    assert_eq!(store.prune(&key("c"), Keep::Messages(1).sealed()).await.unwrap().messages, 2);
-    store.set_description(&key("c"), &Description::new().sealed(), 0).await.unwrap();
-    assert_eq!(texts(&store, &key("c")).await, ["changed"]);
-    assert!(other.delete(&key("c")).await.unwrap(), "a deletion needs no keys");
+    let open = async || {
+        let store: Store = Arc::new(open(options.clone()).await);
+        store
+    };
+    store_contract::plain_changes_are_refused_once_a_sealed_write_is_stored(open).await;
 }
 
 /// A release before the mark has sealed the conversation.

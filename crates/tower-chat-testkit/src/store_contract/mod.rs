@@ -76,6 +76,7 @@ mod record_queries;
 mod residual_data;
 mod rows;
 mod scopes;
+mod sealed;
 mod staging;
 
 use std::{future::Future, sync::Arc};
@@ -87,7 +88,7 @@ pub use tower_chat_core::store::HistoryStore;
 pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*, heavy::*,
     keys::*, leases::*, lifecycle::*, pruned_record::*, pruning::*, races::*, record::*,
-    record_queries::*, residual_data::*, rows::*, scopes::*, staging::*,
+    record_queries::*, residual_data::*, rows::*, scopes::*, sealed::*, staging::*,
 };
 
 /// The store under test, as the parameter of the tests.

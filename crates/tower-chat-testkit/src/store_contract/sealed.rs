@@ -1,0 +1,72 @@
+//! The mark of a store that holds sealed data.
+
+use tower_chat_core::{
+    Message,
+    store::{
+        Description, HistoryStore, Keep, Revision, Rewrite, StoreError,
+        author::{AppendError, Write},
+    },
+};
+
+use super::{
+    Store,
+    fixture::{key, revision, stored, submit, texts, write},
+};
+
+/// A store that outlives its process refuses every plain change once it holds sealed data: through the store
+/// itself, through one that another process has open, and once it is opened again. `open` opens the same store
+/// each time. The store must have a directory, and have been empty.
+pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
+    open: impl AsyncFn() -> Store,
+) {
+    let (store, other) = (open().await, open().await);
+    // The other process has looked at the store before.
+    stored(&other, write(&key("plain"), Revision::ABSENT, &["hi"])).await;
+    assert!(other.delete(&key("plain")).await.expect("a deletion"));
+    let mut at = Revision::ABSENT;
+    for text in ["one", "two", "three"] {
+        at = stored(&store, write(&key("c"), at, &[text]).sealed()).await;
+    }
+    for store in [&store, &other, &open().await] {
+        assert_plain_changes_are_refused(store, at).await;
+    }
+    let mut rewrite = Rewrite::new(key("c"), at);
+    rewrite.is_sealed = true;
+    rewrite.messages.push((3, Message::user("changed")));
+    store.rewrite(rewrite).await.expect("a sealed rewrite");
+    let pruned = store.prune(&key("c"), Keep::Messages(1).sealed()).await.expect("a sealed prune");
+    assert_eq!(pruned.messages, 2);
+    let described = store.set_description(&key("c"), &Description::new().sealed(), 0).await;
+    described.expect("a sealed description");
+    assert_eq!(texts(&store, &key("c")).await, ["changed"]);
+    assert!(other.delete(&key("c")).await.expect("a deletion"), "a deletion needs no keys");
+}
+
+async fn plain(store: &Store, write: Write) -> StoreError {
+    let error: AppendError = submit(store, vec![write]).await.expect_err("it is refused");
+    error.source
+}
+
+/// Tries every change that is not marked.
+async fn assert_plain_changes_are_refused(store: &Store, at: Revision) {
+    // As every writer does.
+    assert_eq!(revision(store, &key("c")).await, at);
+    let mut rewrite = Rewrite::new(key("c"), at);
+    rewrite.messages.push((1, Message::user("changed")));
+    let description = Description::new().with_title("title").expect("a short title");
+    let refused = [
+        plain(store, write(&key("new"), Revision::ABSENT, &["plain"])).await,
+        plain(store, write(&key("c"), at, &["plain"])).await,
+        store.prune(&key("c"), Keep::Messages(1)).await.expect_err("a plain prune"),
+        store.fork(&key("c"), &key("copy")).await.expect_err("a plain copy"),
+        store.rewrite(rewrite).await.expect_err("a plain rewrite"),
+        store.set_description(&key("c"), &description, 0).await.expect_err("a plain description"),
+    ];
+    for error in refused {
+        assert!(matches!(error, StoreError::Sealed), "{error:?}");
+        assert!(!error.is_retryable());
+    }
+    assert_eq!(texts(store, &key("c")).await, ["one", "two", "three"]);
+    assert_eq!(revision(store, &key("c")).await, at);
+    assert_eq!(store.list(key("c").scope(), None, 9).await.expect("a list"), [key("c")]);
+}
