@@ -204,7 +204,7 @@ impl CallLog {
             // With these results, earlier results match other calls than before.
             let calls = open.first..self.calls.len();
             let mut answered = vec![None; calls.len()];
-            for (answers, result) in open.matched() {
+            for (answers, result) in open.matched_from(0) {
                 if let Answers::Call(call) = answers
                     && let Some(answered) = answered.get_mut(call)
                 {
@@ -213,7 +213,7 @@ impl CallLog {
             }
             calls.zip(answered).for_each(|(call, result)| self.set_result(call, result));
         }
-        for ((answers, result), (target, _)) in open.matched().skip(before).zip(&results) {
+        for ((answers, result), (target, _)) in open.matched_from(before).zip(&results) {
             match answers {
                 Answers::Call(call) => self.set_result(open.first + call, Some(result)),
                 Answers::Nothing => self.push_late(*target, result),

@@ -47,13 +47,26 @@ impl OpenRound {
         self.matcher.as_mut().is_none_or(|matcher| matcher.extend(targets))
     }
 
-    /// Iterates over its results, each with its match.
-    pub(super) fn matched(&self) -> impl Iterator<Item = (Answers, LoggedResult)> {
-        let answers = self.matcher.iter().flat_map(|matcher| matcher.answers().iter().copied());
-        answers.zip(self.results.iter().copied())
+    /// Iterates over its results after the first `before`, each with its match.
+    pub(super) fn matched_from(
+        &self,
+        before: usize,
+    ) -> impl Iterator<Item = (Answers, LoggedResult)> {
+        let answers = self.matcher.as_ref().map_or(&[][..], RoundMatcher::answers);
+        let answers = answers.get(before..).unwrap_or_default().iter().copied();
+        let matched = answers.zip(self.results.get(before..).unwrap_or_default().iter().copied());
+        #[cfg(test)]
+        let matched = matched.inspect(|_| STEPS.with(|steps| steps.set(steps.get() + 1)));
+        matched
     }
 
     pub(super) fn has_id(&mut self, id: Option<&str>) -> bool {
         self.matcher.as_mut().is_some_and(|matcher| matcher.has_id(id))
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The number of results that this thread has read from open rounds.
+    pub(super) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::*;
 use crate::{
     ApprovalRequest, Message, Part, Role,
-    pairing::{CallLog, LoggedResult, ResultPosition},
+    pairing::{CallLog, LoggedResult, ResultPosition, open_round::STEPS},
 };
 
 /// Generates a history of several runs.
@@ -169,4 +169,22 @@ fn results_after_approvals_answer_the_calls_that_were_decided() {
         log.calls().iter().map(|call| call.result.map(|it| it.position.index)).collect();
     assert_eq!(results, [Some(0), Some(1)]);
     assert!(log.calls().iter().all(|call| call.is_approved == Some(true)));
+}
+
+#[test]
+fn the_results_of_a_round_are_read_once_however_many_messages_they_come_in() {
+    const CALLS: usize = 200;
+    for ids in [(|_| "c".to_owned()) as fn(usize) -> String, |index| format!("c{index}")] {
+        let calls = (0..CALLS).map(|index| ToolCall::new(ids(index), "look", "{}"));
+        let mut log = CallLog::default();
+        log.push(0, &Message::tool_calls(calls));
+        STEPS.with(|steps| steps.set(0));
+        for index in 0..CALLS {
+            let result = Message::tool_results([ToolResult::new(ids(index), "found")]);
+            log.push(index as u64 + 1, &result);
+        }
+        assert!(log.calls().iter().all(|call| call.result.is_some()));
+        let steps = STEPS.with(std::cell::Cell::get);
+        assert!(steps <= 2 * CALLS, "{steps} steps for {CALLS} results");
+    }
 }
