@@ -1,8 +1,9 @@
-//! A tower client that exists already, with its own request and response types, gains a history:
-//! an adapter layer turns it into a model client, and nothing in the client changes.
+//! Adds a history to an existing tower client with its own request and response types. An adapter
+//! layer turns the client into a model client, and the client is not changed.
 //!
-//! This client takes texts alone, so its codec refuses instructions, tools and whatever else a request may
-//! have. The guide's chapter about providers has the codec of a client that takes them.
+//! This client accepts only texts, therefore its codec rejects instructions, tools and all other
+//! content of a request. The guide's chapter about providers has the codec of a client that accepts
+//! them.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin adapter
@@ -18,24 +19,24 @@ use tower_chat::{
     adapt::{AdaptLayer, ClientCodec},
 };
 
-/// What the existing client takes.
+/// The request of the existing client.
 struct Prompt {
     lines: Vec<(&'static str, String)>,
 }
 
-/// What it returns.
+/// The response of the existing client.
 struct Completion {
     text: String,
 }
 
-/// Stands for the client that exists: it knows nothing of tower-chat.
+/// The existing client, which is independent of tower-chat.
 async fn existing_client(prompt: Prompt) -> Result<Completion, BoxError> {
     let lines = prompt.lines.iter().filter(|(speaker, _)| *speaker == "person");
     let lines: Vec<&str> = lines.map(|(_, text)| text.as_str()).collect();
     Ok(Completion { text: format!("You said: {}", lines.join("; ")) })
 }
 
-/// A request has something that a [`Prompt`] cannot say.
+/// The error of a request with content that a [`Prompt`] cannot represent.
 #[derive(Debug)]
 struct OnlyTexts;
 
@@ -47,7 +48,7 @@ impl fmt::Display for OnlyTexts {
 
 impl Error for OnlyTexts {}
 
-/// Says how its types and ours become each other.
+/// Converts between the types of the client and those of tower-chat.
 struct PromptCodec;
 
 impl ClientCodec for PromptCodec {
@@ -79,7 +80,7 @@ impl ClientCodec for PromptCodec {
 async fn main() -> Result<(), BoxError> {
     let model = ServiceBuilder::new()
         .layer(AdaptLayer::new(PromptCodec))
-        .concurrency_limit(4) // the client's own layers stay where they are
+        .concurrency_limit(4) // the layers of the client remain
         .service(service_fn(existing_client));
     let mut client = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 

@@ -1,11 +1,12 @@
-//! An agent with two tools and a history in SQLite. Run it twice: the second time it remembers.
+//! An agent with two tools and a history in SQLite. In the second run of the program, the agent
+//! remembers the first one.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin agent [DATABASE] [QUESTION]
 //! ```
 //!
-//! The model is a stand-in that needs no key: it asks for both tools, then answers with what they
-//! said. Put a real client in its place and nothing else changes.
+//! The model is a function that needs no key: it calls both tools, and then repeats their results.
+//! A real model client can replace the function without any other change.
 
 use tower::service_fn;
 use tower_chat::{Finish, ToolCall, prelude::*};
@@ -45,7 +46,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Asks for both tools, then repeats what they said.
+/// Calls both tools, and then repeats their results.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     request.service_id()?; // every model client refuses the sentinel
     let results = request.messages.last().filter(|message| message.role == Role::Tool);

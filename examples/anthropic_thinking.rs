@@ -1,12 +1,12 @@
-//! A durable agent that thinks before it calls a tool, on Anthropic. Run it twice: the second
-//! time it remembers, and shows the model its own signed thoughts again.
+//! A durable agent on Anthropic that reasons before it calls a tool. In the second run of the
+//! program, the agent remembers the first one, and sends the signed reasoning back to the model.
 //!
 //! ```text
 //! ANTHROPIC_API_KEY=sk-... cargo run -p tower-chat-providers --example anthropic_thinking [DATABASE] [QUESTION]
 //! ```
 //!
-//! Without a key it talks to a server on this machine that it starts itself and that answers by a
-//! script, in the same wire format. `ANTHROPIC_MODEL` names another model.
+//! Without a key, the program starts a scripted server on this machine, which has the same wire
+//! format. `ANTHROPIC_MODEL` selects another model.
 
 mod program;
 mod scripted_provider;
@@ -74,7 +74,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The model: Anthropic where there is a key, else the script.
+/// Creates the model client: for Anthropic if a key is set, and otherwise for the scripted server.
 async fn model() -> Result<Anthropic<Auth<ReqwestTransport>>, BoxError> {
     let model = var("ANTHROPIC_MODEL").unwrap_or_else(|_| "claude-sonnet-4-5".to_owned());
     if var("ANTHROPIC_API_KEY").is_ok() {

@@ -1,13 +1,13 @@
-//! A stack of async-openai's types gains tools and a history by adding layers.
+//! Adds tools and a history to a stack with the types of async-openai, by adding layers.
 //!
-//! The program below was there before: a `Service<CreateChatCompletionRequest>` with layers of its
-//! own, and code that calls it. The five lines between `added` and `until here` are new.
+//! The existing program is a `Service<CreateChatCompletionRequest>` with its own layers, and code
+//! that calls the service. The five lines between `added` and `until here` are new.
 //!
 //! ```text
 //! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --features async-openai --example async_openai_stack
 //! ```
 //!
-//! Without a key a function in this file plays the model.
+//! Without a key, a function in this file replaces the model.
 
 use std::env::var;
 

@@ -1,5 +1,4 @@
-//! A store around another one that counts how often conversations are loaded, and changes nothing
-//! else.
+//! A store that wraps another store and counts the loads of conversations.
 
 use std::sync::{
     Arc,
@@ -14,7 +13,7 @@ use tower_chat::{
     store::{self, History, HistoryStore, StoreError},
 };
 
-/// Counts loads; everything else is done by the store inside.
+/// Counts loads. The inner store executes all operations.
 struct CountingStore<S> {
     inner: S,
     loads: Arc<AtomicUsize>,
@@ -48,7 +47,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Stands in for a model.
+/// A model client that reports the number of messages in the request.
 async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let answer = Message::assistant(format!("Messages read: {}.", request.messages.len()));
     Ok(ChatResponse::whole([answer], Finish::default()))

@@ -1,4 +1,4 @@
-//! A stack behind HTTP: any OpenAI SDK talks to it, and its conversations are kept.
+//! A stack behind an HTTP endpoint. Any OpenAI SDK can use it, and its conversations are stored.
 //!
 //! ```text
 //! cargo run -p tower-chat-http --example endpoint [ADDRESS] [DATABASE]
@@ -6,8 +6,8 @@
 //!     -d '{"messages": [{"role": "user", "content": "hello"}]}'
 //! ```
 //!
-//! Ctrl-C ends it, once the runs under way have come to their end. A function in this file plays
-//! the model; any model client can stand in its place.
+//! Ctrl-C stops the program after the runs in progress have ended. A function in this file replaces
+//! the model. Any model client can be used instead.
 
 mod program;
 
@@ -32,7 +32,8 @@ async fn main() -> Result<(), Failure> {
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
         .build()?;
-    // One user, on this machine. A server for many tells them apart in a layer that adds a Scope.
+    // The endpoint has one local user. A server for several users needs a layer that adds a Scope
+    // to each request.
     let endpoint = ChatEndpoint::new(stack, store.clone()).in_one_scope("me");
 
     let listener = TcpListener::bind(&address).await?;

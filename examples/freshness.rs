@@ -1,13 +1,13 @@
-//! What later runs are shown of tool results: none that are stale, and none that were private.
+//! Filters the tool results that later runs see: neither stale nor private results.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin freshness [DATABASE]
 //! ```
 //!
-//! The same question is asked at once, within the freshness window and after it, by a clock of our
-//! own. Then a tool answers with something private: the run under way sees it, the store and later
-//! runs do not. The stand-in model answers from the results it is shown, and asks for a tool only
-//! where there are none.
+//! The program asks the same question three times: at once, within the freshness window, and after
+//! it, with a simulated clock. Then a tool returns private content. The current run sees the
+//! content, but the store and later runs do not. The model function answers from the visible
+//! results, and calls a tool only if there are none.
 
 use std::{
     sync::{
@@ -37,7 +37,7 @@ async fn main() -> Result<(), BoxError> {
     let database = std::env::args().nth(1).unwrap_or_else(|| "freshness.db".to_owned());
     let store = SqliteStore::open(&database).await?;
     let key = ConversationKey::new("alice", "freshness");
-    store.delete(&key).await?; // what an earlier run of this program has left
+    store.delete(&key).await?; // deletes the conversation of an earlier execution of this program
 
     let minute = Arc::new(AtomicU64::new(0));
     let looked = Arc::new(AtomicU64::new(0));
@@ -73,7 +73,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A clock that shows so many minutes after its beginning.
+/// Creates a clock that shows this number of minutes after its start.
 fn clock(minute: Arc<AtomicU64>) -> Clock {
     let beginning = SystemTime::now();
     Clock::new(move || beginning + Duration::from_secs(60 * minute.load(Ordering::Relaxed)))
@@ -87,7 +87,7 @@ fn weather(looked: Arc<AtomicU64>) -> impl Tool {
     })
 }
 
-/// The live run sees the whole number, everybody after it the last digits.
+/// The current run sees the complete number, and later runs see only its last digits.
 fn card() -> impl Tool {
     let definition = ToolDefinition::new("card", "The card that is on file.", json!({}));
     let card = tool_fn(definition, |_| async { Ok("Card 4111 1111 1111 1111.") });
@@ -97,7 +97,7 @@ fn card() -> impl Tool {
     })
 }
 
-/// Answers with the newest result of the tool that the question is about, if it is shown one.
+/// Answers with the newest visible result of the tool for the question, or calls the tool.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     request.service_id()?; // every model client refuses the sentinel
     let question = request.messages.iter().rev().find(|message| message.role == Role::User);

@@ -1,14 +1,16 @@
-//! An HTTP client with JSON bodies behind `tower-http` layers gains a history by adding layers.
+//! Adds a history to an existing HTTP client with JSON bodies and `tower-http` layers, by adding
+//! layers.
 //!
-//! The client and its layers (trace, concurrency limit, retry, timeout) know nothing of chat. Two
-//! small functions turn texts into JSON and back; a codec makes a model client of it.
+//! The client and its layers (trace, concurrency limit, retry, timeout) are independent of
+//! tower-chat. Two small functions convert texts to JSON and back, and a codec turns the client
+//! into a model client.
 //!
 //! ```text
 //! OPENAI_API_KEY=sk-... cargo run -p tower-chat-http --example http_client
 //! ```
 //!
-//! Without a key it talks to a server on this machine that it starts itself, and that is
-//! overloaded at first.
+//! Without a key, the program starts a server on this machine, which rejects the first requests as
+//! overloaded.
 
 use std::{
     env::var,
@@ -60,7 +62,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The client: reqwest as a service of `http` types.
+/// Creates the client: reqwest as a service with `http` types.
 fn http_client()
 -> impl Service<TextRequest, Response = TextResponse, Error = BoxError, Future: Send>
 + Clone
@@ -97,7 +99,7 @@ where
     Ok(http::Response::from_parts(parts, body))
 }
 
-/// Asks again while the server has trouble.
+/// A retry policy for errors of the server.
 #[derive(Clone)]
 struct OnServerError {
     attempts: usize,
@@ -121,7 +123,7 @@ impl<B> Policy<TextRequest, http::Response<B>, BoxError> for OnServerError {
     }
 }
 
-/// Starts a server that repeats what the user has said, and gives its address.
+/// Starts a server that repeats the texts of the user, and returns its address.
 async fn scripted_server() -> Result<String, BoxError> {
     static REQUESTS: AtomicUsize = AtomicUsize::new(0);
     let answer = |Json(body): Json<Value>| async move {

@@ -1,4 +1,4 @@
-//! The configuration matrix, as what each row has stored after three ways in which a run can go.
+//! The configuration matrix: the stored messages of each configuration after three kinds of runs.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin matrix
@@ -13,7 +13,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
-/// How a run goes: its model's script, and whether its tool ends the loop.
+/// A kind of run: the script of the model, and whether the tool ends the loop.
 struct Story {
     name: &'static str,
     script: fn() -> Vec<Step>,

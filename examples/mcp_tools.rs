@@ -4,8 +4,8 @@
 //! cargo run -p tower-chat-mcp --example mcp_tools
 //! ```
 //!
-//! The program is its own server, and the model is a script, so that nothing else is needed. With a
-//! server of yours, `TokioChildProcess` starts that.
+//! The program is its own MCP server, and the model is a script. `TokioChildProcess` starts any
+//! other server in the same way.
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
@@ -59,7 +59,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Stands for a model.
+/// Creates the scripted model.
 fn model() -> ScriptedModel {
     ScriptedModel::new([
         Step::message(Message::tool_calls([ToolCall::new(

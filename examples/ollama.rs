@@ -1,11 +1,12 @@
-//! A chat with a model on this machine, by Ollama's own API, that lasts from one run to the next.
+//! A chat with a model on this machine through the API of Ollama. The conversation continues in the
+//! next run of the program.
 //!
 //! ```text
 //! OLLAMA_HOST=http://localhost:11434 cargo run -p tower-chat-providers --example ollama [DATABASE] [QUESTION]
 //! ```
 //!
-//! Without `OLLAMA_HOST` it talks to a server that it starts itself and that answers by a script,
-//! in the same wire format. `OLLAMA_MODEL` names another model than `qwen3`.
+//! Without `OLLAMA_HOST`, the program starts a scripted server with the same wire format.
+//! `OLLAMA_MODEL` selects another model than `qwen3`.
 
 mod program;
 mod scripted_provider;
@@ -44,11 +45,12 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The model: Ollama where its address is set, else the script.
+/// Creates the model client: for Ollama if its address is set, and otherwise for the scripted
+/// server.
 async fn model() -> Result<Ollama<ReqwestTransport>, BoxError> {
     let model = var("OLLAMA_MODEL").unwrap_or_else(|_| "qwen3".to_owned());
     let url = match var("OLLAMA_HOST") {
-        // Ollama itself takes it without the scheme too.
+        // Ollama also accepts an address without a scheme.
         Ok(host) if host.contains("://") => host,
         Ok(host) => format!("http://{host}"),
         Err(_) => scripted_provider::start(scripted_provider::ollama).await?,

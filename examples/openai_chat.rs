@@ -1,13 +1,13 @@
-//! A durable agent with one tool on OpenAI Chat Completions. Run it twice: the second time it
-//! remembers.
+//! A durable agent with one tool on OpenAI Chat Completions. In the second run of the program, the
+//! agent remembers the first one.
 //!
 //! ```text
 //! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --example openai_chat [DATABASE] [QUESTION]
 //! ```
 //!
-//! Without a key it talks to a server on this machine that it starts itself and that answers by a
-//! script, in the same wire format. `OPENAI_BASE_URL` and `OPENAI_MODEL` name another service and
-//! model, such as `http://localhost:11434/v1` and `qwen3` for Ollama.
+//! Without a key, the program starts a scripted server on this machine, which has the same wire
+//! format. `OPENAI_BASE_URL` and `OPENAI_MODEL` select another service and model, such as
+//! `http://localhost:11434/v1` and `qwen3` for Ollama.
 
 mod program;
 mod scripted_server;
@@ -58,7 +58,8 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The model: a service where a key or an address is set, else the script.
+/// Creates the model client: for a service if a key or an address is set, and otherwise for the
+/// scripted server.
 async fn model() -> Result<Model, BoxError> {
     let model = var("OPENAI_MODEL").unwrap_or_else(|_| "gpt-4o-mini".to_owned());
     let transport = ReqwestTransport::new()?;
@@ -76,7 +77,7 @@ async fn model() -> Result<Model, BoxError> {
     })
 }
 
-/// A client with or without a key.
+/// A model client with or without a key.
 type Model = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
 
 fn order_status() -> impl tower_chat::Tool {

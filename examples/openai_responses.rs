@@ -1,13 +1,13 @@
-//! An agent with one tool on OpenAI Responses, where the service keeps the history: each call sends
-//! only what is new. The store remembers how to go on. Run it twice: the second time it remembers.
+//! An agent with one tool on OpenAI Responses. The service stores the history, and each request
+//! contains only the new messages. The store of the agent contains the id with which the next run
+//! continues. In the second run of the program, the agent remembers the first one.
 //!
 //! ```text
 //! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --example openai_responses [DATABASE] [QUESTION]
 //! ```
 //!
-//! Without a key it talks to a server on this machine that it starts itself and that answers by a
-//! script, in the same wire format. `OPENAI_BASE_URL` and `OPENAI_MODEL` name another service and
-//! model.
+//! Without a key, the program starts a scripted server on this machine, which has the same wire
+//! format. `OPENAI_BASE_URL` and `OPENAI_MODEL` select another service and model.
 
 mod program;
 mod scripted_server;
@@ -39,7 +39,8 @@ async fn main() -> Result<(), Failure> {
         None => println!("a new conversation"),
     }
 
-    // The service keeps the history, and that is meant: no conflict, and no second record here.
+    // The history is intentionally stored by the service: without a conflict, and without a second
+    // record in this store.
     let service_keeps = ConflictPolicy { warn: false, throw: false, clear: true };
     let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))
@@ -63,7 +64,8 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The model: a service where a key or an address is set, else the script.
+/// Creates the model client: for a service if a key or an address is set, and otherwise for the
+/// scripted server.
 async fn model() -> Result<Model, BoxError> {
     let model = var("OPENAI_MODEL").unwrap_or_else(|_| "gpt-5-mini".to_owned());
     let transport = ReqwestTransport::new()?;
@@ -81,7 +83,7 @@ async fn model() -> Result<Model, BoxError> {
     })
 }
 
-/// A client with or without a key.
+/// A model client with or without a key.
 type Model = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
 
 fn order_status() -> impl tower_chat::Tool {

@@ -1,8 +1,8 @@
-//! A stack of types of its own, with a tool loop of its own, gains a history by adding a layer.
+//! Adds a history to a stack with its own message types and its own tool loop, by adding layers.
 //!
-//! The program was there before: message structs, a loop that sends its whole list with each call, and
-//! a client. The lines between `added` and `until here` are new. The second part starts again, with an
-//! empty list.
+//! The existing program has message structs, a loop that sends its complete list of messages with
+//! each call, and a client. The lines between `added` and `until here` are new. The second part of
+//! the program starts again with an empty list.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin own_loop
@@ -83,7 +83,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The tool loop: it keeps a list, and sends all of it with each call.
+/// The tool loop of the program. It sends its complete list of messages with each call.
 async fn converse<S>(client: &mut S, list: &mut Vec<Line>, text: &str) -> Result<String, BoxError>
 where
     S: Service<Chat, Response = Reply, Error = BoxError>,
@@ -114,7 +114,8 @@ fn weather() -> Value {
     json!({"type": "function", "function": function})
 }
 
-/// Stands for the client: its model asks for the weather, and says how often it was asked.
+/// The client of the program. Its model calls the weather tool, and reports the number of user
+/// messages.
 async fn client(chat: Chat) -> Result<Reply, BoxError> {
     let asked = chat.messages.iter().filter(|line| line.role == "user").count();
     let is_told = chat.messages.last().is_some_and(|last| last.role == "tool");

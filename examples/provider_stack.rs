@@ -1,13 +1,13 @@
-//! A model client among ordinary layers: a trace, tokens that expire, a rate limit and a retry; and
-//! where the retry belongs in a stack that stores every service call.
+//! A model client with ordinary layers: a trace, expiring tokens, a rate limit and a retry. The
+//! example shows the position of the retry in a stack that stores every service call.
 //!
 //! ```text
 //! cargo run -p tower-chat-providers --example provider_stack
 //! ```
 //!
-//! It needs no key: it talks to a server on this machine that it starts itself. The server is
-//! overloaded once in each run, after a tool has run, and says in its headers what is left of its
-//! rate limit. The trace goes to standard error.
+//! The program needs no key, since it starts a server on this machine. In each run, the server
+//! rejects one request as overloaded, after a tool has run, and reports the remaining rate limit in
+//! its headers. The trace is written to standard error.
 
 mod unreliable_server;
 
@@ -45,8 +45,8 @@ async fn main() -> Result<(), BoxError> {
         .with_deadline(Duration::from_secs(30));
     let retry = RetryLayer::new(policy);
 
-    // Right. The persister sees one call: it stores the answer and the tool's result, once. Attempts
-    // that failed are the retry's own affair, and a later attempt is sent what the first one was.
+    // Right: the persister sees one service call, and stores the answer and the tool result once.
+    // It does not see the failed attempts, and every attempt sends the same request.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
@@ -56,9 +56,10 @@ async fn main() -> Result<(), BoxError> {
         .service(client(&server.url)?);
     report("retry under the persister", stack, &server, &store).await?;
 
-    // Wrong. The persister sees each attempt as a service call: the one that fails has it store the
-    // tool's result, so that it is not lost with the run, and the next one has it store again. The
-    // history is right in the end, as the call has one number, but each attempt pays for a write.
+    // Wrong: the persister sees each attempt as a service call. After the failed attempt, it stores
+    // the tool result, so that the result is not lost with the run. After the next attempt, it
+    // stores the result again. The history is correct in both stacks, because the call has one
+    // number, but here each attempt needs a write.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
@@ -70,7 +71,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A client over layers of HTTP.
+/// Creates a model client over HTTP layers.
 fn client(
     url: &str,
 ) -> Result<
@@ -82,19 +83,20 @@ fn client(
     ProviderError,
 > {
     let transport = ServiceBuilder::new()
-        // Beneath the retry, so that each attempt waits for its turn.
+        // Inside the retry, so that each attempt waits for the rate limit.
         .layer(RateLimitLayer::new(4))
-        // Beneath the rate limit, so that no token expires while a call waits.
+        // Inside the rate limit, so that no token expires while a request waits.
         .layer(AuthLayer::from_source(AuthHeader::Bearer, short_lived_tokens()))
-        // Next to the transport, so that the trace shows each request as it is sent. It marks tokens
-        // as sensitive and does not show them.
+        // Directly around the transport, so that the trace contains each request as it is sent.
+        // Tokens are marked as sensitive and are not part of the trace.
         .layer(FullBodyLayer::new())
         .layer(TraceLayer::new_for_http())
         .service(ReqwestTransport::new()?);
     Ok(OpenAiChat::compatible_over(url, transport).with_model("script"))
 }
 
-/// Tokens that expire as soon as they were sent, so that each request has to fetch one.
+/// Returns a source of tokens that expire after one request, so that each request needs a new
+/// token.
 fn short_lived_tokens() -> impl TokenSource {
     let count = AtomicU32::new(0);
     move || {
@@ -115,7 +117,7 @@ fn order_status() -> impl tower_chat::Tool {
     tool_fn(definition, |_| async { Ok("Order 7 is on its way.") })
 }
 
-/// A store that counts what is submitted to it.
+/// Creates a store that counts its operations.
 fn counting_store() -> FaultyStore<MemoryStore> {
     FaultyStore::new(MemoryStore::new())
 }

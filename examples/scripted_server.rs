@@ -1,5 +1,5 @@
-//! A stand-in for OpenAI: it asks for the first tool that it is offered, then repeats what the tool
-//! said. It streams its answers, of Chat Completions and of Responses.
+//! A local replacement of OpenAI. It calls the first tool of the request, and then repeats the
+//! result of the tool. It streams its answers, in the formats of Chat Completions and Responses.
 
 mod responses;
 
@@ -10,7 +10,7 @@ use tokio::{
 };
 use tower_chat::BoxError;
 
-/// Starts the server on a free port of this machine, and gives its base URL.
+/// Starts the server on a free port of this machine, and returns its base URL.
 pub(crate) async fn start() -> Result<String, BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/v1", listener.local_addr()?);
@@ -37,7 +37,7 @@ async fn answer(stream: TcpStream) -> Result<(), BoxError> {
     Ok(stream.shutdown().await?)
 }
 
-/// The stream that answers a request of Chat Completions.
+/// Returns the event stream that answers a request of Chat Completions.
 fn chat_events(request: &Value) -> String {
     let mut events = String::new();
     for delta in deltas(request) {
@@ -48,7 +48,7 @@ fn chat_events(request: &Value) -> String {
     events + &format!("data: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// The answer to a request, in the pieces in which it is streamed.
+/// Returns the parts of the streamed answer to a request.
 fn deltas(request: &Value) -> Vec<Value> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let messages = request.get("messages").and_then(Value::as_array);
@@ -74,7 +74,7 @@ fn deltas(request: &Value) -> Vec<Value> {
     }
 }
 
-/// The path and the body of a request.
+/// Reads the path and the body of a request.
 async fn read(stream: &mut BufReader<TcpStream>) -> Result<(String, Value), BoxError> {
     let mut first = String::new();
     stream.read_line(&mut first).await?;

@@ -1,4 +1,5 @@
-//! The same stack by hand, among ordinary tower layers, with a streamed answer.
+//! The stack of the example `agent` without the builder, combined with ordinary tower layers and
+//! with a streamed answer.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin tower_stack

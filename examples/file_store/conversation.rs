@@ -1,4 +1,4 @@
-//! One conversation: what a write does to it, and what readers see of it.
+//! One conversation: the effect of a write, and the messages that readers see.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
@@ -14,35 +14,35 @@ use tower_chat::{
     },
 };
 
-/// A conversation that is there.
+/// An existing conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct Conversation {
     pub(crate) key: ConversationKey,
     pub(crate) incarnation: u64,
-    /// How many messages were pruned before the first of `messages`.
+    /// The number of pruned messages before the first of `messages`.
     pub(crate) pruned: u64,
     pub(crate) service_id: Option<Arc<str>>,
-    /// Those that are staged too.
+    /// The messages, including staged ones.
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) tools: BTreeMap<SequencePosition, ToolRecord>,
     pub(crate) open: Option<OpenRun>,
-    /// What the directory says of it, once it was written.
+    /// The directory entry. `None` before the first write.
     pub(crate) directory: Option<DirectoryEntry>,
 }
 
-/// What is to be done so that a conversation is as it should be.
+/// The change that makes a conversation durable.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// Nothing: the write is stored already.
+    /// No change: the write is stored already.
     None,
-    /// It goes on after this message, with these rows of the record.
+    /// Messages after this one, and rows of the record, were added.
     Grown { after: u64, tools: Vec<ToolRecord> },
-    /// Something is to be found no more.
+    /// Messages or rows were removed or replaced.
     Cut,
 }
 
 impl Conversation {
-    /// One that was never written.
+    /// Creates a conversation that was never written.
     pub(crate) fn absent(key: ConversationKey) -> Self {
         Self {
             key,
@@ -61,7 +61,7 @@ impl Conversation {
         Revision { incarnation: self.incarnation, sequence }
     }
 
-    /// The number of the last message that readers see.
+    /// Returns the number of the last visible message.
     fn last_seen(&self) -> u64 {
         self.open.as_ref().map_or(self.revision().sequence, |open| open.visible)
     }
@@ -75,12 +75,12 @@ impl Conversation {
         self.messages.get(usize::try_from(position).ok()?)
     }
 
-    /// The messages after one, with their numbers.
+    /// Returns the messages after the given number, with their numbers.
     pub(crate) fn messages_after(&self, last: u64) -> impl Iterator<Item = (u64, &Arc<Message>)> {
         (self.pruned + 1..).zip(&self.messages).skip_while(move |(sequence, _)| *sequence <= last)
     }
 
-    /// The rows of the record that readers see.
+    /// Returns the visible rows of the record.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &ToolRecord> {
         let last = self.last_seen();
         self.tools.values().filter(move |row| row.call.sequence <= last)
@@ -93,7 +93,7 @@ impl Conversation {
             .with_open_run(self.open.clone())
     }
 
-    /// The requests of the calls that wait for approval, those of one answer together.
+    /// Returns the approval requests of the pending calls, in one batch for each answer.
     pub(crate) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let mut batches = PendingBatches::default();
         for row in self.rows().filter(|row| row.status == ToolStatus::PendingApproval) {
@@ -106,13 +106,13 @@ impl Conversation {
         batches.finish()
     }
 
-    /// What the directory says of the conversation.
+    /// Returns the summary of the conversation for the directory.
     pub(crate) fn summary(&self) -> Option<ConversationSummary> {
         let head = self.head().with_pending_approvals(self.pending_approvals());
         self.directory.as_ref().map(|entry| entry.summary(self.key.clone(), &head))
     }
 
-    /// What the directory says of its runs.
+    /// Returns the runs of the conversation for the directory.
     pub(crate) fn runs(&self, after: Option<RunId>, limit: usize) -> Vec<RunSummary> {
         let open = self.open.as_ref().map(|open| open.run);
         self.directory.as_ref().map(|entry| entry.runs(after, limit, open)).unwrap_or_default()
@@ -136,7 +136,7 @@ impl Conversation {
         Some(OpenRunContent::new(self.head(), open, messages, rows))
     }
 
-    /// Applies a write, if it may be stored, and says what has changed.
+    /// Applies a write if the conversation admits it, and returns the change.
     pub(crate) fn write(&mut self, write: &Write) -> Result<Change, StoreError> {
         let revision = self.revision();
         let is_repeated_commit = self.open.is_none()
@@ -183,7 +183,7 @@ impl Conversation {
             }
         }
         self.directory.get_or_insert_with(|| DirectoryEntry::before(write)).apply(write);
-        // Rows that were replaced stand in earlier lines, as long as their conversation does.
+        // The replaced rows are in earlier lines of the file, which would otherwise remain.
         let after = revision.sequence;
         let is_cut = is_discarded || !write.replaced().is_empty();
         Ok(if is_cut { Change::Cut } else { Change::Grown { after, tools: rows } })
@@ -194,8 +194,8 @@ impl Conversation {
         Box::new(conflict.with_open_run(self.open.as_ref().map(|open| open.run))).into()
     }
 
-    /// Whether a write is stored: its first message stands where it belongs, or it has none and
-    /// nothing came after it.
+    /// Returns whether a write is stored: its first message has its position, or the write has no
+    /// messages and is the last one.
     fn holds(&self, write: &Write) -> bool {
         let first = self.message(write.expected().sequence.saturating_add(1));
         match write.messages() {
@@ -207,7 +207,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the end of the conversation is the writer's.
+    /// Returns whether the open run, if any, admits the write.
     fn lets_write(&self, write: &Write) -> bool {
         match (&self.open, write.as_staged()) {
             (None, None) => true,
@@ -235,14 +235,14 @@ impl Conversation {
         }
     }
 
-    /// Forgets the messages after one, with their rows.
+    /// Removes the messages after the given number, with their rows.
     pub(crate) fn forget_after(&mut self, last: u64) {
         let left = last.saturating_sub(self.pruned);
         self.messages.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         self.tools.retain(|call, _| call.sequence <= last);
     }
 
-    /// What readers see, under another key and in an incarnation of its own.
+    /// Returns a copy of the visible messages and rows, with another key and a new incarnation.
     pub(crate) fn fork(&self, key: ConversationKey) -> Self {
         let directory = self.directory.as_ref().map(|entry| entry.fork(SystemTime::now()));
         let tools = self.tools.iter().map(|(call, row)| (*call, row.clone().in_copy())).collect();
@@ -252,7 +252,8 @@ impl Conversation {
         fork
     }
 
-    /// What readers see, row by row. A file that cannot be read is noticed when the store is opened.
+    /// Returns all visible rows. A file that cannot be read is already detected when the store is
+    /// opened.
     pub(crate) fn every_row(&self) -> ConversationRows {
         let history = self.history();
         let messages = history.numbered().map(|(number, it)| (number, Ok(it.clone()))).collect();
@@ -260,7 +261,7 @@ impl Conversation {
         ConversationRows::new(history.head, messages, tools)
     }
 
-    /// Changes rows in place. What fails has changed a copy that is dropped.
+    /// Replaces rows. If the rewrite fails, the caller drops this copy of the conversation.
     pub(crate) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Revision, StoreError> {
         let head = self.head();
         let revision = rewrite.check(&head)?;
@@ -281,7 +282,7 @@ impl Conversation {
         Ok(revision)
     }
 
-    /// Takes the oldest runs away.
+    /// Removes the oldest runs.
     pub(crate) fn prune(&mut self, keep: Keep) -> Result<Pruned, StoreError> {
         if let Some(open) = &self.open {
             return Err(StoreError::UnderWay { key: self.key.clone(), run: open.run });

@@ -10,24 +10,25 @@ use tower_chat::store::{StoreError, author::ToolRecord};
 
 use crate::{conversation::Conversation, line::Line};
 
-/// A file of lines, each of which was written at once and has reached the disk.
+/// A file of lines. Each line is written with one system call and is synced.
 #[derive(Debug)]
 pub(crate) struct ConversationFile {
     path: PathBuf,
     file: File,
-    /// How far it holds whole lines.
+    /// The length of the complete lines, in bytes.
     length: u64,
-    /// Something may stand behind them.
+    /// Whether the file may have an incomplete line after them.
     is_torn: bool,
 }
 
 impl ConversationFile {
-    /// Makes the file of a conversation. Until it has its name, there is none.
+    /// Creates the file of a conversation. The file gets its name only after the content is synced.
     pub(crate) fn create(path: PathBuf, now: &Conversation) -> Result<Self, StoreError> {
         Self::replace_file(path, now).map_err(failed("write a conversation"))
     }
 
-    /// Opens a file, without a last line that a crash has torn; `None`, if no line is whole.
+    /// Opens a file, and removes an incomplete last line, which a crash may leave. Returns `None`
+    /// if the file has no complete line.
     pub(crate) fn open(path: PathBuf) -> Result<Option<(Self, Conversation)>, StoreError> {
         let read = failed("read a conversation");
         let bytes = fs::read(&path).map_err(&read)?;
@@ -44,8 +45,8 @@ impl ConversationFile {
         Ok(Some((Self { path, file, length: end as u64, is_torn: false }, now)))
     }
 
-    /// Appends what a write has added: one write to the file, which is on the disk when this
-    /// returns. If it fails, the file is as it was.
+    /// Appends the change of a write as one line, and syncs the file. If an operation fails, the
+    /// incomplete line is removed.
     pub(crate) fn append(
         &mut self,
         now: &Conversation,
@@ -64,7 +65,7 @@ impl ConversationFile {
         }
         self.is_torn = true;
         if let Err(error) = self.file.write_all(line).and_then(|()| self.file.sync_data()) {
-            // Where this fails, the next write tries it again before it writes.
+            // If the truncation fails, the next write repeats it first.
             self.is_torn = self.file.set_len(self.length).is_err();
             return Err(error);
         }
@@ -72,7 +73,8 @@ impl ConversationFile {
         Ok(())
     }
 
-    /// Writes all of the conversation anew, so that nothing is left of what it has lost.
+    /// Replaces the file with the current conversation, so that removed messages are not in the
+    /// file.
     pub(crate) fn rewrite(&mut self, now: &Conversation) -> Result<(), StoreError> {
         *self =
             Self::replace_file(self.path.clone(), now).map_err(failed("rewrite a conversation"))?;
@@ -97,7 +99,7 @@ impl ConversationFile {
     }
 }
 
-/// A name is on the disk once its folder is.
+/// Syncs a folder, which makes the name of a file in it durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }

@@ -1,4 +1,4 @@
-//! What stands in a line of a file: what a write has changed of its conversation.
+//! The format of a line of a file: the change of the conversation by one write.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -13,7 +13,7 @@ use tower_chat::{
 
 use crate::conversation::Conversation;
 
-/// A line. The first of a file says all of a conversation.
+/// A line. The first line of a file contains the complete conversation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     scope: Arc<str>,
@@ -21,13 +21,13 @@ pub(crate) struct Line {
     incarnation: u64,
     pruned: u64,
     service_id: Option<Arc<str>>,
-    /// The number of the message after which these come.
+    /// The number of the message before the first one of the line.
     after: u64,
     messages: Vec<(MessageId, String)>,
-    /// Rows of the record, each replacing the row of its call.
+    /// Rows of the record. Each replaces an earlier row of its call.
     tools: Vec<Row>,
     open: Option<Open>,
-    /// All that the directory says of the conversation: it grows with the number of its runs.
+    /// The complete directory entry. Its size grows with the number of runs.
     directory: Option<DirectoryEntry>,
 }
 
@@ -60,7 +60,7 @@ struct Open {
 }
 
 impl Line {
-    /// What a write has added to a conversation.
+    /// Creates the line for the messages and rows that a write has added.
     pub(crate) fn grown(now: &Conversation, after: u64, tools: &[ToolRecord]) -> Self {
         let messages = now.messages_after(after);
         let stored = messages.filter_map(|(_, it)| Some((it.id?, format::encode(it))));
@@ -78,13 +78,13 @@ impl Line {
         }
     }
 
-    /// All of a conversation.
+    /// Creates a line with a complete conversation.
     pub(crate) fn whole(now: &Conversation) -> Self {
         let rows: Vec<ToolRecord> = now.tools.values().cloned().collect();
         Self::grown(now, now.pruned, &rows)
     }
 
-    /// The conversation after this line; there is none before the first.
+    /// Applies the line to the conversation. Before the first line, there is no conversation.
     pub(crate) fn apply(self, before: Option<Conversation>) -> Result<Conversation, StoreError> {
         let key = ConversationKey::new(self.scope, self.id);
         let mut now = before.unwrap_or_else(|| Conversation::absent(key.clone()));
@@ -196,7 +196,7 @@ impl Open {
     }
 }
 
-/// A time, or none; `None` if there is no such time.
+/// Converts an optional time. Returns `None` if the time is out of range.
 fn time(stored: Option<i64>) -> Option<Option<SystemTime>> {
     match stored {
         None => Some(None),

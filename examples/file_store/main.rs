@@ -1,15 +1,15 @@
-//! A store of your own: one file for each conversation, one line of JSON for each write.
+//! An example of a custom store: one file for each conversation, one line of JSON for each write.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin file_store [FOLDER]
 //! ```
 //!
-//! It is a toy. All conversations are in memory, every write waits for the disk on the thread that
-//! makes it, and one process may have the folder at a time. What it keeps is right all the same: the
-//! test at the end of this file holds it to everything that a store promises.
+//! The store is a minimal one: all conversations are in memory, every write syncs its file on the
+//! calling thread, and only one process may open the folder at a time. Its behaviour is
+//! nevertheless correct: the test at the end of this file runs the complete contract of stores.
 //!
-//! `conversation.rs` says what a write does to a conversation, `file.rs` keeps it on the disk,
-//! `line.rs` is what stands in a line, and `store.rs` puts them together.
+//! `conversation.rs` has the effect of a write on a conversation, `file.rs` writes the files,
+//! `line.rs` has the format of a line, and `store.rs` implements the store.
 
 mod conversation;
 mod file;
@@ -40,7 +40,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Stands in for a model.
+/// A model client that reports the number of messages in the request.
 async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let answer =
         Message::assistant(format!("So far I have read {} messages.", request.messages.len()));
@@ -59,7 +59,8 @@ mod tests {
 
     use super::*;
 
-    // This line tests everything that a store promises; the rest says where its files are.
+    // This macro generates the tests of the complete contract. Its argument creates and reopens the
+    // store.
     tower_chat_testkit::store_contract!(
         let folder = tempfile::tempdir().unwrap();
         FileStore::open(folder.path()).unwrap();

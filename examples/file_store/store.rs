@@ -25,7 +25,7 @@ use crate::{
     file::{ConversationFile, failed},
 };
 
-/// Keeps each conversation in a file of a folder. Clones are the same store.
+/// A store with one file for each conversation, in one folder. Clones share the store.
 #[derive(Debug, Clone)]
 pub(crate) struct FileStore {
     handle: StoreHandle,
@@ -41,7 +41,7 @@ struct State {
 }
 
 impl FileStore {
-    /// Opens the store of a folder, making it if there is none, and reads all of it.
+    /// Opens the store in a folder, and reads all files. Creates a missing folder.
     pub(crate) fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_owned();
         let read = failed("read the folder of a store");
@@ -59,7 +59,7 @@ impl FileStore {
                         state.conversations.insert(now.key.clone(), (now, file));
                     }
                 }
-                // What a crash has left before it had its name.
+                // A crash left this file before it got its final name.
                 false => fs::remove_file(path).map_err(&read)?,
             }
         }
@@ -74,7 +74,7 @@ impl FileStore {
         self.state().conversations.get(key).map(|(conversation, _)| read(conversation))
     }
 
-    /// Makes the writes, up to the first that fails.
+    /// Stores the writes in order, up to the first that fails.
     fn write(&self, writes: &[Write]) -> Result<Revision, AppendError> {
         let mut revision = Revision::ABSENT;
         for (completed, write) in writes.iter().enumerate() {
@@ -95,7 +95,7 @@ impl State {
         self.folder.join(format!("{}.jsonl", self.next_file - 1))
     }
 
-    /// What is in memory changes once it is on the disk.
+    /// Stores a write: first on the disk, then in memory.
     fn store(&mut self, write: &Write) -> Result<Revision, StoreError> {
         self.takes_writes()?;
         let path = self.new_file();
@@ -121,7 +121,7 @@ impl State {
         Ok(write.result())
     }
 
-    /// The conversations of a scope whose ids come after one.
+    /// Returns the conversations of a scope whose ids are greater than the given one.
     fn of_scope<'a>(
         &'a self,
         scope: &'a str,
@@ -136,7 +136,7 @@ impl State {
         following.map(|(_, (it, _))| it).take_while(move |it| it.key.scope() == scope)
     }
 
-    /// The rows that fit a query, in order, with their conversations.
+    /// Returns the rows that match a query, in order, with their conversations.
     fn asked_for<'a>(
         &'a self,
         query: &'a InvocationQuery,

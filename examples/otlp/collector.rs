@@ -1,4 +1,4 @@
-//! A stand-in for a collector: it takes OTLP as JSON over HTTP, and prints it.
+//! A local collector that receives OTLP as JSON over HTTP, and prints the content.
 
 use std::{
     fmt::Write,
@@ -10,14 +10,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tower_chat::BoxError;
 
-/// What was received.
+/// The received spans and metrics.
 #[derive(Clone, Default)]
 struct Received(Arc<Mutex<Everything>>);
 
 #[derive(Default)]
 struct Everything {
     spans: Vec<Span>,
-    /// Of each export all metrics, as sums since the start: the last is the whole.
+    /// All metrics of every export. Their values are totals since the start, so the last export is
+    /// complete.
     metrics: Vec<Metric>,
 }
 
@@ -75,7 +76,7 @@ struct Points {
 struct Point {
     #[serde(default)]
     attributes: Vec<Attribute>,
-    /// Of a histogram.
+    /// The number of values, for a histogram.
     count: Option<Value>,
     sum: Option<f64>,
     as_int: Option<Value>,
@@ -83,7 +84,7 @@ struct Point {
 }
 
 impl Collector {
-    /// Starts it on a free port of this machine.
+    /// Starts the collector on a free port of this machine.
     pub(crate) async fn start() -> Result<Self, BoxError> {
         let received = Received::default();
         let router = Router::new()
@@ -100,7 +101,7 @@ impl Collector {
         self.endpoint.clone()
     }
 
-    /// The spans as a tree: under each its events and the spans that began in it.
+    /// Formats the spans as a tree. Each span is followed by its events and the spans inside it.
     pub(crate) fn trace(&self) -> Result<String, BoxError> {
         let mut spans = self.received.everything().spans.clone();
         spans.sort_by_key(|span| span.started().unwrap_or_default());
@@ -112,7 +113,7 @@ impl Collector {
         Ok(text)
     }
 
-    /// The metrics as a table, by name and labels.
+    /// Formats the metrics as a table, by name and labels.
     pub(crate) fn metrics(&self) -> Result<String, BoxError> {
         let metrics = self.received.everything().metrics.clone();
         let mut rows = Vec::new();
@@ -150,10 +151,10 @@ impl Span {
 }
 
 impl Point {
-    /// How many values with their mean, or the value.
+    /// Formats the value, or for a histogram the number of values and their mean.
     fn value(&self, metric: &Metric) -> String {
         let number = |value: &Value| match value {
-            // Integers of 64 bits are texts in JSON.
+            // In the JSON of OTLP, integers of 64 bits are strings.
             Value::String(text) => text.parse().ok(),
             other => other.as_f64(),
         };
@@ -170,7 +171,8 @@ impl Point {
     }
 }
 
-/// Exporters wrap lists of spans and metrics twice, by resource and by scope.
+/// Returns the spans or metrics in the body of an export. They are in lists by resource and by
+/// scope.
 fn lists(body: &Value, outer: &str, middle: &str, inner: &str) -> Vec<Value> {
     let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
     let scopes = list(body, outer).into_iter().flat_map(|it| list(&it, middle));

@@ -1,8 +1,8 @@
-//! One run of three service calls whose trace and metrics are sent to an OpenTelemetry collector.
+//! A run with three service calls that sends its trace and metrics to an OpenTelemetry collector.
 //!
-//! Without settings the collector is a stand-in inside this program, which prints what it receives: the
-//! trace as a tree, the metrics as a table. With `OTEL_EXPORTER_OTLP_ENDPOINT` everything goes there, in
-//! OTLP over HTTP as JSON, such as to Jaeger or to OpenTelemetry's collector:
+//! By default, the collector is part of this program, and prints the trace as a tree and the
+//! metrics as a table. If `OTEL_EXPORTER_OTLP_ENDPOINT` is set, the program sends OTLP as JSON over
+//! HTTP to that endpoint, such as Jaeger or the collector of OpenTelemetry:
 //!
 //! ```console
 //! $ cargo run -p tower-chat-examples --features otlp --bin otlp
@@ -46,8 +46,8 @@ fn main() -> Result<(), BoxError> {
             (Some(collector), endpoint)
         }
     };
-    // The exporters have threads of their own, and a client that blocks them: it is made outside of
-    // the runtime.
+    // The exporters have their own threads with a blocking client. They are created outside of the
+    // runtime.
     let exporting = Exporting::to(&endpoint)?;
     runtime.block_on(run())?;
     exporting.finish()?;
@@ -58,7 +58,7 @@ fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Where spans and metrics go.
+/// The exporters of spans and metrics.
 struct Exporting {
     traces: SdkTracerProvider,
     metrics: SdkMeterProvider,
@@ -76,7 +76,7 @@ impl Exporting {
             .with_resource(resource.clone())
             .with_batch_exporter(spans)
             .build();
-        // Spans of the library are `info`, its events `debug`.
+        // The library creates spans at the level `info`, and events at the level `debug`.
         let filter = Targets::new().with_target("tower_chat", tracing::Level::DEBUG);
         let layer = tracing_opentelemetry::layer()
             .with_location(false)
@@ -100,7 +100,7 @@ impl Exporting {
         Ok(Self { traces, metrics })
     }
 
-    /// Sends what is left.
+    /// Exports the remaining spans and metrics.
     fn finish(self) -> Result<(), BoxError> {
         self.traces.shutdown()?;
         self.metrics.shutdown()?;

@@ -1,8 +1,9 @@
-//! A recorder of `metrics` that hands everything to OpenTelemetry.
+//! A `metrics` recorder that forwards all metrics to OpenTelemetry.
 //!
-//! A recorder is asked for a metric each time it is recorded, so instruments are kept by name, and what
-//! a gauge is at present by its labels. The published bridge (`metrics-exporter-opentelemetry` 0.2.2)
-//! keeps neither: each time a gauge would start at zero.
+//! The `metrics` crate requests a handle from the recorder for each recording of a metric. This
+//! recorder therefore stores the instruments by name, and the current values of gauges by labels.
+//! The published bridge (`metrics-exporter-opentelemetry` 0.2.2) stores neither, and each recording
+//! would begin with a gauge of zero.
 
 use std::{
     collections::HashMap,
@@ -15,13 +16,13 @@ use metrics::{
 };
 use opentelemetry::{KeyValue, metrics::Meter};
 
-/// The boundaries that the conventions for generative AI want of durations, with some below them for
-/// stores. Those of the SDK are meant for milliseconds.
+/// The bucket boundaries for durations in seconds: those of the semantic conventions for generative
+/// AI, and smaller ones for stores. The default boundaries of the SDK are for milliseconds.
 const SECONDS: [f64; 17] = [
     0.0001, 0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48,
     40.96, 81.92,
 ];
-/// And of tokens.
+/// The bucket boundaries for numbers of tokens.
 const COUNTS: [f64; 14] = [
     1.0,
     4.0,
@@ -63,7 +64,7 @@ impl OtelRecorder {
     }
 
     fn describe(&self, name: &KeyName, unit: Option<Unit>, description: &SharedString) {
-        // The unified code for units of measure, as OpenTelemetry wants it.
+        // The unit codes of UCUM, which OpenTelemetry requires.
         let unit = match unit {
             Some(Unit::Seconds) => "s",
             Some(Unit::Bytes) => "By",
@@ -151,7 +152,7 @@ impl CounterFn for Labelled<opentelemetry::metrics::Counter<u64>> {
         self.instrument.add(value, &self.attributes);
     }
 
-    /// tower-chat never sets a counter, and OpenTelemetry's counters cannot be set.
+    /// Does nothing: tower-chat never sets a counter, and a counter of OpenTelemetry cannot be set.
     fn absolute(&self, _: u64) {}
 }
 

@@ -1,12 +1,13 @@
-//! How these examples are started, and how they fail.
+//! The arguments and the errors of the examples.
 
 use std::{error::Error, fmt};
 
 use tower_chat::BoxError;
 
-/// The arguments, or what stands for those that are not given.
+/// Returns the arguments, with the defaults for missing ones.
 ///
-/// Anything else ends the program with a word about its use: no option becomes the name of a file.
+/// Options and additional arguments end the program with a usage message, so that an option is
+/// never interpreted as a file name.
 pub(crate) fn arguments(usage: &str, defaults: [&str; 2]) -> [String; 2] {
     let given: Vec<String> = std::env::args().skip(1).collect();
     if given.len() > defaults.len() || given.first().is_some_and(|first| first.starts_with('-')) {
@@ -17,7 +18,7 @@ pub(crate) fn arguments(usage: &str, defaults: [&str; 2]) -> [String; 2] {
     defaults.map(|default| given.next().unwrap_or_else(|| default.to_owned()))
 }
 
-/// An error that `main` shows in words, with what caused it.
+/// An error that `main` prints as text, with its causes.
 pub(crate) struct Failure(BoxError);
 
 impl<E: Into<BoxError>> From<E> for Failure {
@@ -32,7 +33,7 @@ impl fmt::Debug for Failure {
         let mut source = self.0.source();
         while let Some(error) = source {
             let words = error.to_string();
-            // Some errors say what their source says.
+            // Some errors include the text of their source.
             if !description.contains(&words) {
                 description = format!("{description}: {words}");
             }

@@ -1,4 +1,5 @@
-//! A stand-in for a provider that streams its answers, by a script in the provider's wire format.
+//! A local replacement of a provider, which streams scripted answers in the wire format of the
+//! provider.
 
 #![allow(dead_code, reason = "each example plays one of the scripts")]
 
@@ -9,10 +10,10 @@ use tokio::{
 };
 use tower_chat::BoxError;
 
-/// The media type of a stream, and the stream.
+/// A function that returns the media type and the content of a stream.
 type Script = fn(&Value) -> (&'static str, String);
 
-/// Starts a server on a free port of this machine, and gives its address.
+/// Starts a server on a free port of this machine, and returns its address.
 pub(crate) async fn start(script: Script) -> Result<String, BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
@@ -26,7 +27,8 @@ pub(crate) async fn start(script: Script) -> Result<String, BoxError> {
     Ok(url)
 }
 
-/// Anthropic: thinks and asks for the first tool that it is offered, then repeats what that said.
+/// Returns an answer of Anthropic: reasoning and a call of the first tool, or the text of the tool
+/// result.
 pub(crate) fn anthropic(request: &Value) -> (&'static str, String) {
     let last = messages(request).last().and_then(|message| message.pointer("/content/0"));
     let result = last.filter(|block| block.get("type") == Some(&json!("tool_result")));
@@ -69,7 +71,7 @@ pub(crate) fn anthropic(request: &Value) -> (&'static str, String) {
     ("text/event-stream", lines.collect())
 }
 
-/// Ollama: says how often it was asked.
+/// Returns an answer of Ollama with the number of user messages.
 pub(crate) fn ollama(request: &Value) -> (&'static str, String) {
     let is_user = |message: &&Value| message.get("role") == Some(&json!("user"));
     let asked = messages(request).iter().filter(is_user).count();

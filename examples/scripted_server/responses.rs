@@ -1,8 +1,9 @@
-//! The script of Responses. The service keeps the history: a request says only what is new.
+//! Scripted answers of Responses. The service stores the history, and a request contains only the
+//! new items.
 
 use serde_json::{Value, json};
 
-/// The stream that answers a request.
+/// Returns the event stream that answers a request.
 pub(super) fn events(request: &Value) -> String {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let input = request.get("input").and_then(Value::as_array);
@@ -40,8 +41,9 @@ pub(super) fn events(request: &Value) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-/// How often the user had asked up to the previous response. A real service looks into its history;
-/// this one, which is another in every process, has put it into the id.
+/// Returns the number of user messages up to the previous response. A real service reads its stored
+/// history. This server exists in only one process, and therefore encodes the number in the
+/// response id.
 fn asked_before(request: &Value) -> usize {
     let previous = request.get("previous_response_id").and_then(Value::as_str);
     let asked = previous.and_then(|id| id.split('_').nth(1)?.parse().ok());

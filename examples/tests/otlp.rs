@@ -1,4 +1,4 @@
-//! The example that sends its trace and its metrics to a collector.
+//! Tests the example that sends its trace and metrics to a collector.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ fn the_collector_receives_the_run_as_a_tree_and_its_metrics() {
     assert!(output.status.success() && errors.is_empty(), "{errors}");
     let printed = String::from_utf8(output.stdout).unwrap();
     let (trace, metrics) = printed.split_once("\n\n").unwrap();
-    // Without durations and fields.
+    // Compares without durations and fields.
     let name = |line: &str| {
         let text = line.trim_start();
         let name = text.split("  ").next().unwrap_or_default();
@@ -29,7 +29,7 @@ fn the_collector_receives_the_run_as_a_tree_and_its_metrics() {
     for field in ["gen_ai.usage.input_tokens=900", "tower_chat.mode=per_service_call"] {
         assert!(root.split(' ').any(|it| it == field), "{root}");
     }
-    // Without the means, which are times.
+    // Compares without the means, which are durations.
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mean = if words[2] == "x" { words.get(4).filter(|unit| **unit == "ms") } else { None };

@@ -1,4 +1,4 @@
-//! Every example runs, and prints what its documentation says.
+//! Tests that every example runs, and prints the documented output.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -39,7 +39,7 @@ impl UnreliableServer {
         Ok(Self { url, requests })
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -65,7 +65,7 @@ async fn answer(stream: TcpStream, requests: &Mutex<Vec<Request>>) -> Result<(),
     Ok(stream.shutdown().await?)
 }
 
-/// The status, headers and body of an answer.
+/// Returns the status, headers and body of an answer.
 fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str, String) {
     let messages = request.get("messages").and_then(Value::as_array);
     let last = messages.and_then(|messages| messages.last());
@@ -93,7 +93,7 @@ fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str
     (200, headers, body.to_string())
 }
 
-/// The token of a request, and its body.
+/// Reads the token and the body of a request.
 async fn read(stream: &mut BufReader<TcpStream>) -> Result<(String, Value), BoxError> {
     let (mut token, mut length) = (String::new(), 0);
     let mut line = String::new();
