@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The command line of the program.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ pub(crate) struct Arguments {
     cases: Vec<String>,
 }
 
-/// What the command is to do.
+/// The requested action.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Help,
@@ -20,11 +20,11 @@ pub(crate) enum Wanted {
 }
 
 impl Arguments {
-    /// Reads the arguments after the program's name.
+    /// Parses the arguments after the name of the program.
     ///
     /// # Errors
     ///
-    /// What is wrong with them, in words.
+    /// A description of the invalid argument.
     pub(crate) fn parse(
         arguments: impl IntoIterator<Item = OsString>,
         names: &[&str],
@@ -48,13 +48,13 @@ impl Arguments {
         Ok(Wanted::Measurement(parsed))
     }
 
-    /// Whether a case is to be measured.
+    /// Returns whether a case is selected.
     pub(crate) fn wants(&self, case: &str) -> bool {
         self.cases.is_empty() || self.cases.iter().any(|wanted| wanted == case)
     }
 }
 
-/// How the command is used.
+/// Returns the usage text.
 pub(crate) fn usage(names: &[&str]) -> String {
     format!(
         "usage: tower-chat-benches [--quick] [--case NAME]...\n\n  \

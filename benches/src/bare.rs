@@ -1,7 +1,7 @@
 //! The floor of the SQLite cases: one reused connection on the calling thread.
 //!
-//! It has the pragmas, tables, indexes and rows of the store, prepared statements, and messages
-//! that are in their stored form already; it checks no revision.
+//! The connection has the same pragmas, tables, indexes and rows as the store. It uses prepared
+//! statements and already encoded messages, and does not check the revision.
 
 use std::path::Path;
 
@@ -14,18 +14,18 @@ use crate::{
     workload,
 };
 
-/// A connection to a store's file.
+/// A bare connection to the file of a store.
 #[derive(Debug)]
 pub(crate) struct Bare {
     connection: Connection,
 }
 
-/// A conversation that a bare connection appends a run to. It knows its end, and is not looked at.
+/// A conversation to which a bare connection appends a run. Its end is known and is not read again.
 #[derive(Debug)]
 pub(crate) struct BareConversation {
     key: ConversationKey,
     run: [u8; 16],
-    /// Its number in the file, once it is there.
+    /// The number of the conversation in the file, if it exists.
     number: Option<i64>,
     last_sequence: i64,
     run_index: u32,
@@ -44,7 +44,7 @@ impl Bare {
         Ok(Self { connection })
     }
 
-    /// The end of a conversation, to append another run there.
+    /// Reads the end of a conversation, for appending another run.
     pub(crate) fn conversation(&self, key: &ConversationKey) -> Result<BareConversation, BoxError> {
         let number = self.find(key)?;
         let last: Option<i64> = self.connection.query_row(
@@ -57,7 +57,7 @@ impl Bare {
         Ok(BareConversation { key: key.clone(), run, number, last_sequence, run_index: 0 })
     }
 
-    /// One transaction with one row for each body and each record.
+    /// Executes a transaction with one row for each body and each record.
     pub(crate) fn append(
         &self,
         to: &mut BareConversation,
@@ -104,7 +104,7 @@ impl Bare {
         Ok(())
     }
 
-    /// All messages of a conversation, parsed.
+    /// Loads and parses all messages of a conversation.
     pub(crate) fn load(&self, key: &ConversationKey) -> Result<Vec<Message>, BoxError> {
         let Some(number) = self.find(key)? else { return Ok(Vec::new()) };
         let mut select = self.connection.prepare_cached(
@@ -121,14 +121,14 @@ impl Bare {
         Ok(messages)
     }
 
-    /// Empties its log.
+    /// Empties the write-ahead log.
     pub(crate) fn empty_log(&self) -> Result<(), BoxError> {
         let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
         let is_busy: bool = self.connection.query_row(sql, [], |row| row.get(0))?;
         if is_busy { Err("the log was in use".into()) } else { Ok(()) }
     }
 
-    /// How many rows there are, and how large their columns.
+    /// Returns the number of rows, and the total size of their columns.
     pub(crate) fn content(&self) -> Result<Vec<i64>, BoxError> {
         let sql = "SELECT * FROM (
                 SELECT count(*), total(length(scope) + length(conversation)) FROM conversations

@@ -1,4 +1,4 @@
-//! `cold_load`: reading a whole conversation from SQLite, one at a time.
+//! `cold_load`: the load of a complete conversation from SQLite, without concurrency.
 //!
 //! Floor: reading the same rows on a bare connection and parsing them. Bound: twice that.
 

@@ -1,11 +1,11 @@
-//! `directory`: what a service call of a run with tools appends (the result of the last call, the next
-//! call, and a record of each), telling the directory what it has used, to a conversation of each
-//! store.
+//! `directory`: the append of one service call of a run with tools (the result of the last call,
+//! the next call, and a record of each), with its usage for the directory, to a conversation of
+//! each store.
 //!
-//! Floor: the same append, telling the directory nothing, to another conversation of the same store. The
-//! two take turns, so that what else the machine does hits both alike. The history is the number of
-//! other conversations. Bound for a durable append (`full`): 1.1. PostgreSQL stores an append that tells nothing
-//! by an older and slower statement, so its ratio may be below 1.
+//! Floor: the same append without usage, to another conversation of the same store. The two
+//! alternate, so that the load of the machine affects both equally. The history is the number of
+//! other conversations. Bound for a durable append (`full`): 1.1. PostgreSQL uses an older and
+//! slower statement for an append without usage, so its ratio may be below 1.
 
 use std::{
     sync::Arc,
@@ -29,7 +29,7 @@ use crate::{
     workload::{self, CALLS, TOOL},
 };
 
-/// How many other conversations the store has.
+/// The number of other conversations in the store.
 const OTHERS: [usize; 2] = [0, 2000];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
@@ -59,7 +59,8 @@ async fn measure_postgres(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// With an append-only file that is synced with each write, and without one.
+/// Measures Redis with an append-only file that is synced at each write, and without an append-only
+/// file.
 async fn measure_redis(effort: Effort) -> Result<(), BoxError> {
     let durable = ["--appendonly", "yes", "--appendfsync", "always"];
     for (name, settings) in [("full", &durable[..]), ("off", &[])] {
@@ -106,7 +107,7 @@ async fn measure_store(
     Ok(store.close().await?)
 }
 
-/// A conversation that grows by a service call at a time.
+/// A conversation to which each append adds one service call.
 struct Conversation {
     key: ConversationKey,
     run: RunId,
@@ -148,7 +149,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// The call of the append before this one is answered, and this one asks another.
+    /// Returns the records of an append: the call of the previous append is finished, and a new
+    /// call is pending.
     fn records(&self) -> Vec<ToolRecord> {
         let of = |sequence, round| {
             let call = SequencePosition { sequence, index: 0 };

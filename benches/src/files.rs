@@ -1,4 +1,4 @@
-//! Stores in files, and a copy of each for the floor.
+//! Stores in files, with a copy of each file for the floor.
 
 use std::{
     path::PathBuf,
@@ -11,7 +11,8 @@ use tower_chat_sqlite::{Durability, SqliteStore};
 
 use crate::{bare::Bare, rows::BareAppend, workload, written::Log};
 
-/// A file with conversations of one length, made once and copied for each measurement.
+/// A file with conversations of the same length, which is created once and copied for each
+/// measurement.
 #[derive(Debug)]
 pub(crate) struct Template {
     path: PathBuf,
@@ -19,7 +20,7 @@ pub(crate) struct Template {
     _folder: TempDir,
 }
 
-/// A store, and a bare connection to an equal file beside it.
+/// A store, and a bare connection to a copy of its file.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) store: SqliteStore,
@@ -35,11 +36,11 @@ pub(crate) struct Files {
 pub(crate) const DURABILITIES: [(&str, Durability); 2] =
     [("full", Durability::Full), ("normal", Durability::Normal)];
 
-/// More than SQLite leaves in a log before it begins it again.
+/// More bytes than SQLite leaves in a log before it starts again at the beginning of the log.
 const BYTES_OF_LOG: usize = 6 << 20;
 
 impl Template {
-    /// Makes a file with so many conversations of so many messages.
+    /// Creates a file with this number of conversations, each with this number of messages.
     pub(crate) async fn make(conversations: usize, history: usize) -> Result<Self, BoxError> {
         let folder = tempfile::tempdir_in(build_folder()?)?;
         let path = folder.path().join("template.db");
@@ -55,8 +56,9 @@ impl Template {
         Ok(Self { path, _folder: folder })
     }
 
-    /// Makes two copies of it, and opens one as a store. Both have a log that is reused, as in a
-    /// store that has been in use for a while: one that grows costs more per commit.
+    /// Copies the file twice, and opens one copy as a store. In both copies the log already has its
+    /// full size and is reused, as in a store that has been used for some time: commits to a
+    /// growing log are slower.
     pub(crate) async fn copies(&self, durability: Durability) -> Result<Files, BoxError> {
         let folder = tempfile::tempdir_in(build_folder()?)?;
         let copy = |name| {
@@ -79,7 +81,8 @@ impl Template {
 }
 
 impl Files {
-    /// Makes a file with so many conversations of so many messages, and both copies.
+    /// Creates a file with this number of conversations, each with this number of messages, and
+    /// copies it twice.
     pub(crate) async fn make(
         durability: Durability,
         conversations: usize,
@@ -88,18 +91,18 @@ impl Files {
         Template::make(conversations, history).await?.copies(durability).await
     }
 
-    /// The bare connection.
+    /// Returns the bare connection.
     pub(crate) fn floor(&self) -> MutexGuard<'_, Bare> {
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Empties both logs, so that their sizes are what is written from now on.
+    /// Empties both logs. The sizes of the logs are then the bytes that are written later.
     pub(crate) async fn empty_logs(&self) -> Result<(), BoxError> {
         self.store.checkpoint().await?;
         self.floor().empty_log()
     }
 
-    /// Fails unless the floor has stored the same rows.
+    /// Fails unless the copy of the floor has the same number and size of rows.
     pub(crate) fn compare(&self) -> Result<(), BoxError> {
         let own = Bare::open(&self.path, Durability::Normal)?.content()?;
         let floor = self.floor().content()?;
@@ -110,12 +113,12 @@ impl Files {
     }
 }
 
-/// The key of a conversation by its number.
+/// Returns the key of the conversation with this number.
 pub(crate) fn key(conversation: usize) -> ConversationKey {
     ConversationKey::new("benches", format!("conversation-{conversation}"))
 }
 
-/// A folder on a real disk: the folder for temporary files may be in memory.
+/// Returns a folder on a real disk. The folder for temporary files may be in memory.
 pub(crate) fn build_folder() -> Result<PathBuf, BoxError> {
     let program = std::env::current_exe()?;
     Ok(program.parent().ok_or("the program stands in no folder")?.to_path_buf())

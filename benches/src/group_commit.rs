@@ -1,8 +1,7 @@
-//! `group_commit`: 64 conversations that append at once, with full durability.
+//! `group_commit`: concurrent appends to 64 conversations, with full durability.
 //!
-//! Floor: the same appends one after the other, each in a transaction of its own, on a bare
-//! connection. Here the ratio is the speedup, `floor_us` divided by `us_per_call`: how many times
-//! as many appends a second. Bound: at least 2.
+//! Floor: the same appends one after the other, each in its own transaction, on a bare connection.
+//! In this case the ratio is the speedup, `floor_us` divided by `us_per_call`. Bound: at least 2.
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
@@ -25,7 +24,7 @@ use crate::{
 const CONVERSATIONS: usize = 64;
 const APPENDS_OF_EACH: usize = 20;
 
-/// Where bytes are counted, so that the log does not come to a checkpoint.
+/// The number of appends whose bytes are counted. They are too few to cause a checkpoint.
 const COUNTED_APPENDS_OF_EACH: usize = 4;
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
@@ -38,7 +37,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The times of one append of many at once, and of one after the other.
+/// Returns the times of concurrent appends and of sequential appends, for each append.
 async fn measure_rounds(rounds: usize) -> Result<(Samples, Samples, Written), BoxError> {
     let durability = Durability::Full;
     let files = Files::make(durability, 0, 0).await?;

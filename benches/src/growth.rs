@@ -1,26 +1,27 @@
-//! What replay, import and the wires do with many calls of one conversation.
+//! Replay, import and wires with many calls of one conversation.
 //!
-//! - the mode is what is done:
-//!   - `late_results`: results, one message each, of calls of one answer that were shown as
-//!     interrupted; `late_rounds` are the same of calls of many answers with equal ids.
-//!   - `split_open`: the same history is split where a call may still be answered.
-//!   - `provider_results`: one message of calls that the provider ran, with results of other calls
-//!     among their results.
-//!   - `imported_steps`: a row with so many steps, whose results stand in a list of their own;
-//!     `imported_equal_ids` is the same with one id for all, and in `imported_named` each step also has a
-//!     call without an id, and a result for the one that the results name.
-//!   - `nested`, `whole_answer`: a stream with a nested field in every piece, and the body of an answer
-//!     with so many calls, as in [`crate::held`].
-//!   - `finish_times`: the times of calls of one answer that have all the same id are filled in from
-//!     their results, and stale results left out.
-//!   - the names of wires: the body of a request with so many calls of one answer, which have all the
-//!     same id, and their results in one message.
+//! - the mode is the operation:
+//!   - `late_results`: results, each in its own message, of calls of one answer that were replayed
+//!     as interrupted before. `late_rounds` is the same for calls of many answers with equal ids.
+//!   - `split_open`: the same history is split at calls that may still be answered.
+//!   - `provider_results`: a message with calls that the provider has executed, with results of
+//!     other calls between their results.
+//!   - `imported_steps`: a row with this number of steps and a separate list of results. In
+//!     `imported_equal_ids` all steps have the same id. In `imported_named` each step also has a
+//!     call without an id, and a result for the call that the results name.
+//!   - `nested`, `whole_answer`: a stream with a nested field in every piece, and the body of an
+//!     answer with this number of calls, as in [`crate::held`].
+//!   - `finish_times`: the end times of calls of one answer with equal ids are added from their
+//!     results, and stale results are omitted.
+//!   - the names of wires: the body of a request with this number of calls of one answer with equal
+//!     ids, and their results in one message.
 //! - the history is the number of calls.
 //!
-//! Floor: the same with 16,000, whose data are larger than the processor's caches, as those of 64,000 are.
-//! With a floor of 1,000, whose data fit, linear code costs up to 4.4 times as much a call at 16,000. The case
-//! fails if one of 64,000 costs more than 2.5 times as much as one of 16,000; growth with the square would make
-//! the ratio 4. The two are measured in turns, since the load of the machine changes while they run.
+//! Floor: the same with 16,000 calls, whose data, like those of 64,000 calls, are larger than the
+//! caches of the processor. With a floor of 1,000 calls, whose data fit into the caches, linear
+//! code takes up to 4.4 times as long for each of 16,000 calls. The case fails if the time for each
+//! of 64,000 calls is more than 2.5 times that for each of 16,000 calls. With quadratic growth the
+//! ratio would be 4. The two are measured alternately, since the load of the machine changes.
 
 use std::{
     hint::black_box,
@@ -42,7 +43,8 @@ use crate::{
     workload::TOOL,
 };
 
-/// The size of the floor, and the larger one. Quick measurements, of programs that are not optimised, do less.
+/// Returns the size of the floor, and the larger size. A quick measurement, which may be of an
+/// unoptimised program, uses smaller sizes.
 fn sizes(effort: Effort) -> [usize; 2] {
     match effort {
         Effort::Full => [16_000, 64_000],
@@ -50,10 +52,10 @@ fn sizes(effort: Effort) -> [usize; 2] {
     }
 }
 
-/// How many times as much as at the floor a call may cost.
+/// The maximum ratio of the time for each call to that of the floor.
 const GROWTH: f64 = 2.5;
 
-/// Does it with so many calls; gives the time in microseconds.
+/// Executes an operation with this number of calls, and returns the time in microseconds.
 type Work = fn(usize) -> Result<f64, BoxError>;
 
 const WORK: [(&str, Work); 14] = [
@@ -94,7 +96,8 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
         let mut samples = sizes.map(|size| (size, Samples::default()));
         for _ in 0..effort.repetitions(20) {
             for (size, samples) in &mut samples {
-                // As many calls in each sample, so that other work of the machine slows both alike.
+                // Each sample has the same total number of calls, so that the load of the machine
+                // affects both sizes equally.
                 let times = larger / *size;
                 let us: f64 = (0..times).map(|_| work(*size)).sum::<Result<_, _>>()?;
                 samples.add(us / f64::from(u32::try_from(larger)?));
@@ -121,7 +124,7 @@ fn result(id: usize, text: usize) -> ToolResult {
     ToolResult::new(format!("call_{id}"), format!("found {text}"))
 }
 
-/// Calls of one answer, of which none was answered.
+/// Returns an answer with calls that have no results.
 fn asked_at_once(calls: usize) -> Vec<Message> {
     vec![
         Message::user("Look."),
@@ -131,7 +134,7 @@ fn asked_at_once(calls: usize) -> Vec<Message> {
     ]
 }
 
-/// Answers with a call each, which have all the same id.
+/// Returns answers with one call each. All calls have the same id.
 fn asked_in_rounds(calls: usize) -> Vec<Message> {
     let round = |_| [Message::user("Look."), Message::tool_calls([call(0)])];
     let mut messages: Vec<Message> = (0..calls).flat_map(round).collect();
@@ -139,7 +142,7 @@ fn asked_in_rounds(calls: usize) -> Vec<Message> {
     messages
 }
 
-/// Takes the results of calls, last call first, each in a message of its own.
+/// Replays the results of calls, last call first, each in its own message.
 fn push_late(asked: &[Message], calls: usize, id: fn(usize) -> usize) -> f64 {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     asked.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
@@ -159,7 +162,7 @@ fn split_open(calls: usize) -> f64 {
     us_since(start)
 }
 
-/// Each result of another call parts one more result from the call of the provider.
+/// Replays a message in which results of other calls separate the results of the provider's calls.
 fn split_provider_results(calls: usize) -> f64 {
     let mut parts = Vec::with_capacity(2 * calls);
     for id in 0..calls {
@@ -198,8 +201,8 @@ fn time(input: &str, read: fn(&str) -> Result<(), BoxError>) -> Result<f64, BoxE
     Ok(us_since(start))
 }
 
-/// Each result names the answered call of every step, and none of the calls that may be answered by
-/// their positions.
+/// Imports a row in which each result names the answered call of a step, and no result names the
+/// calls that their positions identify.
 fn import_named(steps: usize) -> Result<f64, BoxError> {
     let mut row = AggregateRow::new(Role::Assistant).with_text("All done.");
     for step in 0..steps {
@@ -230,7 +233,7 @@ fn complete_times(calls: usize) -> f64 {
     us_since(start)
 }
 
-/// Writes calls of one answer that have all the same id, and their results.
+/// Encodes calls of one answer with equal ids, and their results.
 fn render(calls: usize, write: fn(&[Message])) -> f64 {
     let asked = Message::tool_calls((0..calls).map(|_| call(0)));
     let results = Message::tool_results((0..calls).map(|text| result(0, text)));

@@ -1,17 +1,19 @@
-//! How much memory input from outside takes, by its bytes.
+//! The memory that external input takes, in relation to its length.
 //!
-//! - `pairing`, `overlap`: a request to the endpoint with calls and their results in reverse order, or
-//!   with equal messages that are sent again, as in `pairing`. What the store holds counts.
-//! - `nested`, `too_deep`: a stream with an unknown field of 20 levels in every piece, or with one that
-//!   is nested 100 levels for each item and refused.
-//! - `whole_answer`, `refusal`: a body with calls, and that of a refusal.
+//! - `pairing`, `overlap`: a request to the endpoint with calls and their results in reverse order,
+//!   or with equal messages that are sent again, as in the module `pairing`. The stored messages
+//!   are included in the memory.
+//! - `nested`, `too_deep`: a stream with an unknown field of 20 levels in every piece, or with a
+//!   field of 100 levels for each item, which is rejected.
+//! - `whole_answer`, `refusal`: the body of a complete answer with calls, and the body of an error.
 //! - the names of fields: a stream as in `streamed_answer`.
 //!
-//! `cargo run --profile measure -p tower-chat-benches --bin held` prints one JSON object a line: the most
-//! bytes that were allocated at one moment while an input of so many items was read, those of the
-//! input not counted, and the same divided by the bytes of the input. It fails if one of 16,000 items
-//! takes more than the bound of its case for each byte, or more than 1.5 times as much for each byte as
-//! one of 1,000. The figures do not depend on the load of the machine.
+//! `cargo run --profile measure -p tower-chat-benches --bin held` prints one JSON object on each
+//! line: the peak of the allocated bytes while an input with this number of items is read, without
+//! the input itself, and that peak divided by the length of the input. The program fails if an
+//! input of 16,000 items takes more memory for each byte than the bound of its case, or more than
+//! 1.5 times as much for each byte as an input of 1,000 items. The figures do not depend on the
+//! load of the machine.
 
 use std::hint::black_box;
 
@@ -29,31 +31,31 @@ use crate::{
 };
 
 const SIZES: [usize; 2] = [1000, 16_000];
-/// How many times as much for each byte a large input may take as a small one.
+/// The maximum ratio of the memory for each byte of a large input to that of a small one.
 const GROWTH: f64 = 1.5;
-/// The levels of a nested piece, of the 120 that are allowed. Each is read once more than the one around
-/// it, so that more would take long in a debug build.
+/// The levels of a nested piece. The limit is 120 levels, but each level is parsed once more than
+/// the level around it, and a deeper piece would take long in a debug build.
 const LEVELS: usize = 20;
-/// The bytes that a network gives at once.
+/// The number of bytes in each chunk from the network.
 const CHUNK: usize = 16 * 1024;
 
-/// What counts the bytes that are allocated.
+/// A counter of allocated bytes.
 pub trait Allocated {
-    /// How many are allocated now.
+    /// Returns the number of currently allocated bytes.
     fn now(&self) -> usize;
-    /// The most at one moment since the last [`reset`](Self::reset).
+    /// Returns the maximum number of allocated bytes since the last [`reset`](Self::reset).
     fn most(&self) -> usize;
-    /// Begins anew.
+    /// Resets the maximum.
     fn reset(&self);
 }
 
-/// An input, and what is done with it.
+/// An input and the function that reads it.
 struct Case {
     name: String,
-    /// The bytes of so many items.
+    /// Creates the input with this number of items.
     input: Box<dyn Fn(usize) -> String>,
     read: fn(&str) -> Result<(), BoxError>,
-    /// The bytes that may be held for each byte of the input.
+    /// The maximum memory for each byte of the input.
     bound: f64,
 }
 
@@ -61,10 +63,10 @@ struct Case {
 ///
 /// # Errors
 ///
-/// If an input is not read, or takes more memory than its bound.
+/// If an input cannot be read, or takes more memory than its bound.
 pub fn measure(allocated: &impl Allocated) -> Result<(), BoxError> {
     for Case { name, input, read, bound } in cases() {
-        // Whatever is made once in a process is made here.
+        // The first read allocates all values that live as long as the process.
         read(&input(10))?;
         let mut floor = f64::NAN;
         for items in SIZES {
@@ -123,13 +125,13 @@ pub(crate) fn read_stream(stream: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Pieces of which each has an unknown field that is nested as deeply as that of the others.
+/// Returns a stream in which each piece has an unknown nested field.
 pub(crate) fn nested_pieces(items: usize) -> String {
     let piece = |text: &str| (0..LEVELS).fold(json!(text), |inner, _| json!({"inner": inner}));
     answer(items, "deep ", piece).join("\n")
 }
 
-/// One piece that is nested so deeply.
+/// Returns a piece with 100 nested levels for each item.
 fn too_deep(levels: usize) -> String {
     let levels = levels * 100;
     format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
@@ -143,7 +145,7 @@ fn refuse_depth(stream: &str) -> Result<(), BoxError> {
     }
 }
 
-/// An answer with so many calls.
+/// Returns an answer with this number of calls.
 pub(crate) fn whole_answer(calls: usize) -> String {
     let call = |index| {
         let function = json!({"name": "look", "arguments": json!({"order": index}).to_string()});
@@ -167,7 +169,8 @@ pub(crate) fn read_answer(body: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A refusal with so many details, of which what is beyond the limit is not held.
+/// Returns an error body with this number of details. The details beyond the limit are not stored
+/// in memory.
 fn refusal(details: usize) -> String {
     let details: Vec<Value> = (0..details).map(|index| json!({"detail": index})).collect();
     json!({"error": {"message": "Too much.", "details": details}}).to_string()

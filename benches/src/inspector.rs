@@ -1,7 +1,7 @@
 //! `inspector`: a page of the inspector over a long conversation in SQLite.
 //!
-//! Floor: the same page over 100 messages. Bound: three times that, but for the page of what a model is
-//! sent next, which replays the whole conversation.
+//! Floor: the same page for 100 messages. Bound: three times the floor, except for the page with
+//! the next request to the model, which replays the whole conversation.
 
 use std::{hint::black_box, time::Instant};
 
@@ -34,7 +34,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The page over many messages, and over few, in turns.
+/// Measures the page for many messages and for few, in turn.
 async fn measure_page(page: &str, requests: usize) -> Result<(Samples, Samples), BoxError> {
     let (many, few) = (
         Files::make(Durability::Full, 1, LONG).await?,
@@ -50,7 +50,7 @@ async fn measure_page(page: &str, requests: usize) -> Result<(Samples, Samples),
     Ok((long, short))
 }
 
-/// How long a page took to be answered, in microseconds.
+/// Returns the time of the response for a page, in microseconds.
 async fn answered(pages: &Router, page: &str) -> Result<f64, BoxError> {
     let key = files::key(0);
     let address = format!("/{page}?scope={}&id={}", key.scope(), key.id());

@@ -1,16 +1,17 @@
-//! Measures what the layers cost per service call, each figure beside its floor in the same run.
+//! Benchmarks of the cost of the layers for each service call. Each figure is measured together
+//! with a floor in the same execution.
 //!
-//! `cargo run --profile measure -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON object a
-//! line on stdout; progress goes to stderr. `us_per_call` and `floor_us` are medians of interleaved
-//! repetitions in microseconds, `ratio` is the first divided by the second. Where a store writes to a
-//! disk, `bytes_written_per_call` and `floor_bytes` are what its log grew by and `fsyncs_per_call`
-//! is how often it was synced; otherwise they are null, as is `durability`. What a case measures, and
-//! what its floor is, stands at its module.
+//! `cargo run --profile measure -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON
+//! object on each line to stdout, and progress to stderr. `us_per_call` and `floor_us` are medians
+//! of interleaved repetitions in microseconds, and `ratio` is the first divided by the second. If a
+//! store writes to a disk, `bytes_written_per_call` and `floor_bytes` are the growth of the log,
+//! and `fsyncs_per_call` is the number of its syncs. Otherwise they are null, as is `durability`.
+//! The documentation of the module of a case describes the measurement and its floor.
 //!
-//! A quick measurement leaves long histories out of the case `sqlite`: they take a while to make.
+//! A quick measurement omits long histories in the case `sqlite`, since they take long to create.
 //!
-//! `cargo run --profile measure -p tower-chat-benches --bin held` measures memory; see [`held`]. The program
-//! `peers` is started by `benches/peers/run`; see [`peers`].
+//! `cargo run --profile measure -p tower-chat-benches --bin held` measures memory; see [`held`].
+//! `benches/peers/run` starts the program `peers`; see [`peers`].
 
 mod arguments;
 mod bare;
@@ -44,18 +45,18 @@ use tower_chat_testkit::server::Missing;
 
 use self::arguments::{Arguments, Wanted};
 
-/// A case by its name.
+/// A named case.
 struct Case {
     name: &'static str,
     measure: fn(effort: Effort) -> Result<(), BoxError>,
 }
 
-/// How often everything is repeated.
+/// The number of repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
-    /// Enough for medians that can be compared.
+    /// Enough repetitions for comparable medians.
     Full,
-    /// Enough to see that everything runs.
+    /// Enough repetitions to check that all cases run.
     Quick,
 }
 
@@ -81,7 +82,7 @@ const CASES: &[Case] = &[
 ];
 
 impl Effort {
-    /// The number of repetitions: few in a quick run.
+    /// Returns the number of repetitions, which is small in a quick measurement.
     fn repetitions(self, full: usize) -> usize {
         match self {
             Self::Full => full,
@@ -90,11 +91,11 @@ impl Effort {
     }
 }
 
-/// Names a server that is not there and need not be.
+/// Prints the name of a missing server that is not required.
 ///
 /// # Errors
 ///
-/// The same, where nothing may be skipped.
+/// If the server is required.
 fn skipped(missing: Missing) -> Result<(), BoxError> {
     if std::env::var_os("TOWER_CHAT_CI").is_some_and(|set| set == "1") {
         return Err(missing.into());
@@ -103,7 +104,7 @@ fn skipped(missing: Missing) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The command. Fails if a case does, and on arguments it does not know.
+/// Runs the program. Fails if a case fails, or if an argument is unknown.
 pub fn main() -> ExitCode {
     let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
     let arguments = match Arguments::parse(std::env::args_os().skip(1), &names) {

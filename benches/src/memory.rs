@@ -1,14 +1,15 @@
-//! Runs with a store in memory, and with none.
+//! Runs with a store in memory, and without a store.
 //!
-//! - `loop`: a run of 20 tool rounds and a final answer in a conversation that this process has
-//!   run in before. The whole run with its load, divided by its 21 service calls.
-//! - `single`: the same with a run of one service call.
-//! - `first`: the `loop` where no run has read the stored history before.
+//! - `loop`: a run of 20 tool rounds and a final answer, in a conversation of which this process
+//!   has executed an earlier run. The time of the complete run, including the load, is divided by
+//!   its 21 service calls.
+//! - `single`: a run of one service call.
+//! - `first`: the same run as in `loop`, in a conversation that no run has loaded before.
 //!
-//! Without persistence the caller puts the stored messages before his request.
+//! Without persistence, the caller inserts the stored messages before the new ones in the request.
 //!
-//! Floor: the same with 10 stored messages. Bounds in per-service-call mode: at 10,000 at most 1.5 times
-//! that, and at most 4 times what the loop takes without persistence.
+//! Floor: the same with 10 stored messages. Bounds in per-service-call mode at 10,000 messages: at
+//! most 1.5 times the floor, and at most 4 times the time of `loop` without persistence.
 
 use std::{sync::Arc, time::Instant};
 
@@ -44,14 +45,14 @@ pub(crate) fn measure_first(effort: Effort) -> Result<(), BoxError> {
     measure("first", CALLS, Known::No, effort)
 }
 
-/// Whether a run has read the conversation before.
+/// Whether an earlier run has loaded the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Yes,
     No,
 }
 
-/// One kind of run: a mode and a length of history.
+/// A kind of run: a mode and a length of history.
 struct Setting {
     mode: &'static str,
     history: usize,
@@ -60,7 +61,7 @@ struct Setting {
     samples: Samples,
 }
 
-/// Where the stored messages are.
+/// The location of the stored messages.
 enum Stored {
     InStore(Box<Write>),
     WithCaller(Messages),
@@ -116,7 +117,8 @@ impl Setting {
         Ok(Self { mode, history, pipeline, stored, samples: Samples::default() })
     }
 
-    /// The time of one run per service call, with the stored history as it was at first.
+    /// Returns the time of one run for each service call. The stored history is reset before the
+    /// run.
     async fn sample(
         &mut self,
         store: &MemoryStore,

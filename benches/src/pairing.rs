@@ -1,17 +1,17 @@
-//! One request to the endpoint that holds many calls and results, or many equal messages.
+//! A request to the endpoint with many calls and results, or with many equal messages.
 //!
-//! - `pairing`: a conversation's first request brings an answer with so many calls, and their
-//!   results in reverse order, one message each.
-//! - `overlap`: a conversation of so many equal user messages gets a request with the same messages
-//!   again, so that every position may be the beginning of the repetition.
+//! - `pairing`: the first request of a conversation contains an answer with this number of calls,
+//!   and their results in reverse order, each in its own message.
+//! - `overlap`: a conversation has this number of equal user messages, and a request repeats the
+//!   same messages, so that the repetition may begin at every position.
 //!
-//! The stack is the tool loop in per-service-call mode over a [`MemoryStore`]; the model answers at
-//! once. The history is the number of calls or messages, and the time is that of the whole HTTP
-//! request divided by it.
+//! The stack is the tool loop in per-service-call mode over a [`MemoryStore`], with a model that
+//! answers immediately. The history is the number of calls or messages, and the time of the HTTP
+//! request is divided by this number.
 //!
-//! Floor: the same with 1,000. The case fails if one of 16,000 costs more than 3 times as much. The
-//! two are measured in turns, since the load of the machine changes while they run; growth with the
-//! square would make the ratio 16.
+//! Floor: the same with 1,000. The case fails if the time for each of 16,000 is more than 3 times
+//! that for each of 1,000. The two are measured alternately, since the load of the machine changes.
+//! With quadratic growth the ratio would be 16.
 
 use std::time::Instant;
 
@@ -32,10 +32,11 @@ use crate::{
 };
 
 const SIZES: [usize; 2] = [1000, 16_000];
-/// How many times as much as at the floor a call or a message may cost.
+/// The maximum ratio of the time for each call or message to that of the floor.
 const GROWTH: f64 = 3.0;
 
-/// The bodies of the requests of one conversation; the time of the last is measured.
+/// Creates the bodies of the requests of one conversation. The time of the last request is
+/// measured.
 type Requests = fn(usize) -> Vec<Vec<Value>>;
 
 pub(crate) fn measure_pairing(effort: Effort) -> Result<(), BoxError> {
@@ -67,7 +68,7 @@ fn measure(case: &'static str, requests: Requests, effort: Effort) -> Result<(),
     Ok(())
 }
 
-/// The time that the last request of a new conversation takes, in microseconds.
+/// Returns the time of the last request of a new conversation, in microseconds.
 async fn time(requests: Vec<Vec<Value>>) -> Result<f64, BoxError> {
     let bodies: Vec<String> = requests.into_iter().map(body).collect();
     time_of_last(&bodies).await
@@ -92,17 +93,17 @@ async fn time_of_last(bodies: &[String]) -> Result<f64, BoxError> {
     Ok(us)
 }
 
-/// The body of a request with calls that are answered in reverse.
+/// Returns the body of a request with calls that are answered in reverse order.
 pub(crate) fn pairing_body(calls: usize) -> String {
     body(calls_answered_in_reverse(calls))
 }
 
-/// The body of a request with equal messages.
+/// Returns the body of a request with equal messages.
 pub(crate) fn overlap_body(count: usize) -> String {
     body(equal_messages(count))
 }
 
-/// Sends a body to a new endpoint, so many times.
+/// Sends a body to a new endpoint this number of times.
 pub(crate) fn send(body: &str, times: usize) -> Result<(), BoxError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(time_of_last(&vec![body.to_owned(); times])).map(drop)

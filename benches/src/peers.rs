@@ -1,15 +1,16 @@
-//! The side of tower-chat in the comparison of `benches/peers`: a process that runs the workload each
-//! time it is told to.
+//! The process of tower-chat in the comparison of `benches/peers`. It runs the workload at each
+//! command.
 //!
-//! `peers FOLDER STORE` takes one command a line on standard input and answers each with one line of
-//! JSON. STORE is `full` or `normal`, for SQLite with that durability, or the address of a PostgreSQL
-//! server. All run in per-service-call mode behind a [`CachingStore`].
+//! `peers FOLDER STORE` reads one command from each line of standard input, and answers each with
+//! one line of JSON. STORE is `full` or `normal`, for SQLite with that durability, or the address
+//! of a PostgreSQL server. All stores are used in per-service-call mode behind a [`CachingStore`].
 //!
-//! - `prepare HISTORY`: the conversations from now on have so many stored messages.
-//! - `open warm` or `open cold`: everything before a run. Another conversation has had a run; warm, the
-//!   store has read the conversation of the next run, cold, it has not.
-//! - `run`: one run, with its load at the beginning. The answer has its time in microseconds.
-//! - `close`: what is stored is counted, and the store is closed.
+//! - `prepare HISTORY`: sets the number of stored messages in later conversations.
+//! - `open warm` or `open cold`: prepares a run. A run in another conversation has ended before.
+//!   `warm` means that the store has already loaded the conversation of the next run, and `cold`
+//!   that it has not.
+//! - `run`: executes one run, including its load. The answer has the time in microseconds.
+//! - `close`: counts the stored messages, and closes the store.
 
 use std::{
     io::{BufRead as _, Write as _},
@@ -34,8 +35,9 @@ use crate::{
     workload::{self, CALLS, Model},
 };
 
-/// More than SQLite leaves in a log before it begins it again: a log that is reused costs less per
-/// commit than one that grows. The other conversation begins it again, so that no measured run does.
+/// More bytes than SQLite leaves in a log before it starts again at the beginning of the log.
+/// Commits to a reused log are faster than commits to a growing one. The other conversation causes
+/// the restart, so that no measured run does.
 const BYTES_OF_LOG: usize = 6 << 20;
 
 /// Answers to commands until standard input ends.
@@ -68,7 +70,7 @@ fn print(answer: &Value) -> Result<(), BoxError> {
     Ok(out.flush()?)
 }
 
-/// Where the messages are stored.
+/// The kind of storage.
 enum Backend {
     Sqlite(Durability),
     Postgres { address: String },
@@ -89,13 +91,13 @@ struct Responder {
     folder: PathBuf,
     backend: Backend,
     history: usize,
-    /// The file with the stored messages, where the store is a file.
+    /// The file with the stored messages, if the store is a file.
     template: Option<TempDir>,
     opened: Option<Opened>,
     repetitions: usize,
 }
 
-/// A stack that is ready for a run.
+/// A stack that is prepared for a run.
 struct Opened {
     store: Arc<dyn HistoryStore>,
     pipeline: ChatPipeline,
@@ -164,7 +166,7 @@ impl Responder {
             }
             (Backend::Postgres { address }, _) => {
                 let store = PostgresStore::options().connect(address).await?;
-                // A database cannot be copied: each run has a conversation of its own.
+                // A database is not copied, therefore each run has its own conversation.
                 fill(&store, &key(self.repetitions), self.history).await?;
                 (Arc::new(CachingStore::new(store)), key(self.repetitions))
             }
@@ -216,7 +218,7 @@ async fn sqlite(folder: &Path, durability: Durability) -> Result<SqliteStore, Bo
     Ok(SqliteStore::options().with_durability(durability).open(folder.join(FILE)).await?)
 }
 
-/// Makes a conversation of so many messages.
+/// Creates a conversation with this number of messages.
 async fn fill(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -229,7 +231,7 @@ async fn fill(
     Ok(())
 }
 
-/// The time of one run in microseconds.
+/// Returns the time of one run, in microseconds.
 async fn run(
     mut pipeline: ChatPipeline,
     model: Model,

@@ -1,11 +1,12 @@
-//! What replay costs.
+//! The cost of replay.
 //!
-//! - `replay`: stored messages through the fold and all steps, each of which has something to do:
-//!   half of the results are stale, a tool is not registered any more, sources were cited in part,
-//!   and the oldest turns are outside the window. Floor: a deep clone of the messages. Bound: at
-//!   most 4 times that.
-//! - `replay_off`: the same conversation as a later run finds it, folded already, with all steps
-//!   off. Floor: the same with 10 stored messages. Bound: at most 1.3 times that, or 1 us more.
+//! - `replay`: stored messages are replayed with all steps, and each step changes the history: half
+//!   of the results are stale, a tool is no longer registered, some sources were not cited, and the
+//!   oldest turns are outside the window. Floor: a deep clone of the messages. Bound: at most 4
+//!   times the floor.
+//! - `replay_off`: the same conversation is replayed by a later run, with a stored fold and without
+//!   steps. Floor: the same with 10 stored messages. Bound: at most 1.3 times the floor, or 1 us
+//!   more.
 
 use std::{
     hint::black_box,
@@ -102,8 +103,8 @@ pub(crate) fn all_steps() -> ReplayPolicy {
         .with_window(Window::tokens(212_000).with_low_water(210_000))
 }
 
-/// Stored turns with ids, of which every second result is of sources and every eighth call of a
-/// tool that is not there any more.
+/// Returns stored turns with ids. Every second result is a list of sources, and every eighth call
+/// is of a tool that no longer exists.
 pub(crate) fn conversation(count: usize) -> Messages {
     let run = RunId::from_bytes([1; 16]);
     let stored = workload::stored_messages(count);
@@ -129,7 +130,7 @@ pub(crate) fn conversation(count: usize) -> Messages {
     messages.collect()
 }
 
-/// A call of each message finished a second after the one before.
+/// Returns end times. The calls of each message end one second after those of the message before.
 pub(crate) fn finish_times(stored: &Messages) -> FinishTimes {
     let mut times = FinishTimes::new();
     for (position, message) in stored.iter().enumerate() {
@@ -181,7 +182,7 @@ mod tests {
         ] {
             assert_ne!(replayed(&stored, &without_one, &times), shown);
         }
-        // The window is one that nearly everything fits into: what it cuts costs nothing more.
+        // The window contains nearly all messages, so that cutting does not reduce the work.
         assert!(shown.len() > replayed(&stored, &all.with_window(None), &times).len() * 9 / 10);
     }
 }

@@ -1,32 +1,32 @@
-//! What is printed, and the medians in it.
+//! The lines of the output, and the medians in them.
 
 use std::time::Instant;
 
 use serde::Serialize;
 
-/// One line of the output. What was not measured is null: where nothing is written to a disk, and
-/// where nothing but reads is.
+/// A line of the output. Values that do not apply are null, such as the bytes of a store that does
+/// not write to a disk, or the durability of reads.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pub(crate) case: &'static str,
     pub(crate) mode: &'static str,
     pub(crate) store: &'static str,
     pub(crate) durability: Option<&'static str>,
-    /// Messages stored before.
+    /// The number of stored messages before the run.
     pub(crate) history: usize,
-    /// Conversations at once.
+    /// The number of concurrent conversations.
     pub(crate) concurrency: usize,
     pub(crate) us_per_call: f64,
     pub(crate) floor_us: f64,
     pub(crate) ratio: f64,
-    /// What was written to the log of the store, and to that of the floor.
+    /// The bytes written to the log of the store and to the log of the floor.
     pub(crate) bytes_written_per_call: Option<f64>,
     pub(crate) floor_bytes: Option<f64>,
-    /// How often the store had the disk sync.
+    /// The number of syncs.
     pub(crate) fsyncs_per_call: Option<f64>,
 }
 
-/// What a store had written to its disk, per service call; see [`crate::written`].
+/// The bytes that a store has written to its disk for each service call; see [`crate::written`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written {
     pub(crate) bytes: f64,
@@ -39,7 +39,7 @@ pub(crate) struct Written {
 pub(crate) struct Samples(Vec<f64>);
 
 impl Line {
-    /// A line for one conversation. The ratio is that of the medians.
+    /// Creates a line for one conversation. The ratio is that of the medians.
     pub(crate) fn new(
         case: &'static str,
         mode: &'static str,
@@ -64,7 +64,7 @@ impl Line {
         }
     }
 
-    /// The line with what was written.
+    /// Adds the written bytes.
     pub(crate) fn with_written(mut self, written: Written) -> Self {
         self.bytes_written_per_call = Some(rounded(written.bytes));
         self.floor_bytes = Some(rounded(written.floor_bytes));
@@ -72,7 +72,7 @@ impl Line {
         self
     }
 
-    /// The line with its ratio turned round: how many times as fast as the floor.
+    /// Inverts the ratio, which is then the speedup over the floor.
     pub(crate) fn with_speedup(mut self) -> Self {
         self.ratio = rounded(self.floor_us / self.us_per_call);
         self
@@ -94,12 +94,12 @@ impl Samples {
         self.0.push(us);
     }
 
-    /// Takes others in.
+    /// Adds other samples.
     pub(crate) fn append(&mut self, mut others: Self) {
         self.0.append(&mut others.0);
     }
 
-    /// The middle one; not a number if there are none.
+    /// Returns the median, or NaN if there are no samples.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -119,12 +119,12 @@ impl Extend<f64> for Samples {
     }
 }
 
-/// The time since a moment, in microseconds.
+/// Returns the time since a start, in microseconds.
 pub(crate) fn us_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// The time between two moments, in microseconds.
+/// Returns the time between two times, in microseconds.
 pub(crate) fn us_between(start: Instant, end: Instant) -> f64 {
     end.duration_since(start).as_secs_f64() * 1e6
 }

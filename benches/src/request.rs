@@ -1,4 +1,4 @@
-//! `request`: putting stored messages before a request, and cloning it.
+//! `request`: inserts stored messages before a request, and clones the request.
 //!
 //! Floor: the same with 10 stored messages. Bound: at most twice that.
 

@@ -1,31 +1,31 @@
-//! The rows of a run, in the stored form in which a floor writes them.
+//! The rows of a run, in the encoded form in which a floor writes them.
 
 use tower_chat::{Message, format};
 
 use crate::workload::{self, CALLS};
 
-/// What a floor writes in one transaction.
+/// The rows of one transaction of a floor.
 #[derive(Debug, Clone)]
 pub(crate) struct BareAppend {
-    /// Messages in their stored form.
+    /// Encoded messages.
     pub(crate) bodies: Vec<String>,
     pub(crate) records: Vec<BareRecord>,
 }
 
-/// A row of the record of tool calls. Messages are numbered from the first of the append, which is
-/// 0; the message before it is -1.
+/// A row of the record of tool calls. Messages are numbered relative to the first message of the
+/// append, which is 0. The message before it is -1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BareRecord {
-    /// The message that asks.
+    /// The message with the call.
     pub(crate) call: i64,
     pub(crate) round: u32,
-    /// The message that answers, if the call was answered.
+    /// The message with the result, if any.
     pub(crate) result: Option<i64>,
 }
 
 impl BareAppend {
-    /// A run in per-service-call mode: the input and the first question, each result and the next
-    /// question, the last result and the answer.
+    /// Returns the appends of a run in per-service-call mode: the input and the first call, then
+    /// each result and the next call, then the last result and the answer.
     pub(crate) fn of_each_call() -> Vec<Self> {
         let messages = workload::messages_of_run();
         let asked = |call, round| BareRecord { call, round, result: None };
@@ -40,7 +40,7 @@ impl BareAppend {
         appends.collect()
     }
 
-    /// A run in per-run mode.
+    /// Returns the append of a run in per-run mode.
     pub(crate) fn of_run() -> Self {
         let bodies =
             workload::messages_of_run().iter().map(|message| format::encode(message)).collect();
@@ -49,7 +49,7 @@ impl BareAppend {
         Self { bodies, records: calls.zip(0..).take(CALLS - 1).map(record).collect() }
     }
 
-    /// One round in the middle of a run, without its record.
+    /// Returns the append of one round in the middle of a run, without its record.
     pub(crate) fn of_messages(messages: &[std::sync::Arc<Message>]) -> Self {
         let bodies = messages.iter().map(|message| format::encode(message)).collect();
         Self { bodies, records: Vec::new() }

@@ -1,20 +1,22 @@
 //! `sqlite`: a run of 20 tool rounds in each mode, with a cached SQLite store, on a multi-thread
 //! runtime.
 //!
-//! The conversation is in the cache when the run begins, as after another run of it; `cold_load`
-//! and `per_run` measure what it costs where it is not. One file serves all modes, in turns.
+//! Before the run, the conversation is in the cache, as after an earlier run. The cases `cold_load`
+//! and `per_run` measure the cost without a cache. All modes use the same file in turn.
 //!
-//! - `per_service_call`, `journaled`: the time from one answer of the model to the next question to
-//!   it, or to the end of the run: tool loop, persistence and its durable appends. The beginning of
-//!   the run is part of its first. Floor: one transaction for each service call on a bare
-//!   connection, made between two service calls, with the rows of per-service-call mode: two
-//!   messages, and a record of the call that is answered and of the one that is asked. A journaled
-//!   run makes two durable appends for each service call: an answer, and the outcome of its tool.
-//! - `per_run`: the whole run divided by its 21 service calls. Floor: one transaction with the same
-//!   rows, divided alike.
+//! - `per_service_call`, `journaled`: the time from an answer of the model to the next service
+//!   call, or to the end of the run. It includes the tool loop, persistence and the durable
+//!   appends, and the first one includes the beginning of the run. Floor: one transaction for each
+//!   service call on a bare connection, between two service calls, with the rows of
+//!   per-service-call mode: two messages, and records of the finished call and of the new call. A
+//!   journaled run makes two durable appends for each service call: one for the answer, and one for
+//!   the outcome of the tool.
+//! - `per_run`: the complete run divided by its 21 service calls. Floor: one transaction with the
+//!   same rows, also divided by the service calls.
 //!
-//! Bounds in per-service-call mode: 1.3 times the floor with full durability, 2.2 times the floor with
-//! normal; 1.3 times its bytes; each at every length of history, and within 1.2 times of one another.
+//! Bounds in per-service-call mode: with full durability 1.3 times the floor, with normal
+//! durability 2.2 times the floor, and 1.3 times the bytes of the floor. Each bound applies to
+//! every length of history, and the times of all lengths are within a factor of 1.2.
 
 use std::{
     collections::VecDeque,
@@ -37,18 +39,19 @@ use crate::{
     written::Syncs,
 };
 
-/// Lengths of history, with the conversations that take the runs in turns. Where there are none,
-/// each run makes its own.
+/// Lengths of history, and the number of conversations that the runs use in turn. With 0
+/// conversations, each run creates its own.
 const HISTORIES: [(usize, usize); 4] = [(0, 0), (1000, 12), (10_000, 6), (100_000, 1)];
 
-/// How often all is measured, on files of its own each time. With one copy the ratio of the medians
-/// is uncertain by a hundredth, which is as much as the bound of full durability leaves.
+/// The number of repetitions of the whole measurement, each on its own files. With one repetition,
+/// the ratio of the medians has an uncertainty of one percent, which is too much for the bound of
+/// full durability.
 const COPIES: usize = 3;
 
-/// The longest history of a quick measurement: making a longer one takes its time.
+/// The longest history of a quick measurement, since longer ones take long to create.
 const LONGEST_OF_QUICK: usize = 1000;
 
-/// Runs of each mode whose bytes are counted. The log does not come to a checkpoint meanwhile.
+/// The runs of each mode whose bytes are counted. They are too few to cause a checkpoint.
 const COUNTED_RUNS: usize = 2;
 
 const MODES: [(&str, PersistenceMode); 3] = [
@@ -73,7 +76,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
                     bench.measure(repetitions).await
                 })
             };
-            // What is written is counted on the first.
+            // The written bytes are counted in the first repetition.
             let mut measured = measure_copy()?;
             for _ in 1..copies {
                 for ((mode, _), (more, _)) in measured.iter_mut().zip(measure_copy()?) {
@@ -91,7 +94,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// One file and its floor, and what runs on them.
+/// A file with its floor, and the stack that uses the file.
 struct Bench {
     files: Files,
     store: Arc<CachingStore<SqliteStore>>,
@@ -99,11 +102,11 @@ struct Bench {
     model: Model,
     durability: Durability,
     conversations: usize,
-    /// How many runs there were.
+    /// The number of runs so far.
     runs: usize,
 }
 
-/// One mode, and what was measured of it.
+/// A mode and its measurements.
 struct Measured {
     mode: &'static str,
     persistence: PersistenceMode,
@@ -113,16 +116,16 @@ struct Measured {
     syncs: u64,
 }
 
-/// The bare connection, which the model writes to when it is asked.
+/// The bare connection, which the model writes to during service calls.
 struct Floor {
     bare: Arc<Mutex<Bare>>,
     conversation: Option<BareConversation>,
-    /// What is to be written in this run, and what it took.
+    /// The remaining transactions of the run, and the times of the finished ones.
     appends: VecDeque<BareAppend>,
     times: Vec<f64>,
 }
 
-/// What the service calls of one run took, and the transactions of the floor.
+/// The times of the service calls of one run, and of the transactions of the floor.
 struct Times {
     ours: Vec<f64>,
     floor: Vec<f64>,
@@ -181,7 +184,8 @@ impl Bench {
         Ok(measured)
     }
 
-    /// One run, in the next conversation, and the same rows in that of the floor.
+    /// Executes a run in the next conversation, and writes the same rows to the conversation of the
+    /// floor.
     async fn run(&mut self, mode: &mut Measured) -> Result<Times, BoxError> {
         let key = files::key(self.runs.checked_rem(self.conversations).unwrap_or(self.runs));
         self.runs += 1;
@@ -232,7 +236,7 @@ impl Floor {
         Self { bare, conversation: None, appends: VecDeque::new(), times: Vec::new() }
     }
 
-    /// Makes ready for a run.
+    /// Prepares a run.
     fn prepare(
         &mut self,
         key: &ConversationKey,
@@ -247,7 +251,7 @@ impl Floor {
         Ok(())
     }
 
-    /// Makes the next transaction, if there is one to be made.
+    /// Executes the next transaction, if any.
     fn append(&mut self) -> Result<(), BoxError> {
         let conversation = self.conversation.as_mut().ok_or("no conversation to append to")?;
         let Some(append) = self.appends.pop_front() else { return Ok(()) };

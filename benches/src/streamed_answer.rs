@@ -1,13 +1,13 @@
-//! A streamed answer of Chat Completions: the data of its events is checked, parsed and accumulated,
-//! and written once.
+//! A streamed answer of Chat Completions: the data of its events are checked, parsed and
+//! accumulated, and the message is encoded once.
 //!
-//! - the mode is the field that comes in pieces: text (`content`, `reasoning_content`), fragments of
-//!   one block (`reasoning_details`), or an unknown list (`odd`).
+//! - the mode is the field whose value arrives in pieces: text (`content`, `reasoning_content`),
+//!   fragments of one block (`reasoning_details`), or an unknown list (`odd`).
 //! - the history is the number of pieces.
 //!
-//! Floor: the same with 1,000 pieces. The case fails if a piece of 16,000 costs more than 3 times as
-//! much. The ratio leaves room for the noise of a busy machine: growth with the square of the pieces
-//! would make it 16. [`crate::held`] measures the memory.
+//! Floor: the same with 1,000 pieces. The case fails if the time for each of 16,000 pieces is more
+//! than 3 times that for each of 1,000 pieces. The ratio allows for the noise of a busy machine;
+//! with quadratic growth it would be 16. [`crate::held`] measures the memory.
 
 use std::{hint::black_box, time::Instant};
 
@@ -22,7 +22,7 @@ use crate::{
 
 const FLOOR: usize = 1000;
 const PIECES: [usize; 3] = [FLOOR, 4000, 16_000];
-/// How many times as much as at the floor a piece may cost.
+/// The maximum ratio of the time for each piece to that of the floor.
 const GROWTH: f64 = 3.0;
 
 pub(crate) type Piece = fn(&str) -> Value;
@@ -61,12 +61,12 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The data of the events of a stream with so many pieces.
+/// Returns the data of the events of a stream with this number of pieces.
 pub(crate) fn answer(pieces: usize, text: &str, piece: Piece) -> Vec<String> {
     (0..pieces).map(|index| piece(&format!("{text}{index}")).to_string()).collect()
 }
 
-/// What the pieces of a stream add up to.
+/// Accumulates the pieces of a stream.
 pub(crate) fn accumulated<'a>(
     answer: impl IntoIterator<Item = &'a str>,
 ) -> Result<Object, BoxError> {

@@ -1,9 +1,9 @@
-//! `telemetry`: runs of 21 service calls and of one, in per-service-call mode over a store in memory, in
-//! a stack with the layers of telemetry and a traced store, where no subscriber and no recorder is
-//! installed. The whole run, divided by its service calls.
+//! `telemetry`: runs of 21 service calls and of one, in per-service-call mode with a store in
+//! memory. The stack has the layers for telemetry and a traced store, but no subscriber and no
+//! recorder is installed. The time of the complete run is divided by its service calls.
 //!
-//! Floor: the same stack without them. The two take turns, so that what else the machine does hits
-//! both alike. The history is the number of service calls.
+//! Floor: the same stack without these layers and the traced store. The two alternate, so that the
+//! load of the machine affects both equally. The history is the number of service calls.
 
 use std::{sync::Arc, time::Instant};
 
@@ -62,7 +62,7 @@ fn stack(store: &MemoryStore, model: &Model, traced: bool) -> Stack {
     BoxCloneSyncService::new(layer(Telemetry::agent).layer(run))
 }
 
-/// The time of one run per service call, in a new conversation.
+/// Returns the time of one run for each service call, in a new conversation.
 async fn sample(
     stack: &mut Stack,
     store: &MemoryStore,

@@ -1,14 +1,15 @@
-//! The texts of the workload. `benches/peers` reads them too, so every constant is one line.
+//! The texts of the workload. `benches/peers` parses this file, therefore every constant is one
+//! line.
 
-/// What the user asks in a measured run.
+/// The input of a measured run.
 pub(crate) const INPUT: &str = "Which of my orders are late, and why?";
-/// What the user asks in a stored turn.
+/// The input of a stored turn.
 pub(crate) const STORED_INPUT: &str = "And the other orders?";
 /// The name of the only tool.
 pub(crate) const TOOL: &str = "search_orders";
-/// What the model gives the tool.
+/// The arguments of the tool.
 pub(crate) const ARGUMENTS: &str = r#"{"order": "A-20260711-0042", "fields": ["state", "carrier", "expected", "delivered"], "limit": 25}"#;
-/// What the tool returns.
+/// The result of the tool.
 pub(crate) const RESULT_TEXT: &str = r#"{"order":"A-20260711-0042","state":"in transit","carrier":"Northern Parcel","expected":"2026-07-14","delivered":null,"events":[{"at":"2026-07-11T09:14:00Z","what":"picked up"},{"at":"2026-07-12T17:40:00Z","what":"left the sorting centre"},{"at":"2026-07-13T06:05:00Z","what":"held: snow on the pass"}],"note":"ask again tomorrow; the customer was told by text message before noon"}"#;
 /// The last text of every turn.
 pub(crate) const FINAL_TEXT: &str =

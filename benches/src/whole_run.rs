@@ -1,12 +1,14 @@
-//! `per_run`: a whole run of 20 tool rounds in per-run mode with a SQLite store that is not cached,
-//! divided by its 21 service calls: one load of everything stored and one append of everything new.
+//! `per_run`: a complete run of 20 tool rounds in per-run mode with a SQLite store without a cache,
+//! divided by its 21 service calls: one load of all stored messages and one append of all new
+//! messages.
 //!
-//! Floor: a load by the store, which has a floor of its own in `cold_load`, until what was loaded
-//! is let go again, and one transaction with the same rows on a bare connection, divided alike.
-//! Bound: at 10,000 messages what the load takes, and 1.1 times what the transaction takes.
+//! Floor: a load by the store until the loaded messages are freed (the case `cold_load` compares
+//! such a load with its own floor), and one transaction with the same rows on a bare connection,
+//! also divided by the service calls. Bound at 10,000 messages: the time of the load plus 1.1 times
+//! that of the transaction.
 //!
-//! A run has what it loaded let go by another thread. That is over before anything else is
-//! measured.
+//! A run frees its loaded messages on another thread. The measurement waits for that thread before
+//! the next one begins.
 
 use std::{
     hint::black_box,
@@ -25,7 +27,7 @@ use crate::{
     workload::{self, CALLS, Model},
 };
 
-/// Lengths of history, with the conversations that take the runs in turns.
+/// Lengths of history, and the number of conversations that the runs use in turn.
 const HISTORIES: [(usize, usize); 2] = [(0, 0), (10_000, 5)];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
@@ -43,7 +45,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The times of runs and of the floor, divided by the service calls.
+/// Returns the times of runs and of the floor, divided by the service calls.
 async fn measure_runs(
     durability: Durability,
     history: usize,
@@ -66,7 +68,7 @@ async fn measure_runs(
     let (mut ours, mut floor) = (Samples::default(), Samples::default());
     for run in 0..runs {
         let key = files::key(run.checked_rem(conversations).unwrap_or(run));
-        // What a disk does after one sync may not be what it does after the other.
+        // The order alternates, since a disk may behave differently directly after a sync.
         let is_floor_first = run % 2 == 1;
         if is_floor_first {
             floor.add(measure_floor(&files, &key, history, &append).await? / CALLS as f64);

@@ -1,4 +1,4 @@
-//! What is run: an agent that calls one tool a round, with a model that answers at once.
+//! The workload: an agent that calls one tool in each round, with a model that answers immediately.
 
 use std::{
     collections::VecDeque,
@@ -21,25 +21,24 @@ use tower_service::Service;
 pub(crate) use crate::texts::TOOL;
 use crate::texts::{ARGUMENTS, FINAL_TEXT, INPUT, RESULT_TEXT, STORED_INPUT};
 
-/// Service calls of a run with tools: 20 rounds and the final answer.
+/// The service calls of a run with tools: 20 rounds and the final answer.
 pub(crate) const CALLS: usize = 21;
 
 const ROUNDS_OF_STORED_TURN: usize = 4;
 
-/// The model: gives prepared messages, one a call, and notes when it was asked.
+/// The model. It returns one prepared message for each call, and records the times of the calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model(Arc<Mutex<Script>>);
 
 #[derive(Debug, Default)]
 struct Script {
     answers: VecDeque<Arc<Message>>,
-    /// When each call came, and when it was answered.
+    /// The times at which each call began and was answered.
     calls: Vec<(Instant, Instant)>,
     between: Option<Between>,
 }
 
-/// Something done while the model client is asked, so that what it measures is interleaved with the
-/// run.
+/// A function that runs during service calls, so that its measurement is interleaved with the run.
 struct Between(Box<Hook>);
 
 type Hook = dyn FnMut(&ChatRequest) -> Result<(), BoxError> + Send;
@@ -51,7 +50,7 @@ impl std::fmt::Debug for Between {
 }
 
 impl Model {
-    /// Takes the answers of the next run: so many rounds and the final answer.
+    /// Sets the answers of the next run: this number of rounds, and the final answer.
     pub(crate) fn prepare(&self, rounds: usize) {
         let mut script = self.script();
         script.answers = (0..rounds).map(|round| call_message(round).into()).collect();
@@ -60,7 +59,7 @@ impl Model {
         script.calls.reserve(rounds + 1);
     }
 
-    /// Does something inside every call, until further notice.
+    /// Sets a function that runs during every call.
     pub(crate) fn do_between(
         &self,
         between: impl FnMut(&ChatRequest) -> Result<(), BoxError> + Send + 'static,
@@ -68,7 +67,7 @@ impl Model {
         self.script().between = Some(Between(Box::new(between)));
     }
 
-    /// When each call of the last run came, and when it was answered.
+    /// Returns the times at which each call of the last run began and was answered.
     pub(crate) fn calls(&self) -> Vec<(Instant, Instant)> {
         self.script().calls.clone()
     }
@@ -98,14 +97,14 @@ impl Service<ChatRequest> for Model {
     }
 }
 
-/// The only tool.
+/// Returns the only tool.
 pub(crate) fn tools() -> Tools {
     let parameters = json!({"type": "object", "properties": {"order": {"type": "string"}}});
     let definition = ToolDefinition::new(TOOL, "Looks orders up.", parameters);
     Tools::new().with(tool_fn(definition, |_| async { Ok(RESULT_TEXT) }))
 }
 
-/// The pipeline of a user with one tool.
+/// Creates the pipeline of an application with one tool.
 pub(crate) fn pipeline(
     model: &Model,
     history: Option<(Arc<dyn HistoryStore>, PersistenceMode)>,
@@ -117,7 +116,7 @@ pub(crate) fn pipeline(
     })
 }
 
-/// Runs one request to its end; fails unless it came to the final answer after so many calls.
+/// Executes one request. Fails unless the final answer comes after this number of calls.
 pub(crate) async fn run(
     pipeline: &mut ChatPipeline,
     model: &Model,
@@ -132,12 +131,13 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The input of every run.
+/// Returns the input of every run.
 pub(crate) fn input() -> ChatRequest {
     ChatRequest::user(INPUT)
 }
 
-/// Stored turns, so many messages in all: the input, four rounds, the answer, and so on.
+/// Returns stored turns with this total number of messages. A turn is the input, four rounds and
+/// the answer.
 pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     let turn = || {
         let rounds = (0..ROUNDS_OF_STORED_TURN)
@@ -149,14 +149,14 @@ pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     std::iter::repeat_with(turn).flatten().take(count).map(Arc::new).collect()
 }
 
-/// A message as a run stores it: with the time at which it was added.
+/// Adds the time that a run stores with a message.
 pub(crate) fn added(mut message: Message) -> Message {
-    // Any time of these years has as many digits.
+    // The stored times of many years have the same number of digits.
     message.added_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
     message
 }
 
-/// The messages that one run stores.
+/// Returns the messages that one run stores.
 pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
     let rounds = (0..CALLS - 1).flat_map(|round| [call_message(round), result_message(round)]);
     std::iter::once(Message::user(INPUT))
@@ -166,7 +166,7 @@ pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
         .collect()
 }
 
-/// A write that makes a conversation of these messages.
+/// Returns a write that creates a conversation with these messages.
 pub(crate) fn first_write(key: &ConversationKey, messages: Vec<Arc<Message>>) -> Write {
     let id = MessageId { run: RunId::new(), index: 0 };
     Write::new(key.clone(), id, Revision::ABSENT, messages)

@@ -1,14 +1,15 @@
-//! What is written to a disk: the growth of SQLite's write-ahead log, and how often it is synced.
+//! The bytes that are written to a disk, and the number of syncs: the growth and the syncs of the
+//! write-ahead log of SQLite.
 //!
-//! Bytes are counted apart from the times, from an empty log that no checkpoint empties meanwhile:
-//! its size afterwards is what was written to it, a page and 24 bytes for each page that a
-//! transaction changed.
+//! The bytes are measured separately from the times. The log is empty at first, and no checkpoint
+//! empties it again. Its final size is the number of written bytes: a page and 24 bytes for each
+//! page that a transaction has changed.
 //!
-//! Syncs are counted while the times are taken. A commit syncs the log once with
-//! [`Durability::Full`], and not with [`Durability::Normal`]. A checkpoint syncs the log and the
-//! file, and the header of the log is synced when it is begun again; its header counts how often
-//! that was. A log that the store's thread carries over in several parts is synced a little more
-//! often than this says.
+//! The syncs are counted during the measurement of the times. A commit syncs the log once with
+//! [`Durability::Full`], and not at all with [`Durability::Normal`]. A checkpoint syncs the log and
+//! the file, and SQLite syncs the header of the log when it starts again at the beginning. The
+//! header contains the number of these restarts. If the checkpoint thread of the store needs
+//! several steps for a checkpoint, there are slightly more syncs than this module counts.
 
 use std::{
     fs::File,
@@ -19,7 +20,7 @@ use std::{
 use tower_chat::BoxError;
 use tower_chat_sqlite::{Durability, SqliteStore};
 
-/// Syncs of a checkpoint, and of the new header after it.
+/// The syncs of a checkpoint, and of the new header after it.
 const SYNCS_OF_CHECKPOINT: u64 = 3;
 
 /// The write-ahead log of a file.
@@ -33,7 +34,7 @@ impl Log {
         Self(path.into())
     }
 
-    /// How large it is.
+    /// Returns the size of the log, in bytes.
     pub(crate) fn bytes(&self) -> Result<u64, BoxError> {
         match std::fs::metadata(&self.0) {
             Ok(metadata) => Ok(metadata.len()),
@@ -42,9 +43,9 @@ impl Log {
         }
     }
 
-    /// The number of checkpoints that its header has, `None` where the log is empty.
+    /// Returns the number of checkpoints in the header. `None` if the log is empty.
     fn checkpoints(&self) -> Result<Option<u32>, BoxError> {
-        // SQLite holds no locks on this file, so that closing it here frees none.
+        // SQLite has no locks on this file, so closing the file here releases none.
         let mut header = [0; 16];
         match File::open(&self.0).and_then(|mut log| log.read_exact(&mut header)) {
             Ok(()) => {}
@@ -60,7 +61,7 @@ impl Log {
     }
 }
 
-/// How often a store has had the disk sync, counted from some moment.
+/// The number of commits and checkpoints of a store since a point in time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Syncs {
     commits: u64,
@@ -68,12 +69,12 @@ pub(crate) struct Syncs {
 }
 
 impl Syncs {
-    /// What a store has done up to now.
+    /// Returns the numbers up to now.
     pub(crate) fn until_now(store: &SqliteStore, log: &Log) -> Result<Self, BoxError> {
         Ok(Self { commits: store.statistics().commits, checkpoints: log.checkpoints()? })
     }
 
-    /// How many there were since then.
+    /// Returns the number of syncs between two points in time.
     pub(crate) fn since(self, then: Self, durability: Durability) -> Result<u64, BoxError> {
         let of_commits = match durability {
             Durability::Full => self.commits - then.commits,

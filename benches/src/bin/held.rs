@@ -1,4 +1,4 @@
-//! Measures how much memory input from outside takes; see [`tower_chat_benches::held`].
+//! Measures the memory that external input takes; see [`tower_chat_benches::held`].
 
 use peak_alloc::PeakAlloc;
 use tower_chat::BoxError;

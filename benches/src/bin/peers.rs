@@ -1,4 +1,5 @@
-//! The side of tower-chat in a comparison with other frameworks; see [`tower_chat_benches::peers`].
+//! The process of tower-chat in the comparison with other frameworks; see
+//! [`tower_chat_benches::peers`].
 
 use std::process::ExitCode;
 

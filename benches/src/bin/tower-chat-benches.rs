@@ -1,4 +1,4 @@
-//! Measures what the layers cost per service call, each figure beside its floor in the same run.
+//! Measures the cost of the layers for each service call, together with a floor.
 
 use std::process::ExitCode;
 

@@ -1,14 +1,14 @@
 //! The floor: one reused connection, one prepared statement, one round trip.
 //!
-//! The statement has the rows of the store, and messages that are in their stored form already; it
-//! checks no revision.
+//! The statement writes the same rows as the store, with already encoded messages, but does not
+//! check the revision.
 
 use tokio_postgres::{Client, NoTls, Statement};
 use tower_chat::{BoxError, ConversationKey, RunId, format};
 
 use crate::workload;
 
-/// A connection to a store's database, past the store.
+/// A connection to the database of a store that does not use the store.
 pub(super) struct Bare {
     client: Client,
     append: Statement,
@@ -24,7 +24,7 @@ pub(super) struct BareConversation {
 }
 
 impl BareConversation {
-    /// A conversation with so many stored messages.
+    /// Creates a conversation with this number of stored messages.
     pub(super) fn new(key: ConversationKey, history: usize) -> Result<Self, BoxError> {
         let last_sequence = i64::try_from(history)?;
         Ok(Self { key, run: RunId::new().to_bytes(), run_index: 0, last_sequence })
@@ -36,7 +36,7 @@ impl BareConversation {
     }
 }
 
-/// The messages of an append: the last call is answered, and a new one is asked.
+/// Returns the messages of an append: the result of the last call, and a new call.
 pub(super) fn bodies() -> [String; 2] {
     [workload::result_message(0), workload::call_message(1)]
         .map(|message| format::encode(&workload::added(message)))
@@ -45,13 +45,13 @@ pub(super) fn bodies() -> [String; 2] {
 impl Bare {
     pub(super) async fn connect(address: &str, schema: &str) -> Result<Self, BoxError> {
         let (client, connection) = tokio_postgres::connect(address, NoTls).await?;
-        // It ends with the client.
+        // The task ends with the client.
         tokio::spawn(connection);
         let append = client.prepare(&append(schema)).await?;
         Ok(Self { client, append })
     }
 
-    /// One transaction with two messages and a record of each.
+    /// Executes a transaction with two messages and a record of each.
     pub(super) async fn append(
         &self,
         to: &mut BareConversation,

@@ -1,19 +1,20 @@
 //! `postgres`: per-service-call mode with a PostgreSQL store behind a cache, on a multi-thread
-//! runtime, against a throwaway server whose data lie on a disk.
+//! runtime, with a temporary server whose data are on a disk.
 //!
-//! The time from one answer of the model to the next question to it: tool loop, persistence and one
-//! append. The first service call of each run is left out, since it is the first to a conversation.
-//! The durability `full` is PostgreSQL's default, `off` is `synchronous_commit = off`: nobody waits
-//! for the disk, so it shows everything else.
+//! The measured time is that from an answer of the model to the next service call: tool loop,
+//! persistence and one append. The first service call of each run is omitted, since it is the first
+//! one to a conversation. The durability `full` is the default of PostgreSQL. `off` is
+//! `synchronous_commit = off`: no commit waits for the disk, so the time is that of all other work.
 //!
-//! Floor: one statement of one round trip with the same rows, into the same tables, on one reused
-//! connection of the same client: a result, the next call, and a record of each. It checks no
-//! revision and touches no conversation's row. As many are made after each run, or before it, in
-//! turns. Bound with durability `full`: at most 1.7 times that, and within 1.25 times of one another at
-//! every length of history.
+//! Floor: one statement in one round trip that writes the same rows into the same tables, on one
+//! reused connection of the same client library: a result, the next call, and a record of each. The
+//! statement does not check the revision and does not update the row of the conversation. Before or
+//! after each run, alternately, the same number of statements is executed. Bound with durability
+//! `full`: at most 1.7 times the floor, and the times of all lengths of history are within a factor
+//! of 1.25.
 //!
-//! Bytes are those of the server's log, the middle of all runs. Syncs are the server's own count of
-//! those of its log, over runs that are made afterwards for that alone.
+//! The written bytes are those of the server's log, as the median of all runs. The server counts
+//! the syncs of its log. They are measured in additional runs after the others.
 
 mod bare;
 pub(crate) mod server;
@@ -36,13 +37,14 @@ use crate::{
 
 const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
 
-/// Runs whose syncs are counted.
+/// The runs whose syncs are counted.
 const COUNTED_RUNS: usize = 2;
 
-/// A conversation takes so many runs that it grows by less than this part of its history.
+/// The number of runs in a conversation is limited, so that the conversation grows by less than
+/// this fraction of its history.
 const MOST_GROWTH: usize = 10;
 
-/// The durabilities with their names in the output, and what is set for them.
+/// The durabilities with their names in the output, and the settings of their connections.
 pub(crate) const DURABILITIES: [(&str, &str); 2] =
     [("full", "synchronous_commit=on"), ("off", "synchronous_commit=off")];
 
@@ -83,7 +85,7 @@ struct Measured {
     syncs_per_call: f64,
 }
 
-/// A scope, in which the conversations of one side lie.
+/// The scopes of the conversations of the store and of the floor.
 const OURS: &str = "benches";
 const FLOOR: &str = "floor";
 
@@ -115,7 +117,7 @@ async fn measure_runs(
             to = BareConversation::new(key(FLOOR, conversation), history)?;
         }
         to.begin_run();
-        // What a disk does after one sync may not be what it does after the other.
+        // The order alternates, since a disk may behave differently directly after a sync.
         let is_floor_first = run % 2 == 1;
         for is_floor in [is_floor_first, !is_floor_first] {
             let start = log.position().await?;
@@ -143,8 +145,9 @@ async fn measure_runs(
     Ok(measured)
 }
 
-/// How often the server syncs its log for a service call, where nobody else is connected. What a
-/// connection did is known for certain once it is closed.
+/// Returns the number of syncs of the server's log for each service call. No other client may be
+/// connected, and the connection is closed before the count is read, since the server then has
+/// published all counts.
 async fn syncs_per_call(
     address: &str,
     schema: &str,
@@ -170,7 +173,7 @@ fn pipeline(model: &Model, store: PostgresStore) -> Result<ChatPipeline, BoxErro
     workload::pipeline(model, Some((store, PersistenceMode::PerServiceCall)))
 }
 
-/// The times of the service calls of a run, but for the first.
+/// Returns the times of the service calls of a run, without the first.
 async fn run_once(
     mut pipeline: ChatPipeline,
     model: Model,
@@ -186,7 +189,7 @@ async fn run_once(
     Ok(times.map(|((_, answered), next)| us_between(*answered, next)).collect())
 }
 
-/// The times of as many appends on the bare connection.
+/// Returns the times of the same number of appends on the bare connection.
 async fn append(
     bare: Bare,
     mut to: BareConversation,

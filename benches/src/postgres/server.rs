@@ -1,4 +1,4 @@
-//! The throwaway server, and what lies on it before anything is measured.
+//! The temporary server, and its content before a measurement.
 
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
@@ -9,7 +9,8 @@ use tower_chat_testkit::server::PostgresServer;
 
 use crate::{files, workload};
 
-/// Starts a server that waits for the disk; `None` where PostgreSQL is not there and need not be.
+/// Starts a server that syncs to a disk. Returns `None` if PostgreSQL is not installed and not
+/// required.
 pub(crate) fn start() -> Result<Option<PostgresServer>, BoxError> {
     match PostgresServer::setup().durable_under(folder()?).start() {
         Ok(server) => Ok(Some(server)),
@@ -17,17 +18,17 @@ pub(crate) fn start() -> Result<Option<PostgresServer>, BoxError> {
     }
 }
 
-/// The address of the server's database with something set for its connections.
+/// Returns the address of the database with a setting for its connections.
 pub(crate) fn address(server: &PostgresServer, setting: &str) -> String {
     format!("{}&options=-c%20{setting}", server.address("postgres"))
 }
 
-/// A store in a schema of its own.
+/// Opens a store in its own schema.
 pub(crate) async fn store(address: &str, schema: &str) -> Result<PostgresStore, BoxError> {
     Ok(PostgresStore::options().with_schema(schema).connect(address).await?)
 }
 
-/// Makes a conversation of so many messages.
+/// Creates a conversation with this number of messages.
 pub(crate) async fn fill(
     store: &PostgresStore,
     key: &ConversationKey,
@@ -40,19 +41,19 @@ pub(crate) async fn fill(
     Ok(())
 }
 
-/// How far the server's log has come, and how often it was synced.
+/// Reads the position of the server's write-ahead log, and the number of its syncs.
 pub(crate) struct Log(Client);
 
 impl Log {
     pub(crate) async fn connect(server: &PostgresServer) -> Result<Self, BoxError> {
         let (client, connection) =
             tokio_postgres::connect(&server.address("postgres"), NoTls).await?;
-        // It ends with the client.
+        // The task ends with the client.
         tokio::spawn(connection);
         Ok(Self(client))
     }
 
-    /// Puts everything so far into the tables' files.
+    /// Executes a checkpoint of the server.
     pub(crate) async fn checkpoint(&self) -> Result<(), BoxError> {
         Ok(self.0.batch_execute("CHECKPOINT").await?)
     }
@@ -66,7 +67,8 @@ impl Log {
         Ok(self.position().await? - position)
     }
 
-    /// How often it was synced since the server was made, as far as that is told yet.
+    /// Returns the number of syncs of the log since the creation of the server, as far as the
+    /// server has published it.
     pub(crate) async fn syncs(&self) -> Result<i64, BoxError> {
         let version = "SELECT current_setting('server_version_num')::int";
         let version: i32 = self.0.query_one(version, &[]).await?.try_get(0)?;
@@ -88,7 +90,7 @@ impl Log {
     }
 }
 
-/// A folder on a real disk that another account can reach.
+/// Returns a folder on a real disk that another user account can access.
 fn folder() -> Result<PathBuf, BoxError> {
     let built = files::build_folder()?;
     let may_be_entered = |folder: &std::path::Path| {

@@ -1,9 +1,10 @@
 //! adk-rust: a scripted `Llm`, an `LlmAgent` with one tool, a `Runner`, and a `SqliteSessionService`.
 //!
-//! The pool is the caller's, in WAL mode with `synchronous = FULL`: with `SqliteSessionService::new`
-//! SQLite keeps a rollback journal, which is synced several times as often.
+//! The caller creates the pool, in WAL mode with `synchronous = FULL`. With
+//! `SqliteSessionService::new`, SQLite would use a rollback journal, which needs several times as
+//! many syncs.
 //!
-//! Answers to the commands of `benches/src/peers.rs`.
+//! The program answers the commands of `benches/src/peers.rs`.
 
 #[path = "../../../src/texts.rs"]
 mod texts;
@@ -38,7 +39,7 @@ const VERSION: &str = "2.3.0";
 const ROUNDS: usize = 20;
 const CALLS: usize = ROUNDS + 1;
 const ROUNDS_OF_STORED_TURN: usize = 4;
-/// More than SQLite leaves in a log before it begins it again.
+/// More bytes than SQLite leaves in a log before it starts again at the beginning of the log.
 const BYTES_OF_LOG: i64 = 8_000_000;
 
 const APP: &str = "bench";
@@ -47,7 +48,7 @@ const CONVERSATION: &str = "measured";
 const OTHER_CONVERSATION: &str = "another";
 const FILE: &str = "sessions.db";
 
-/// Gives prepared answers, one a call.
+/// A model that returns one prepared answer for each call.
 #[derive(Clone, Default)]
 struct ScriptedModel(Arc<Mutex<VecDeque<Content>>>);
 
@@ -105,7 +106,7 @@ impl Tool for SearchOrders {
     }
 }
 
-/// The service of sessions, the runner on it, and the folder of the file.
+/// The session service, its runner, and the folder of its file.
 struct Opened {
     sessions: Arc<SqliteSessionService>,
     runner: Runner,
@@ -232,7 +233,7 @@ impl Responder {
 }
 
 impl Opened {
-    /// One run; its final answer.
+    /// Executes one run, and returns its final answer.
     async fn run(&self, session: &str) -> Outcome<String> {
         let input = Content::new("user").with_text(texts::INPUT);
         let (user, session) = (UserId::try_from(USER)?, SessionId::try_from(session)?);
@@ -248,7 +249,7 @@ impl Opened {
         Ok(last)
     }
 
-    /// The number of stored messages.
+    /// Returns the number of stored messages.
     async fn stored(&self) -> Outcome<usize> {
         let request = GetRequest {
             app_name: APP.to_owned(),
@@ -260,7 +261,7 @@ impl Opened {
         Ok(self.sessions.get(request).await?.events().len())
     }
 
-    /// Makes the log as long as it gets, so that the next write begins it again.
+    /// Extends the log to its full size, so that the next write starts again at its beginning.
     async fn fill_log(&self) -> Outcome<()> {
         let pool = self.sessions.pool();
         sqlx::query("CREATE TABLE filling (bytes BLOB)").execute(pool).await?;
@@ -287,7 +288,8 @@ fn identity(session: &str) -> Outcome<AdkIdentity> {
     Ok(AdkIdentity::new(app, user, SessionId::try_from(session)?))
 }
 
-/// Stored turns, so many messages in all: the input, four rounds, the answer, and so on.
+/// Returns stored turns with this total number of messages. A turn is the input, four rounds and
+/// the answer.
 fn stored_events(count: usize) -> impl Iterator<Item = Event> {
     let turns = (0..).flat_map(|turn| {
         let rounds = (0..ROUNDS_OF_STORED_TURN).flat_map(move |round| {
