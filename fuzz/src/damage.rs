@@ -40,7 +40,7 @@ const WORDS: [&str; 32] = [
     "[[[[[[[[[[[[[[[[",
     "{\"a\":{\"a\":{\"a\":{\"a\":",
 ];
-/// The levels by which a value is nested. Parsers recurse down to 120 or 128 levels.
+/// The numbers of levels by which a value is nested. Parsers recurse down to 120 or 128 levels.
 const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
 /// A list gets at most this many bytes of copies of one item.
 const MANY_BYTES: usize = 64 * 1024;
@@ -49,7 +49,7 @@ const NESTED: &str = "<nested>";
 /// The greatest length of an input, in bytes.
 const LONGEST: usize = 256 * 1024;
 
-/// One of the seeds, damaged one or several times.
+/// Returns one of the seeds, damaged one or several times.
 pub(crate) fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = rng.one_of(seeds).cloned().unwrap_or_default();
     for _ in 0..=rng.below(4) {
@@ -186,7 +186,7 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// The value with this number, in the order from the root.
+/// Returns the value with this number, in depth-first order from the root.
 fn node<'v>(value: &'v mut Value, number: &mut usize) -> Option<&'v mut Value> {
     if *number == 0 {
         return Some(value);

@@ -23,12 +23,12 @@ pub struct Figures {
     pub slowest_length: usize,
 }
 
-/// Memory for each byte is measured from this length on: for shorter inputs the fixed memory of a parser
-/// dominates.
+/// The length from which on memory is measured for each byte. For shorter inputs, the fixed memory
+/// of a parser dominates.
 pub(crate) const LONG: usize = 4096;
 
 impl Figures {
-    /// Executions a second.
+    /// The number of executions per second.
     pub fn rate(&self) -> f64 {
         approximate(self.executions) / self.seconds.max(1e-9)
     }

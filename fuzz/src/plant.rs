@@ -15,7 +15,7 @@ pub enum Plant {
     Overflow,
     /// Some inputs hang the parser.
     Hang,
-    /// Long inputs take time that grows with the square of their length.
+    /// The time for long inputs is quadratic in their length.
     Quadratic,
     /// Some inputs take memory out of proportion to their length.
     Memory,
@@ -25,7 +25,7 @@ pub enum Plant {
     Pieces,
 }
 
-/// From this length on time grows with the square of the length.
+/// The length from which on the time is quadratic.
 const LONG: usize = 32 * 1024;
 
 impl Plant {

@@ -26,20 +26,21 @@ pub struct Arguments {
     /// Inputs of each target
     #[arg(long, default_value_t = 2_000)]
     pub executions: u64,
-    /// Inputs of each target that takes more than 10,000 a second; as many as of the others by default
+    /// Inputs of each target that takes more than 10,000 per second; by default the number of the
+    /// others
     #[arg(long)]
     pub fast_executions: Option<u64>,
-    /// Inputs of each target that needs a file, a connection or a store for each; as many as of the others
-    /// by default
+    /// Inputs of each target that needs a file, a connection or a store for each; by default the
+    /// number of the others
     #[arg(long)]
     pub slow_executions: Option<u64>,
     /// The seed of the damage
     #[arg(long, default_value_t = 20_261_123)]
     pub seed: u64,
-    /// One case of the seed alone
+    /// Runs only this case of the seed
     #[arg(long)]
     pub case: Option<u64>,
-    /// Gives the targets this file instead, undamaged
+    /// Gives this file to the targets instead, undamaged
     #[arg(long)]
     pub input: Option<PathBuf>,
     /// Plants a fault between inputs and parsers, which the search must find
@@ -48,7 +49,7 @@ pub struct Arguments {
     /// The folder for inputs that break a rule
     #[arg(long, default_value = "target/fuzz")]
     pub findings: PathBuf,
-    /// After how many seconds without progress an input counts as a hang
+    /// The seconds without progress after which an input counts as a hang
     #[arg(long, default_value_t = 120)]
     pub patience: u64,
     /// Records the replies of Redis again, from an empty server at this address

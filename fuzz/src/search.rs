@@ -17,18 +17,18 @@ use crate::{
     targets::Target,
 };
 
-/// The limits on memory: a fixed amount, and an amount for each byte of the input. The most that was measured
-/// is 320 bytes for each byte, for a list of 32,768 numbers of one digit that Gemini sends as parts of its
-/// answer: each becomes a part of the message, in its own allocation.
+/// The limits on memory: a fixed amount, and an amount for each byte of the input. The measured
+/// maximum is 320 bytes for each byte, for a list of 32,768 numbers of one digit in an answer of
+/// Gemini: each number becomes a part of the message, with its own allocation.
 const FIXED_BYTES: usize = 1024 * 1024;
 const BYTES_PER_BYTE: usize = 512;
-/// The limits on processor time. Work that grows with the square of the length takes a thousand times as long.
+/// The limits on processor time. Quadratic work takes a thousand times as long as linear work.
 const FIXED_TIME: Duration = Duration::from_millis(20);
 const TIME_PER_BYTE: Duration = Duration::from_micros(5);
-/// Code without optimisation is slower by this factor.
+/// The factor by which unoptimised code is slower.
 const SLOWDOWN: u32 = if cfg!(debug_assertions) { 2 } else { 1 };
-/// A slow execution is repeated this often: initialisation of the process, or other load on the machine, may
-/// slow down one execution.
+/// The number of repetitions of a slow execution. Initialisation of the process, or other load on
+/// the machine, may make one execution slow.
 const REPETITIONS: usize = 2;
 
 /// The text of the first panic of an execution, on any thread.

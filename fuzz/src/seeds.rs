@@ -1,11 +1,11 @@
-//! Recorded inputs, and some that are written here.
+//! Recorded inputs, and inputs that are written in this file.
 
 use std::{fs, sync::LazyLock};
 
 use tower_chat_testkit::recordings::{Api, Exchange, Framing, Recordings};
 use tower_chat_wire::body::BodyWire;
 
-/// Longer recordings are left out: they would slow the targets down.
+/// The maximum length of a recording in bytes. Longer recordings would make the targets slow.
 const LONGEST: usize = 12 * 1024;
 
 /// The number of lines that are used from a file of conversations.
@@ -112,8 +112,8 @@ pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "tool", "content": "late"}"#,
 );
 
-/// Ollama's whole answers, streams and errors, of which few are recorded, as its documentation
-/// (docs/api.md) has them.
+/// Complete answers, streams and errors of Ollama, from its documentation (docs/api.md). There are
+/// few recordings of them.
 const OLLAMA_ANSWERS: [&str; 2] = [
     r#"{"model": "llama3.2", "created_at": "2023-12-12T14:13:43.416799Z", "message": {"role":
         "assistant", "content": "Hello! How are you?"}, "done": true, "done_reason": "stop",

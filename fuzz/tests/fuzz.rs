@@ -1,4 +1,4 @@
-//! The program searches in every target, and finds every planted fault.
+//! Tests that the program searches in every target, and finds every planted fault.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failing test")]
 
@@ -31,7 +31,7 @@ fn damaged_input_breaks_no_rule_of_any_target() {
         text(&listed).lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect();
     assert!(names.len() > 50, "{names:?}");
     for name in names {
-        // Each target was given its inputs, and accepted some of them.
+        // Each target received its inputs, and accepted some of them.
         let line = table.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
         let numbers: Vec<u64> =
             line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -40,8 +40,8 @@ fn damaged_input_breaks_no_rule_of_any_target() {
     }
 }
 
-/// Checks that a planted fault is found in a target, with this text in the finding, and that its input is
-/// saved.
+/// Checks that a planted fault is found in a target, that the finding contains this text, and that
+/// its input is saved.
 fn assert_finds(plant: &str, target: &str, more: &[&str], expected: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [&[target, "--plant", plant, "--executions", "3000"], more].concat();

@@ -29,7 +29,7 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// A whole answer.
+    /// Creates the input for a complete answer.
     pub(crate) fn new(client: Client, bytes: &'a [u8]) -> Self {
         Self { client, status: 200, is_streamed: false, bytes }
     }

@@ -78,7 +78,8 @@ pub(crate) fn all(plant: Option<Plant>) -> Vec<Entry> {
     targets
 }
 
-/// The targets with these names, or whose names contain one of them; all of them if there are no names.
+/// Returns the targets whose names contain one of these texts, or all targets if there are no
+/// texts.
 pub(crate) fn chosen(names: &[String], plant: Option<Plant>) -> Vec<Entry> {
     let mut targets = all(plant);
     let known: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();

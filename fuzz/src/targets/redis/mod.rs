@@ -1,4 +1,5 @@
-//! Replies of a Redis server: the target's own server sends recorded replies of a real one, damaged.
+//! Replies of a Redis server. The target has its own server, which sends damaged recorded replies
+//! of a real server.
 
 mod reply;
 mod server;
