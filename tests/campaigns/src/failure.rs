@@ -1,25 +1,25 @@
 use std::error::Error;
 use std::fmt::Display;
 
-/// Why a campaign ended without its figures.
+/// The reason why a campaign has no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A promise is broken. The same seed and case reproduce it.
+    /// The contract is broken. The same seed and case reproduce the failure.
     #[error("broken promise in case {case} of seed {seed}: {what}")]
     Found {
         /// The seed of the campaign.
         seed: u64,
         /// The number of the case, from 0.
         case: u64,
-        /// The promise, and what was observed instead.
+        /// The broken rule, and the observation.
         what: String,
     },
     /// The campaign could not continue: a program is missing, or a server did not start.
     #[error("the campaign cannot run: {what}")]
     CannotRun {
-        /// What could not be done.
+        /// The operation that failed.
         what: String,
-        /// What stopped it.
+        /// The cause.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },

@@ -1,6 +1,6 @@
 use std::fmt::{self, Display};
 
-/// What a campaign counted and measured: one name and value a line.
+/// The counts and measurements of a campaign, with one name and value on each line.
 #[derive(Debug, Default)]
 pub struct Figures(Vec<(String, String)>);
 
@@ -10,7 +10,7 @@ impl Figures {
         self.0.push((name.to_string(), value.to_string()));
     }
 
-    /// The value that was added with this name.
+    /// Returns the value with this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(added, _)| added == name).map(|(_, value)| value.as_str())
     }

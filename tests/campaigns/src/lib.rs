@@ -1,11 +1,12 @@
 //! Campaigns: long searches for lost, duplicated or damaged messages, with faults that unit tests do not
 //! produce.
 //!
-//! Each campaign is a module with `Arguments`, among them the length and the seed of the search, and a
-//! function `run`, which returns [`Figures`] or the [`Failure`] that it found. The argument `--plant` adds a
-//! known fault to the code under test; a campaign that does not find it is broken. The defaults are small
-//! enough for the tests in `tests/campaigns`, which run every campaign and every planted fault.
-//! `docs/testing.md` has the commands of the long searches and their last figures.
+//! Each campaign is a module with `Arguments`, which include the length and the seed of the search,
+//! and a function `run`, which returns [`Figures`] or the [`Failure`] that it found. The argument
+//! `--plant` adds a known fault to the code under test. A campaign that does not find the fault is
+//! broken. The defaults are small enough for the tests in `tests/campaigns`, which run every
+//! campaign and every planted fault. `docs/testing.md` has the commands of the long searches and
+//! their last figures.
 
 mod conversations;
 pub mod corruption;

@@ -1,4 +1,4 @@
-//! `tower-chat-campaigns NAME`: runs one campaign and prints its figures, or the broken promise that it found.
+//! `tower-chat-campaigns NAME`: runs one campaign, and prints its figures or the broken rule.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ enum Campaign {
     Histories(histories::Arguments),
     #[command(hide = true)]
     HistoriesClient(histories::ClientArguments),
-    /// Simulates power loss at random moments, and checks what a SQLite store holds
+    /// Simulates power loss at random moments, and checks the content of a SQLite store
     PowerCuts(power_cuts::Arguments),
     #[command(hide = true)]
     PowerCutsWorkload(power_cuts::WorkloadArguments),

@@ -1,4 +1,4 @@
-//! A stored message, in the terms of the model of a conversation.
+//! A stored message, as an entry of the model of a conversation.
 
 use tower_chat::{Message, Part, Role, ToolResult};
 

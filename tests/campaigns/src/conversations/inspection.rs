@@ -20,7 +20,7 @@ use super::{
     turn::TurnModel,
 };
 
-/// When the stored conversation was read.
+/// The time at which the stored conversation was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadAt {
     /// Now, with no run or prune in progress.
@@ -49,7 +49,7 @@ impl ConversationModel {
         let mut groups: Vec<(&TurnModel, Vec<Entry>)> = Vec::new();
         for (number, message) in history.numbered() {
             if read_at != ReadAt::Now && number <= self.pruned {
-                // It was pruned since, so the model does not contain it.
+                // The message was pruned after it was read, so the model no longer contains it.
                 continue;
             }
             let entry = Entry::of(message);
@@ -98,9 +98,9 @@ impl ConversationModel {
         Ok(Inspected { seen, pruned })
     }
 
-    /// Removes lost answers of the last runs from the model, if the server may lose them; all earlier runs
-    /// must be stored. A run in flight at the crash may have read the remaining history and continued after
-    /// it. Returns the acknowledged runs of which something is missing.
+    /// Removes lost answers of the last runs from the model, if the server may lose them. All
+    /// earlier runs must be stored. A run in flight at the crash may have read the remaining
+    /// history and continued after it. Returns the acknowledged runs with missing messages.
     pub(crate) fn remove_lost_end(
         &mut self,
         history: &History,
@@ -124,7 +124,7 @@ impl ConversationModel {
         Ok(lost)
     }
 
-    /// Makes the inspected messages the ones that later inspections are compared with.
+    /// Stores the inspected messages, with which later inspections are compared.
     pub(crate) fn remember(&mut self, inspected: Inspected) {
         let Inspected { seen, pruned } = inspected;
         if let Some((first, _)) = seen.values().next()

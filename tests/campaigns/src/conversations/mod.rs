@@ -1,4 +1,4 @@
-//! Conversations that a campaign drives through the whole stack, each compared with a plain model.
+//! Conversations that a campaign runs through the whole stack. Each is compared with a plain model.
 //!
 //! Every text is generated from a unique token, so a message that is lost, duplicated, damaged or in the
 //! wrong conversation is recognised by its text alone. The model client and the tools report every answer

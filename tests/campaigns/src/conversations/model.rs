@@ -1,4 +1,4 @@
-//! What a conversation may and must contain.
+//! The messages that a conversation may and must contain.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,10 +20,10 @@ pub(crate) struct ConversationModel {
     /// The messages that were visible at the last inspection, by their numbers.
     pub(super) seen: BTreeMap<u64, (u32, Entry)>,
     pub(super) pruned: u64,
-    /// The number of messages that the last prune must have left.
+    /// The minimum number of messages after the last prune.
     pub(super) kept: Option<u64>,
     next_turn: u32,
-    /// Turns that were acknowledged since it was last pruned.
+    /// The number of turns that were acknowledged since the last prune.
     pub(crate) since_prune: u32,
 }
 
@@ -40,8 +40,8 @@ impl ConversationModel {
         }
     }
 
-    /// Begins a run: another attempt at the last one, if `is_again` and its caller received no answer, or a
-    /// new one.
+    /// Begins a run. If `is_again` and the caller of the last run received no answer, makes another
+    /// attempt at the last run.
     pub(crate) fn begin(
         &mut self,
         is_again: bool,
@@ -61,7 +61,7 @@ impl ConversationModel {
         begun
     }
 
-    /// Adds an event of a run. It need not be the last run: a later request may resume it.
+    /// Adds an event of a run. It may be an earlier run, which a later request has resumed.
     pub(crate) fn add(&mut self, turn: Turn, event: TurnEvent) -> Result<(), String> {
         match self.turns.iter_mut().find(|model| model.turn == turn) {
             Some(model) => {
@@ -72,7 +72,7 @@ impl ConversationModel {
         }
     }
 
-    /// Ends the attempt at the last run. `None` if its process was killed.
+    /// Ends the attempt at the last run. The outcome is `None` if the process was killed.
     pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
         // The attempt may have resumed an earlier run first.
         self.turns.iter_mut().for_each(TurnModel::end_attempt);
@@ -83,19 +83,19 @@ impl ConversationModel {
         }
     }
 
-    /// Begins a prune that leaves at least this many messages.
+    /// Begins a prune with this minimum number of remaining messages.
     pub(crate) fn begin_prune(&mut self, keep: u64) {
         self.kept = Some(keep);
         self.since_prune = 0;
     }
 
-    /// The last run whose caller received the answer.
+    /// Returns the last run whose caller received the answer.
     pub(crate) fn last_acknowledged(&self) -> Option<u32> {
         let acknowledged = self.turns.iter().rev().find(|turn| turn.acknowledged.is_some());
         acknowledged.map(|turn| turn.turn.number)
     }
 
-    /// Checks that the model is sent every earlier acknowledged run, in order.
+    /// Checks that a service call contains every earlier acknowledged run, in order.
     pub(crate) fn check_shown(&self, turn: Turn, event: &TurnEvent) -> Result<(), String> {
         let TurnEvent::Asked { shown } = event else { return Ok(()) };
         let mut shown = shown.iter();

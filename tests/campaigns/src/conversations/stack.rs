@@ -29,10 +29,12 @@ use super::{
     turn::TurnEvent,
 };
 
-/// More service calls than any run makes, including those of an open run that it resumes.
+/// A limit that is higher than the number of service calls of any run, including those of an open
+/// run that it resumes.
 const MOST_SERVICE_CALLS: usize = 40;
 
-/// The lease of journaled runs: how long other attempts wait for a killed process.
+/// The lease of journaled runs, which is the time for which other attempts wait for a killed
+/// process.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// The error of planned failures of the model client.
@@ -109,7 +111,8 @@ impl Stack {
         (self.reporter.0)(turn, Err(what));
     }
 
-    /// Sends the request of a job, and waits or drops the response as its caller does.
+    /// Sends the request of a job. Waits for the response or drops it, as the caller of the job
+    /// does.
     pub(crate) async fn send(&self, store: impl HistoryStore + Clone, job: &Job) -> Outcome {
         let mut rng = Rng::of(job.seed, 0);
         let leaves = job.is_unstable && rng.one_in(4);
@@ -255,7 +258,7 @@ impl Stack {
     }
 }
 
-/// The output of a future, or `None` if it is not ready after this many polls.
+/// Returns the output of a future, or `None` if it is not ready after this many polls.
 async fn poll_at_most<F: Future>(future: F, most: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut polls = 0;
@@ -275,7 +278,7 @@ fn last_turn(request: &ChatRequest) -> Option<Turn> {
     Turn::of_text(&request.messages.iter().rev().find(is_user)?.text())
 }
 
-/// The tokens of the inputs and answers that a model is sent.
+/// Returns the tokens of the inputs and answers in a request.
 fn shown(request: &ChatRequest) -> Vec<String> {
     let is_text = |message: &&Arc<Message>| matches!(message.role, Role::User | Role::Assistant);
     let texts = request.messages.iter().filter(is_text).map(|message| message.text());

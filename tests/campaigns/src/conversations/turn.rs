@@ -11,7 +11,7 @@ use super::{
 /// An event in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum TurnEvent {
-    /// The model is called, and sent these inputs and answers.
+    /// The model receives these inputs and answers.
     Asked { shown: Vec<String> },
     /// The model answers, with the text of this token and these calls.
     Answered { token: String, calls: Vec<String> },
@@ -19,7 +19,7 @@ pub(crate) enum TurnEvent {
     Ran { call: String, token: String },
 }
 
-/// What may and must be stored of a run.
+/// The messages that may and must be stored of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnModel {
     pub(crate) turn: Turn,
@@ -80,8 +80,8 @@ impl TurnModel {
         }
     }
 
-    /// Removes answers that the server has lost from those that must be stored. Returns the run if its caller
-    /// received an answer that is lost.
+    /// Removes answers that the server has lost from those that must be stored. Returns the run if
+    /// its caller received a lost answer.
     pub(crate) fn remove_lost(&mut self, is_stored: impl Fn(&str) -> bool) -> Option<Turn> {
         self.durable.retain(|token| is_stored(token));
         self.acknowledged.take_if(|token| !is_stored(token)).map(|_| self.turn)
@@ -96,7 +96,7 @@ impl TurnModel {
         }
     }
 
-    /// Whether the run had more than one attempt, or its caller received no answer.
+    /// Returns whether the run had more than one attempt, or its caller received no answer.
     fn was_interrupted(&self) -> bool {
         self.attempts != 1 || self.acknowledged.is_none()
     }
@@ -158,8 +158,8 @@ impl TurnModel {
         }
     }
 
-    /// Checks the order of the entries, and that each of them was reported; returns the last calls without a
-    /// result.
+    /// Checks the order of the entries, and that each of them was reported. Returns the last calls
+    /// without a result.
     fn check_entries(&self, entries: &[Entry]) -> Result<Vec<String>, String> {
         let mut unanswered: Vec<String> = Vec::new();
         let mut answers = Vec::new();

@@ -1,4 +1,4 @@
-//! Everything that can be read from a store, and how it differs from what was stored.
+//! The complete readable content of a store, and its comparison with the stored content.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tower_chat_core::format;
 /// Ids and stored forms of messages.
 type Texts = Vec<(String, String)>;
 
-/// What was read of a conversation; an error for each part that could not be read.
+/// The content of a conversation, with an error for each part that could not be read.
 #[derive(Debug)]
 pub(super) struct ReadConversation {
     messages: Result<Texts, StoreError>,
@@ -20,7 +20,7 @@ pub(super) struct ReadConversation {
     summary: Result<String, StoreError>,
 }
 
-/// What was read from a store.
+/// The content of a store.
 #[derive(Debug)]
 pub(super) struct StoreContents {
     conversations: BTreeMap<String, ReadConversation>,
@@ -30,15 +30,16 @@ pub(super) struct StoreContents {
 /// The worst damage of a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Damage {
-    /// Everything is read as it was stored.
+    /// All content is read unchanged.
     None,
-    /// Errors report what cannot be read; the rest is read as it was stored.
+    /// Errors report the unreadable parts, and the rest is read unchanged.
     Reported,
-    /// The record or the summary is read with another content than was stored.
+    /// The record or the summary is read with changed content.
     Beside(String),
-    /// Messages are not found, or staged ones are visible; all that is read is as it was stored.
+    /// Messages are missing, or staged messages are visible. The messages that are read are
+    /// unchanged.
     Missing(String),
-    /// A message is read with another content than was stored.
+    /// A message is read with changed content.
     Wrong(String),
 }
 
@@ -90,7 +91,7 @@ impl StoreContents {
         worst
     }
 
-    /// Whether everything could be read.
+    /// Returns whether all content could be read.
     pub(super) fn is_readable(&self) -> bool {
         let is_readable = |it: &ReadConversation| {
             it.messages.is_ok() && it.staged.is_ok() && it.record.is_ok() && it.summary.is_ok()
@@ -98,7 +99,7 @@ impl StoreContents {
         self.listed.is_ok() && self.conversations.values().all(is_readable)
     }
 
-    /// Whether every conversation is a prefix of that of a later reading.
+    /// Returns whether every conversation is a prefix of the same conversation in a later reading.
     pub(super) fn is_prefix_of(&self, later: &Self) -> bool {
         self.conversations.iter().all(|(id, now)| {
             let Some(later) = later.conversations.get(id) else { return false };

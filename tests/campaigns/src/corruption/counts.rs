@@ -10,15 +10,15 @@ pub(super) struct Counts {
     none: u64,
     refused: u64,
     reported: u64,
-    /// All, and those that `verify` reports.
+    /// The number of all changes, and of those that `verify` reports.
     beside: [u64; 2],
-    /// All, and those that `verify` reports.
+    /// The number of all changes, and of those that `verify` reports.
     missing: [u64; 2],
     wrong: u64,
     first_wrong: Option<(u64, String)>,
 }
 
-/// What happened when a file with a flipped bit was opened and read.
+/// The outcome of opening and reading a file with a flipped bit.
 pub(super) enum Outcome {
     Refused,
     Read { damage: Damage, verify_reports: bool },

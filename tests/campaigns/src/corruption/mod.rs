@@ -1,11 +1,11 @@
 //! Corruption: one bit is flipped in a copy of a store, its log or an export.
 //!
-//! A bit is flipped in every page of a SQLite file, in every frame of its log, and in every line of an
-//! export. The campaign then reads, verifies, exports and writes everything. Nothing may panic or hang, and
-//! no message may be read with another content than was stored: rows and lines of an export have
-//! checksums, and the values of an `EncryptedStore` are authenticated. Other effects of a flip are counted:
-//! messages that are not found, changes of the record and the directory, and how many of them `verify`
-//! reports.
+//! A bit is flipped in every page of a SQLite file, in every frame of its log, and in every line of
+//! an export. The campaign then reads, verifies, exports and writes all content. Nothing may panic
+//! or hang, and no message may be read with changed content: rows and lines of an export have
+//! checksums, and the values of an `EncryptedStore` are authenticated. Other effects of a flip are
+//! counted: missing messages, changes of the record and the directory, and the number of them that
+//! `verify` reports.
 
 mod contents;
 mod counts;
@@ -263,7 +263,7 @@ impl FilledStore {
         Ok(Outcome::Read { damage, verify_reports })
     }
 
-    /// Reads a store; `None` if it cannot be opened.
+    /// Reads a store. Returns `None` if it cannot be opened.
     async fn read_files(&self, files: &[(&str, Vec<u8>)]) -> Result<Option<StoreContents>, String> {
         let (_folder, path) = write_files(files)?;
         let Some(sqlite) = open(&path).await? else { return Ok(None) };
@@ -273,7 +273,7 @@ impl FilledStore {
     }
 }
 
-/// Whether `tower-chat verify` would report a problem.
+/// Returns whether `tower-chat verify` would report a problem.
 async fn verify_reports(store: &SqliteStore, path: &Path) -> bool {
     let integrity = Connection::open(path).and_then(|connection| {
         connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0))
@@ -322,7 +322,7 @@ fn write_files(files: &[(&str, Vec<u8>)]) -> Result<(tempfile::TempDir, PathBuf)
     Ok((folder, path))
 }
 
-/// Opens a store; `None` if opening it is an error.
+/// Opens a store. Returns `None` if that fails.
 async fn open(path: &Path) -> Result<Option<SqliteStore>, String> {
     let options = SqliteStore::options().with_durability(Durability::Normal).with_create(false);
     Ok(options.open(path).await.ok())
@@ -336,7 +336,7 @@ fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
     bytes
 }
 
-/// Turns a panic or a hang into a finding.
+/// Converts a panic or a hang to a finding.
 async fn guarded<T>(
     arguments: &Arguments,
     case: u64,

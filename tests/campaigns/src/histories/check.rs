@@ -49,9 +49,10 @@ fn is_explained(events: &[Event]) -> bool {
     actions.is_empty() || WGLChecker::<Store>::is_linearizable(History::from_actions(actions))
 }
 
-/// The events in the form of the checker, each step of an operation as a process of its own. A change with
-/// an unknown outcome ends after everything else: it may have taken effect at any time, or last of all,
-/// where no operation observes it. A read with an unknown outcome is left out, since it constrains nothing.
+/// Returns the events in the form of the checker, with each step of an operation as its own
+/// process. A change with an unknown outcome ends after all other operations: it may have taken
+/// effect at any time, or at the end, where no operation observes it. A read with an unknown
+/// outcome is omitted, since it has no constraint.
 fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
     let mut responses = HashMap::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! One client, whose operations are chosen by its random numbers.
+//! A client that chooses its operations at random.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use super::{
     operations::{Acknowledgement, Operations},
 };
 
-/// The conversation that most operations are on.
+/// The conversation of most operations.
 const MAIN: &str = "main";
 /// The targets of forks.
 const COPIES: [&str; 2] = ["copy-1", "copy-2"];
@@ -28,18 +28,18 @@ pub(super) struct Client {
     rng: Rng,
     name: String,
     holder: u64,
-    /// By how much its clock is ahead, and behind.
+    /// The durations by which the clock of the client is fast and slow.
     ahead: Duration,
     behind: Duration,
     texts: u32,
-    /// The last revision of the main conversation that it has received.
+    /// The last revision of the main conversation that the client has received.
     known: Revision,
     journal: Option<Journal>,
     /// A write with an unknown outcome.
     unacknowledged: Option<Write>,
 }
 
-/// An open run as its writer knows it.
+/// An open run, as far as its writer knows.
 #[derive(Debug, Clone, Copy)]
 struct Journal {
     run: RunId,
@@ -66,7 +66,7 @@ impl Client {
         }
     }
 
-    /// Performs this many operations, and finally waits for those with a late acknowledgement.
+    /// Performs this many operations, and then waits for those with a late acknowledgement.
     pub(super) async fn run(mut self, operations: usize) {
         for _ in 0..operations {
             if self.rng.one_in(4) {
@@ -135,7 +135,7 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Takes the open run over, if its lease has ended by the clock of this client.
+    /// Resumes the open run, if its lease has expired by the clock of this client.
     async fn take_over(&mut self) {
         let Some(content) = self.operations.open_run(MAIN).await else { return };
         self.known = content.head.revision;
@@ -180,7 +180,8 @@ impl Client {
             1 => [MAIN, COPIES[1]],
             _ => COPIES,
         };
-        // The history needs the answer of every fork, since the store chooses the incarnation of the copy.
+        // The history needs the answer of every fork, because the store chooses the incarnation of
+        // the copy.
         let lost = match self.acknowledgement() {
             Acknowledgement::Lost { .. } => Acknowledgement::Late,
             other => other,
@@ -188,7 +189,7 @@ impl Client {
         self.operations.fork(one, other, lost).await;
     }
 
-    /// Submits a write, and updates what it knows by the outcome.
+    /// Submits a write, and updates the client according to the outcome.
     async fn submit(&mut self, write: Write) {
         let lost = self.acknowledgement();
         match self.operations.append(&write, lost).await {
@@ -254,7 +255,7 @@ impl Client {
         }
     }
 
-    /// Sets the clock ahead, behind, or to the true time.
+    /// Makes the clock fast, slow, or correct.
     fn step_clock(&mut self) {
         let step = Duration::from_millis(1 + self.rng.below(30_000) as u64);
         (self.ahead, self.behind) = match self.rng.below(3) {
@@ -270,7 +271,7 @@ impl Client {
     }
 }
 
-/// Reads everything, after all operations of a history.
+/// Reads all conversations, after all operations of a history.
 pub(super) async fn read_all(operations: &Operations) {
     for key in [MAIN, COPIES[0], COPIES[1]] {
         operations.load(key).await;

@@ -1,8 +1,8 @@
-//! The file format of a history: one JSON object a line.
+//! The file format of a history: one JSON object on each line.
 //!
-//! The first line is a [`Heading`], every other an [`Event`]. An operation has a line with its request and a
-//! line with its answer; without the second its outcome is unknown. `at` is the machine's
-//! monotonic clock in nanoseconds, which is the same clock in every process.
+//! The first line is a [`Heading`], and every other line is an [`Event`]. An operation has a line
+//! with its request and a line with its answer. Without an answer, the outcome is unknown. `at` is
+//! the monotonic clock of the machine in nanoseconds, which is the same clock in every process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

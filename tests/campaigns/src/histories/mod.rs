@@ -1,12 +1,12 @@
 //! Histories of concurrent clients, and an order of their operations that explains every answer.
 //!
-//! Clients in two processes append, journal runs, take them over, discard, fork, prune, delete and read
-//! a few conversations of one store. Each client has its own clock, which is stepped forward and back and
-//! which decides whether a lease has ended. Some acknowledgements are late or never received; the client
-//! then continues without them, or sends the same write again. Every operation is recorded with its begin
-//! and its end. The history (`event.rs`) is linearizable if there is an order of the operations, each of
-//! which takes effect between its begin and its end, in which a sequential store (`specification.rs`)
-//! would have given the same answers.
+//! Clients in two processes append, journal, resume and discard runs, and fork, prune, delete and
+//! read a few conversations of one store. Each client has its own clock, which is stepped forward
+//! and back and which decides whether a lease has expired. Some acknowledgements are late or never
+//! received. The client then continues without them, or sends the same write again. Every operation
+//! is recorded with its begin and its end. The history (`event.rs`) is linearizable if there is an
+//! order of the operations in which each takes effect between its begin and its end, and in which a
+//! sequential store (`specification.rs`) returns the same answers.
 //!
 //! # The checker
 //!
@@ -21,9 +21,9 @@
 //! - `stateright` visits the same state again on every path to it, which takes exponential time where many
 //!   clients overlap, and depends on a web server.
 //!
-//! The checker answers yes or no. For a history without an order, `check.rs` finds the shortest prefix
-//! that has none. The seed decides what the clients do, not how their operations interleave, so a finding
-//! is saved as a file, and `--check FILE` checks it again.
+//! The checker answers yes or no. For a history without an order, `check.rs` finds the shortest
+//! prefix without an order. The seed determines the operations of the clients, but not how they
+//! interleave. Therefore a finding is saved as a file, and `--check FILE` checks it again.
 
 mod check;
 mod client;
@@ -57,7 +57,7 @@ pub struct Arguments {
     /// How many histories to record of each store
     #[arg(long, default_value_t = 40)]
     pub cases: u64,
-    /// Decides what the clients do
+    /// The seed of the operations of the clients
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The first history
@@ -75,13 +75,13 @@ pub struct Arguments {
     /// Plants a fault into the store
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
-    /// Where a history without an order is saved; a folder for temporary files if it is not given
+    /// The folder for histories without an order; by default a folder for temporary files
     #[arg(long)]
     pub folder: Option<PathBuf>,
     /// Checks a saved history, and records none
     #[arg(long)]
     pub check: Option<PathBuf>,
-    /// The program whose `histories-client` is the second process; this one if it is not given
+    /// The program whose `histories-client` is the second process; by default this program
     #[arg(long, hide = true)]
     pub program: Option<PathBuf>,
 }
@@ -177,7 +177,7 @@ impl Totals {
     }
 }
 
-/// Saves a history to a file of its own.
+/// Saves a history to its own file.
 fn save(folder: Option<&Path>, heading: &Heading, events: &[Event]) -> Result<PathBuf, Failure> {
     let failed = |error: std::io::Error| Failure::cannot_run(format!("save a history: {error}"));
     let folder =

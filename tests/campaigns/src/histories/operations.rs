@@ -18,14 +18,14 @@ use super::{
     stores::DynStore,
 };
 
-/// What happens to the acknowledgement of an operation.
+/// The handling of the acknowledgement of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acknowledgement {
     /// The client receives it.
     Received,
-    /// The client continues without it; the operation continues too, and the history has its end.
+    /// The client continues without it. The operation continues too, and its end is recorded.
     Late,
-    /// The client drops the future after some polls, so the outcome stays unknown.
+    /// The client drops the future after some polls, so that the outcome is unknown.
     Lost { polls: usize },
 }
 
@@ -80,7 +80,7 @@ impl Operations {
         }
     }
 
-    /// Submits a write; `None` if the client does not receive the outcome.
+    /// Submits a write. Returns `None` if the client does not receive the outcome.
     pub(super) async fn append(
         &mut self,
         write: &Write,

@@ -25,11 +25,12 @@ pub enum Plant {
     LostUpdate,
     /// A write that is sent again is stored again.
     Duplicate,
-    /// A load returns the last two messages in the faulty order.
+    /// A load returns the last two messages in the wrong order.
     Reordering,
     /// A load returns staged messages.
     DirtyRead,
-    /// When two attempts take a run over at the same time, both are acknowledged as holders of the lease.
+    /// When two attempts resume a run at the same time, both are acknowledged as holders of the
+    /// lease.
     TwoHolders,
 }
 

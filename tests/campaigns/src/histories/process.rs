@@ -25,16 +25,16 @@ pub struct ClientArguments {
     /// The store
     #[arg(long, value_enum)]
     pub store: StoreKind,
-    /// Its address
+    /// The address of the store
     #[arg(long)]
     pub address: String,
-    /// Decides what the clients do
+    /// The seed of the operations of the clients
     #[arg(long)]
     pub seed: u64,
-    /// How many there are
+    /// The number of clients
     #[arg(long)]
     pub clients: u64,
-    /// How many operations each begins
+    /// The number of operations of each client
     #[arg(long)]
     pub operations: usize,
     /// The planted fault
@@ -103,7 +103,7 @@ impl Clients {
     }
 }
 
-/// Carries out the orders of the first process, until it closes standard input.
+/// Executes the commands of the first process, until that process closes standard input.
 ///
 /// # Errors
 ///

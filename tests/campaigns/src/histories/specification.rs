@@ -64,14 +64,14 @@ impl Specification for Store {
     }
 }
 
-/// Whether the store may give this answer in this state; updates the state.
+/// Returns whether the store may give this answer in this state, and updates the state.
 fn allows(state: &mut State, operation: &Operation) -> bool {
     let (conversations, response) = (&mut state.conversations, operation.response.as_ref());
     match (&operation.request, operation.step) {
         (Request::Fork { from, .. }, Step::Reads(fork)) => {
             let source = conversations.get(from).filter(|source| !source.messages.is_empty());
             state.forks.insert(fork, source.cloned());
-            // Whether there is anything to copy is decided when the source is read.
+            // The fork decides whether there is anything to copy when it reads the source.
             *response.unwrap_or(&Response::Exists) != Response::Forked(ABSENT) || source.is_none()
         }
         (Request::Fork { to, .. }, Step::Creates(fork)) => {
@@ -137,8 +137,8 @@ fn read(
     }
 }
 
-/// A write is stored whole if the conversation has the expected revision and the writer owns its end. It
-/// is acknowledged if it is stored already, and refused otherwise.
+/// A write is stored completely if the conversation has the expected revision and admits the write.
+/// It is acknowledged if it is stored already, and refused otherwise.
 fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Response>) -> bool {
     let mut conversation = state.get(&write.key).cloned().unwrap_or_else(Conversation::absent);
     let is_expected = conversation.is_at(write.expected);
@@ -166,11 +166,12 @@ fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Re
     }
 }
 
-/// Whether a write is stored already.
+/// Whether a write is already stored.
 #[derive(PartialEq, Eq)]
 enum Repetition {
     Yes,
-    /// Its messages have their positions in another incarnation: the contract allows both answers.
+    /// The messages have the same positions in another incarnation. The contract allows both
+    /// answers.
     InAnotherIncarnation,
     No,
 }
@@ -178,7 +179,8 @@ enum Repetition {
 fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition {
     let is_same = conversation.incarnation == Incarnation::Known(write.result.incarnation);
     if write.texts.is_empty() {
-        // The store has no id of it, so its repetition is recognised only until the next write.
+        // A write without messages has no id in the store, so its repetition is recognised only
+        // until the next write.
         let is_stored = is_same && conversation.sequence == write.result.sequence;
         return if is_stored { Repetition::Yes } else { Repetition::No };
     }
@@ -191,7 +193,8 @@ fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition 
     }
 }
 
-/// A fork copies what it has read, with a new incarnation; it is refused if the target exists.
+/// Creates the copy of the source that the fork has read, with a new incarnation. The fork is
+/// refused if the target exists.
 fn create_copy(
     state: &mut Conversations,
     source: Option<&Conversation>,
@@ -210,7 +213,7 @@ fn create_copy(
         (Some(Response::Forked(revision)), Some(source)) => {
             let incarnation = Incarnation::Known(revision.incarnation);
             let is_own = revision.incarnation != 0 && source.incarnation != incarnation;
-            // The copy of a pruned conversation keeps its numbers, or begins at 1.
+            // The copy of a pruned conversation has the same numbers, or begins at 1.
             let pruned = revision.sequence.checked_sub(source.messages.len() as u64);
             let pruned = pruned.filter(|it| [0, source.pruned].contains(it));
             match pruned {
@@ -227,7 +230,7 @@ fn create_copy(
     true
 }
 
-/// A prune removes the oldest runs as a whole, and never the last one.
+/// Prunes the oldest runs completely, but never the last run.
 fn prune(state: &mut Conversations, key: &str, keep: u64, response: Option<&Response>) -> bool {
     let nothing = Response::Pruned { runs: 0, messages: 0 };
     let Some(conversation) = state.get_mut(key) else {
@@ -248,8 +251,8 @@ fn prune(state: &mut Conversations, key: &str, keep: u64, response: Option<&Resp
     response.is_none_or(|it| *it == Response::Pruned { runs, messages })
 }
 
-/// The messages that a prune removes: the most that leave at least `keep`, divide no run and keep the last
-/// run.
+/// Returns the messages that a prune removes: as many as possible, while at least `keep` messages
+/// and the last run remain, and no run is divided.
 fn pruned_messages(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     let Some(last) = messages.last() else { return Vec::new() };
@@ -275,7 +278,7 @@ impl AppendRequest {
         self.texts.iter().zip(self.index..).map(message).collect()
     }
 
-    /// How it ends the open run, if it does.
+    /// Returns how the write closes the open run, if it does.
     pub(super) fn close(&self) -> Option<CloseSeen> {
         self.staged.and_then(|staged| staged.close)
     }

@@ -17,7 +17,7 @@ use crate::Failure;
 #[derive(Clone)]
 pub(super) struct DynStore(Arc<dyn HistoryStore>);
 
-/// Which store the clients work on.
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// One file, which both processes have open.
@@ -28,7 +28,7 @@ pub enum StoreKind {
     Redis,
 }
 
-/// The address of a store, with its server or folder, which ends when this is dropped.
+/// The address of a store. The server or the folder is removed when this value is dropped.
 pub(super) struct Backend {
     pub(super) address: String,
     _running: Running,

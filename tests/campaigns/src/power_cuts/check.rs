@@ -44,7 +44,7 @@ pub(super) fn write_files(image: &DiskImage, folder: &Path, rng: &mut Rng) -> st
     }
 }
 
-/// Checks the store and its backups; the error names the broken rule.
+/// Checks the store and its backups. The error names the broken rule.
 pub(super) async fn check(
     folder: &Path,
     history: &History,
@@ -69,8 +69,8 @@ pub(super) async fn check(
     Ok(outcome)
 }
 
-/// Checks that an acknowledged backup, or a later one of the same name, exists and is complete. Returns
-/// whether there is one.
+/// Checks that an acknowledged backup, or a later one of the same name, exists and is complete.
+/// Returns whether there is a backup.
 async fn check_backup(
     folder: &Path,
     name: &str,
@@ -90,7 +90,7 @@ async fn check_backup(
             None => Ok(false),
         };
     }
-    // A file that appears under its name is complete, acknowledged or not.
+    // A backup file with its final name is complete, even if it was not acknowledged.
     let began = last_done.or_else(|| begun.iter().map(|(_, began, _)| *began).min());
     let Some(began) = began else {
         return Err(format!("{name} exists, but no backup of this name had begun"));
@@ -100,7 +100,7 @@ async fn check_backup(
     checked.map(|_| true).map_err(|what| format!("{name}: {what}"))
 }
 
-/// Opens a file, verifies it, and compares it with what was noted.
+/// Opens a file, verifies it, and compares it with the notes.
 async fn check_file(
     path: &Path,
     history: &History,

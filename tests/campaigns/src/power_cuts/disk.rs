@@ -1,4 +1,4 @@
-//! What a disk holds after a power loss: everything that was synced, and any part of the rest.
+//! The content of a disk after a power loss: everything that was synced, and any part of the rest.
 //!
 //! The model is as strict as POSIX allows, not that of one file system:
 //!
@@ -51,9 +51,9 @@ pub(super) struct DiskImage {
     pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
     /// Writes and changes of folders that had not been synced.
     pub(super) unsynced: usize,
-    /// How many of them are lost, wholly or in part.
+    /// The number of them that are lost, completely or partly.
     pub(super) lost: usize,
-    /// How many writes are torn.
+    /// The number of torn writes.
     pub(super) torn: usize,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// A random one of the states that the disk may have after a power loss at this step.
+    /// Chooses one of the states that the disk may have after a power loss at this step.
     pub(super) fn cut(&self, rng: &mut Rng) -> DiskImage {
         let style = Style::of(rng);
         let mut image = DiskImage::default();
@@ -155,16 +155,16 @@ fn apply_entry(names: &mut BTreeMap<String, usize>, entry: &Entry) {
     }
 }
 
-/// Which unsynced changes are on the disk after a cut.
+/// The unsynced changes that are on the disk after a cut.
 #[derive(Debug, Clone)]
 enum Style {
     /// None of them.
     AllLost,
     /// All of them, as when only the process is killed.
     AllDurable,
-    /// Of each file a prefix of its changes, the last of which may be torn.
+    /// A prefix of the changes of each file. The last of them may be torn.
     Prefix { sector: u64 },
-    /// Each with a probability of `chance` in eight; some are torn.
+    /// Each change with a probability of `chance` in eight. Some are torn.
     Random { chance: usize, sector: u64, garbage: bool },
 }
 

@@ -1,10 +1,11 @@
-//! What a store may hold after a cut: a plain model of conversations, built from the notes.
+//! The content that a store may have after a cut: a plain model of conversations, built from the
+//! notes.
 
 use std::collections::BTreeMap;
 
 use super::notes::{Action, Key, Note, Staging, WriteNote};
 
-/// A conversation as readers see it, and its staged messages.
+/// The visible messages of a conversation, and its staged messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) exists: bool,
@@ -61,7 +62,7 @@ impl State {
         self.record.retain(|(sequence, _), _| *sequence >= first);
     }
 
-    /// The state of a fork of it.
+    /// Returns the state of a fork of this conversation.
     fn copied(&self) -> Self {
         let mut copy = self.clone();
         if let Some(visible) = copy.open.take() {
@@ -91,7 +92,7 @@ pub(super) struct History {
     pub(super) writes: Vec<usize>,
 }
 
-/// What a store or a backup may hold after a cut.
+/// The range of changes that a store or a backup may contain after a cut.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// A change that began after this line is absent.

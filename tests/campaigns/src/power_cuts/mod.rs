@@ -1,10 +1,10 @@
-//! Power cuts: what a disk may hold of a store after a power loss.
+//! Power cuts: the content of a store on a disk after a power loss.
 //!
-//! A workload runs in a process of its own under strace, which records in one order every change of a file
-//! with its data, every sync, and every line in which the workload notes what it begins and what was
-//! acknowledged. A cut is a position in that order, and a random choice of the unsynced changes that
-//! reached the disk (`disk.rs` describes the model of a disk). The campaign creates the files as such a
-//! disk would hold them, opens the store, and compares it with the notes.
+//! A workload runs in its own process under strace. In one order, strace records every change of a
+//! file with its data, every sync, and every line in which the workload notes a begun or an
+//! acknowledged operation. A cut is a position in that order, and a random choice of the unsynced
+//! changes that reached the disk (`disk.rs` describes the model of a disk). The campaign creates
+//! the files with the content of such a disk, opens the store, and compares it with the notes.
 
 mod check;
 mod disk;
@@ -32,13 +32,13 @@ use self::{
 pub(crate) use self::{verify::problem, workload::stack};
 use crate::{Failure, Figures};
 
-/// Simulates power loss at random moments, and checks what a SQLite store holds
+/// Simulates power loss at random moments, and checks the content of a SQLite store
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// How many workloads are recorded
     #[arg(long, default_value_t = 6)]
     pub cases: u64,
-    /// How many cuts are made in each
+    /// The number of cuts of each workload
     #[arg(long, default_value_t = 20)]
     pub cuts: u64,
     /// The seed of all random choices
@@ -50,7 +50,8 @@ pub struct Arguments {
     /// A planted fault, which the search must find
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
-    /// The folder of the recordings: existing ones are used again, missing ones are made
+    /// The folder of the recordings. Existing recordings are used again, and missing ones are
+    /// created
     #[arg(long)]
     pub recordings: Option<PathBuf>,
     /// This program, which runs the workloads
@@ -70,7 +71,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// Whether a sync of a folder reaches the disk all the same.
+    /// Returns whether a sync of a folder still reaches the disk.
     fn syncs_folders(self) -> bool {
         match self {
             Self::NoSyncs | Self::NoFolderSyncs => false,
@@ -123,7 +124,8 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
         let checked =
             runtime.block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts));
         if let Err(what) = checked {
-            // Threads interleave differently in each execution, so only the recording reproduces it.
+            // Threads interleave differently in each execution, so only the recording can reproduce
+            // the finding.
             let what = match arguments.plant {
                 None => {
                     drop(folder.keep());
@@ -253,11 +255,11 @@ pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
     }
 }
 
-/// Whether workloads can be recorded on this machine.
+/// Checks whether workloads can be recorded on this machine.
 ///
 /// # Errors
 ///
-/// The reason why they cannot.
+/// The reason why they cannot be recorded.
 pub fn can_record() -> io::Result<()> {
     let status = Command::new("strace")
         .args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync", "true"])

@@ -20,7 +20,7 @@ use super::notes::{Action, Note, Noted, Notes};
 pub(super) const FILE: &str = "chat.db";
 pub(super) const SCOPE: &str = "alice";
 
-/// The arguments of a workload, which runs in a process of its own.
+/// The arguments of a workload, which runs in its own process.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkloadArguments {
     #[arg(long)]
@@ -36,11 +36,11 @@ pub struct WorkloadArguments {
     pub(super) early: bool,
 }
 
-/// What varies from workload to workload.
+/// The random properties of a workload.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) is_full: bool,
-    /// Whether it writes so much that SQLite checkpoints the log by itself.
+    /// Whether the workload writes enough for automatic checkpoints of SQLite.
     pub(super) is_large: bool,
     phases: usize,
     tasks: usize,
@@ -162,13 +162,13 @@ fn retryable(outcome: Result<(), StoreError>) -> Result<Result<u64, StoreError>,
     }
 }
 
-/// A task with conversations of its own.
+/// A task with its own conversations.
 struct Owner {
     store: Noted,
     plan: Arc<Plan>,
     rng: Rng,
     name: String,
-    /// Each with whether its last run was left open.
+    /// The conversations. The flag is set if the last run was left open.
     conversations: Vec<(ConversationKey, bool)>,
     made: usize,
     runs: usize,
@@ -231,7 +231,7 @@ impl Owner {
             response.collect().await
         };
         if is_abandoned {
-            // The caller drops the response while the model does not answer.
+            // The caller drops the response before the model answers.
             let patience = Duration::from_millis(10 + self.rng.next() % 20);
             drop(tokio::time::timeout(patience, answer).await);
         } else {

@@ -1,4 +1,4 @@
-//! Replicas of a Redis cluster take over, while writers append.
+//! Failovers to replicas of a Redis cluster during writes.
 
 use std::time::Duration;
 
@@ -19,18 +19,20 @@ const SLOTS_OF_FIRST: usize = 5_461;
 /// The number of writes that are acknowledged while the replica is disconnected.
 const AHEAD: u64 = 60;
 
-/// Why a replica takes over.
+/// The reason for a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// On request; the primary waits until the replica has received everything.
+    /// A command requests the failover. The primary waits until the replica has received
+    /// everything.
     Asked,
-    /// The primary is killed, and restarts after the replica has taken over.
+    /// The primary is killed, and restarts after the failover.
     Killed,
-    /// The same, with the replica disconnected for a while before.
+    /// The primary is killed and restarts, as in `Killed`. Before, the replica is disconnected for
+    /// some time.
     KilledCut,
-    /// The primary is paused until the replica has taken over, and then resumes.
+    /// The primary is paused until the failover is complete, and then resumes.
     Paused,
-    /// The same with `min-replicas-to-write 1`.
+    /// The primary is paused, as in `Paused`, with `min-replicas-to-write 1`.
     PausedWithMinimum,
 }
 
@@ -108,7 +110,7 @@ async fn fail_over(
     Ok(())
 }
 
-/// Makes the replica of the first server take over.
+/// Causes the failover to the replica of the first server.
 fn take_over(cluster: &mut RedisCluster, event: Event) {
     match event {
         Event::Asked => {

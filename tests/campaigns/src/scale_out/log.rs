@@ -13,7 +13,7 @@ use crate::{Failure, Figures};
 /// The id and text of a message.
 pub(super) type Entry = (MessageId, String);
 
-/// The acknowledged writes of one writer, and its losses.
+/// The acknowledged writes of one writer, and its lost writes.
 pub(super) struct WriterLog {
     pub(super) key: ConversationKey,
     /// The messages that must be stored, in their order.
@@ -47,12 +47,13 @@ impl WriterLog {
         self.writes += 1;
     }
 
-    /// Records how long a write took, with all its attempts.
+    /// Records the duration of a write, including all its attempts.
     pub(super) fn record_duration(&mut self, time: Duration) {
         self.longest = self.longest.max(time);
     }
 
-    /// Removes the messages that are not stored. They must be the end of the conversation, in whole writes.
+    /// Removes the messages that are not stored. They must be at the end of the conversation, and
+    /// must be complete writes.
     pub(super) fn remove_lost(&mut self, stored: &[Entry]) -> Result<(), String> {
         if !self.messages.starts_with(stored) {
             return Err(difference(&self.messages, stored));
@@ -72,7 +73,7 @@ impl WriterLog {
     }
 }
 
-/// The messages of a history. A message without an id gets one that no writer uses.
+/// Returns the messages of a history. A message without an id gets an id that no writer uses.
 pub(super) fn entries(history: &History) -> Vec<Entry> {
     let id = |message: &tower_chat_core::Message| {
         message.id.unwrap_or(MessageId {
@@ -83,7 +84,7 @@ pub(super) fn entries(history: &History) -> Vec<Entry> {
     history.messages.iter().map(|message| (id(message), message.text())).collect()
 }
 
-/// Compares what was acknowledged with what is stored: each message once, and in order.
+/// Compares the acknowledged messages with the stored ones: each message once, and in order.
 pub(super) async fn check(
     search: Search,
     store: &impl HistoryStore,

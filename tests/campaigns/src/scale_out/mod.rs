@@ -1,9 +1,10 @@
-//! Stores over several servers, while writers append: a pooler, two servers, replicas that take over,
-//! slots that are moved.
+//! Stores on several servers during writes: with a connection pooler, two servers, failovers to
+//! replicas, and moved slots.
 //!
-//! Each writer has conversations of its own and expects the revision that its last write returned.
-//! Acknowledged writes must be stored once and in order. A replica that takes over from an asynchronous
-//! primary may lack the end of a conversation; its writer must then get a conflict, and the loss is counted.
+//! Each writer has its own conversations, and expects the revision that its last write returned.
+//! Acknowledged writes must be stored once and in order. A replica of an asynchronous primary may
+//! lack the end of a conversation after a failover. The writer of the conversation must then get a
+//! conflict, and the loss is counted.
 
 mod cluster_failover;
 mod log;
@@ -27,28 +28,28 @@ use self::{
 };
 use crate::{Failure, Figures};
 
-/// Stores over several servers, while writers append
+/// Stores on several servers during writes
 #[derive(Debug, Clone, Args)]
 pub struct Arguments {
-    /// What happens to the servers; all scenarios, one after the other, if none is named
+    /// The events of the servers; by default all scenarios, one after the other
     #[arg(long, value_enum)]
     pub scenario: Option<Scenario>,
-    /// How many writers there are, each with a conversation of its own
+    /// The number of writers, each with its own conversation
     #[arg(long, default_value_t = 6)]
     pub writers: usize,
-    /// For how long they write before and after each event
+    /// The seconds for which the writers write before and after each event
     #[arg(long, default_value_t = 0.3)]
     pub seconds: f64,
-    /// How many slots of a Redis cluster are moved, and moved back
+    /// The number of slots of a Redis cluster that are moved, and moved back
     #[arg(long, default_value_t = 40)]
     pub slots: usize,
-    /// How often each scenario is run
+    /// The number of runs of each scenario
     #[arg(long, default_value_t = 1)]
     pub cases: u64,
-    /// Decides what the writers write
+    /// The seed of the writes
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A fault that must be found
+    /// A planted fault, which must be found
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
 }
@@ -59,18 +60,19 @@ impl Default for Arguments {
     }
 }
 
-/// What happens to the servers.
+/// The events of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// PostgreSQL behind a PgBouncer that pools transactions; the server crashes.
     Pgbouncer,
     /// Two PostgreSQL servers, chosen by scope; a scope is moved from one to the other.
     TwoServers,
-    /// The replica of a PostgreSQL server takes over after the server was killed.
+    /// A PostgreSQL server is killed, and its replica is promoted.
     ReplicaPromoted,
     /// Slots of one server of a Redis cluster are moved to another, and back.
     SlotMoved,
-    /// Replicas of a Redis cluster take over: when asked to, after a kill, while the primary hangs.
+    /// Failovers to replicas of a Redis cluster: on request, after a kill, and while the primary
+    /// hangs.
     ClusterFailover,
     /// No event: the rates of one server of each kind are measured.
     Rates,
@@ -81,9 +83,10 @@ pub enum Scenario {
 pub enum Plant {
     /// A write is acknowledged that was never sent.
     LostAppend,
-    /// A writer that gets a conflict continues at the revision in it, without loading the conversation.
+    /// A writer that gets a conflict continues at the revision in the conflict, without loading the
+    /// conversation.
     IgnoreRevision,
-    /// Prepared statements stay on behind the pooler.
+    /// Prepared statements remain enabled behind the pooler.
     PreparedStatements,
     /// The incarnations are not renewed after the failover.
     NoRenewal,
@@ -97,7 +100,7 @@ struct Search {
     seed: u64,
     case: u64,
     writers: usize,
-    /// For how long writers write before and after each event.
+    /// The duration of writes before and after each event.
     phase: Duration,
     slots: usize,
     plant: Option<Plant>,
@@ -113,7 +116,7 @@ impl Search {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] for a broken promise, [`Failure::CannotRun`] where a server is missing.
+/// [`Failure::Found`] for a broken contract, [`Failure::CannotRun`] if a server is missing.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let phase = Duration::try_from_secs_f64(arguments.seconds).map_err(Failure::cannot_run)?;
     let scenarios = match &arguments.scenario {
@@ -147,29 +150,29 @@ impl Scenario {
     }
 }
 
-/// Whether the slot of a conversation is one of the first `slots` of a cluster.
+/// Returns whether the slot of a conversation is one of the first `slots` of a cluster.
 fn is_in_first_slots(cluster: &RedisCluster, key: &ConversationKey, slots: usize) -> bool {
     let question = format!("CLUSTER KEYSLOT {{{}/{}}}", key.scope(), key.id());
     cluster.ask(0, &question).parse::<usize>().is_ok_and(|slot| slot < slots)
 }
 
-/// A server, unless its program is missing.
+/// Returns a server, or the failure that its program is missing.
 fn started<Server>(server: Result<Server, Missing>) -> Result<Server, Failure> {
     server.map_err(Failure::cannot_run)
 }
 
-/// The failure of a step of a scenario.
+/// Creates the failure of a step of a scenario.
 fn failed(what: &str, error: impl std::error::Error) -> Failure {
     Failure::cannot_run(format!("{what}: {}", text(&error)))
 }
 
-/// A connection to a server, besides those of its stores.
+/// Opens a connection to a server, in addition to those of its stores.
 async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Failure> {
     let connected =
         tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;
     let (client, connection) = connected.map_err(|error| failed("connect to a server", error))?;
     tokio::spawn(async move {
-        // It ends with the client or the server.
+        // The task ends with the client or the server.
         drop(connection.await);
     });
     Ok(client)

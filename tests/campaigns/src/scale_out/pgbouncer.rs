@@ -7,7 +7,7 @@ use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer};
 use super::{Plant, Search, Totals, Writers, check, failed, started};
 use crate::{Failure, Figures};
 
-/// Fewer connections to the server than writers.
+/// The number of connections to the server, which is less than the number of writers.
 const POOL_SIZE: usize = 2;
 
 pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {

@@ -32,7 +32,7 @@ const TEXT: usize = 330;
 /// The folder for the data of a server that waits for fsync.
 const ON_DISK: &str = "/var/tmp";
 
-/// The measured rates of one store, a second.
+/// The measured rates of one store, per second.
 #[derive(Default)]
 struct Rates {
     appends: Vec<f64>,
@@ -63,8 +63,9 @@ async fn postgres(search: Search, figures: &mut Figures) -> Result<(), Failure> 
     delete(store, "PostgreSQL", of_server, figures).await
 }
 
-/// Analyzes the tables, as autovacuum, which is off here, does in the first minutes. Until then, a statement
-/// that was prepared while the tables were empty keeps a plan for empty tables.
+/// Analyzes the tables, like autovacuum, which is disabled here, does in the first minutes. Until
+/// the tables are analyzed, a statement that was prepared for empty tables is executed with the
+/// plan for empty tables.
 async fn analyze(
     search: Search,
     server: &PostgresServer,
@@ -104,7 +105,8 @@ async fn open(options: PostgresOptions, address: &str) -> Result<PostgresStore, 
     options.connect(address).await.map_err(|error| failed("open the store", error))
 }
 
-/// Measures the stores in turn, and adds the medians; returns the number of created conversations.
+/// Measures the stores alternately, and adds the medians. Returns the number of created
+/// conversations.
 async fn measure<S: HistoryStore + Clone + 'static>(
     search: Search,
     stores: &[(&str, S)],
@@ -130,7 +132,8 @@ async fn measure<S: HistoryStore + Clone + 'static>(
     Ok(made.load(Ordering::SeqCst))
 }
 
-/// The rate a second at which all writers together perform an operation; `next` numbers the operations.
+/// Returns the rate per second at which all writers together perform an operation. `next` numbers
+/// the operations.
 async fn rate<Done>(
     search: Search,
     act: impl Fn(usize) -> Done,

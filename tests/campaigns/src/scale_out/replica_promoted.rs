@@ -1,4 +1,4 @@
-//! The replica of a PostgreSQL server takes over under load.
+//! A PostgreSQL server fails during writes, and its replica is promoted.
 
 use tokio::task::block_in_place;
 use tower_chat_core::{ConversationKey, store::StoreError};
@@ -13,12 +13,12 @@ use crate::{Failure, Figures};
 /// The number of writes that are acknowledged while the replica is disconnected.
 const AHEAD: u64 = 40;
 
-/// How commits are replicated.
+/// The kind of replication of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replication {
     /// Commits do not wait for the replica, which is connected.
     Asynchronous,
-    /// The same, with the replica disconnected before the primary is killed.
+    /// As `Asynchronous`, but the replica is disconnected before the primary is killed.
     AsynchronousCut,
     /// Commits wait for the replica.
     Synchronous,
@@ -42,7 +42,7 @@ async fn fail_over(
     if replication == Replication::Synchronous {
         set(&primary, "synchronous_standby_names", "*").await?;
     }
-    // The first server in the list that accepts writes.
+    // The connection uses the first server in the list that accepts writes.
     let address = format!(
         "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?sslmode=disable\
          &target_session_attrs=read-write&connect_timeout=5",
@@ -91,7 +91,7 @@ async fn fail_over(
     restart_primary(search, &primary, &replica).await
 }
 
-/// Restarts the failed primary, and appends there as a writer that does not know of the failover.
+/// Restarts the failed primary, and appends to it as a writer that does not know of the failover.
 async fn restart_primary(
     search: Search,
     primary: &PostgresServer,
@@ -130,7 +130,7 @@ async fn set(server: &PostgresServer, name: &str, value: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// Waits until the replica has everything written so far.
+/// Waits until the replica has received all earlier writes.
 async fn wait_for_replica(
     primary: &PostgresServer,
     replica: &PostgresServer,

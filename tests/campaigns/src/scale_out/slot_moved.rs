@@ -1,4 +1,4 @@
-//! The slots of a server of a Redis cluster are moved to others, while writers append.
+//! The slots of a server of a Redis cluster are moved to other servers during writes.
 
 use tokio::task::block_in_place;
 use tower_chat_core::ConversationKey;
@@ -8,8 +8,8 @@ use tower_chat_testkit::server::RedisCluster;
 use super::{Search, Totals, Writers, check, failed, is_in_first_slots, started};
 use crate::{Failure, Figures};
 
-/// The most slots that can be moved from a server with a third of them: a server without slots becomes a
-/// replica.
+/// The maximum number of slots that can be moved from a server with a third of the slots. A server
+/// without slots would become a replica.
 const MOST_SLOTS: usize = 5_460;
 
 pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
-//! A writer with a newer revision than the server that has taken over, and a second writer that has
-//! appended as many messages as were lost.
+//! A writer whose revision is newer than the promoted server, and a second writer that has appended
+//! as many messages as were lost.
 
 use std::sync::Arc;
 
@@ -45,11 +45,11 @@ impl Stale {
         written.map_err(|error| failed("append as the first writer", error))
     }
 
-    /// Appends, as another writer on the server that has taken over, as many writes as were lost, and then
-    /// appends as the stale writer, which must be refused.
+    /// Appends as many writes as were lost, as another writer on the promoted server. Then appends
+    /// as the stale writer, which must be refused.
     ///
-    /// Revisions count messages, so when the sequence numbers match again, only a new incarnation
-    /// distinguishes the conversations. It must therefore be renewed after a failover.
+    /// Revisions count messages. When the sequence numbers match again, only a new incarnation
+    /// distinguishes the conversations, so it must be renewed after a failover.
     pub(super) async fn assert_refused(
         &self,
         search: Search,
@@ -80,7 +80,7 @@ impl Stale {
     }
 }
 
-/// Gives a conversation a new incarnation, and changes nothing else.
+/// Gives a conversation a new incarnation without any other change.
 async fn renew(store: &impl HistoryStore, key: &ConversationKey) -> Result<(), Failure> {
     let renewing = async {
         let head = store.head(key).await?;

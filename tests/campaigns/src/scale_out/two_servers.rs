@@ -1,4 +1,4 @@
-//! Two PostgreSQL servers, each with a store of its own, chosen by scope.
+//! Two PostgreSQL servers with their own stores. The scope of a conversation determines the server.
 
 use tokio::task::block_in_place;
 use tower_chat_core::{
@@ -12,15 +12,15 @@ use tower_chat_transfer::{Selection, copy, delete_scope};
 use super::{Search, Totals, Writers, append, check, failed, stale, started};
 use crate::{Failure, Figures};
 
-/// The stores of both servers, and the scope that was moved.
+/// The stores of both servers, and the moved scope.
 struct Stores {
     stores: [PostgresStore; 2],
     moved: Option<String>,
 }
 
 impl Stores {
-    /// The store of a scope: by a hash that every process computes in the same way, except for the scope
-    /// that was moved.
+    /// Returns the store of a scope. It is determined by a hash that is the same in every process,
+    /// except for the moved scope.
     fn of(&self, scope: &str) -> &PostgresStore {
         let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -46,7 +46,7 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     let moved = Writers::start_with(search, of_moved, |key| stores.of(key.scope()).clone());
     moved.run_phase(search).await;
 
-    // Stop the writers of the tenant first; the others continue.
+    // The writers of the tenant are stopped first. The other writers continue.
     let moved = moved.stop().await?;
     let before = stores.of(MOVED).clone();
     let key = of_moved(0);
@@ -85,7 +85,7 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     Ok(())
 }
 
-/// The scope that is moved.
+/// The moved scope.
 const MOVED: &str = "moved tenant";
 
 async fn open(server: &PostgresServer) -> Result<PostgresStore, Failure> {

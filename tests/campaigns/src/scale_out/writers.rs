@@ -1,5 +1,4 @@
-//! Writers that append without a pause, each to a conversation of its own, while a scenario disturbs the
-//! servers.
+//! Writers that append continuously, each to its own conversation, during the events of a scenario.
 
 use std::{
     future::Future,
@@ -23,13 +22,13 @@ use super::{
 };
 use crate::Failure;
 
-/// How long a writer retries a failing write.
+/// The time for which a writer retries a failing write.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a writer waits before it sends a failed write again.
+/// The pause before a writer sends a failed write again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The append of the first writer that is not sent, if that fault is planted.
+/// The number of the append that the first writer does not send, if that fault is planted.
 const LOST: u64 = 5;
 
 /// Writers that run until they are stopped.
@@ -60,13 +59,14 @@ enum Sent {
 }
 
 impl Writers {
-    /// Starts as many writers as the search has.
+    /// Starts the number of writers of the search.
     pub(super) fn start<S: HistoryStore + Clone + 'static>(search: Search, store: &S) -> Self {
         let key = |number| ConversationKey::new("scale-out", format!("writer {number}"));
         Self::start_with(search, key, |_| store.clone())
     }
 
-    /// The same, with the conversation of each writer and the store of each conversation.
+    /// Starts writers with a function for the conversation of each writer, and a function for the
+    /// store of each conversation.
     pub(super) fn start_with<S: HistoryStore + Clone + 'static>(
         search: Search,
         key: impl Fn(usize) -> ConversationKey,
@@ -98,13 +98,13 @@ impl Writers {
         }
     }
 
-    /// Lets the writers append for a phase, and until some more writes are acknowledged.
+    /// Waits for a phase, and then until some more writes are acknowledged.
     pub(super) async fn run_phase(&self, search: Search) {
         tokio::time::sleep(search.phase).await;
         self.progress(4 * search.writers as u64).await;
     }
 
-    /// Lets each writer finish its current write, and returns the logs.
+    /// Lets each writer complete its current write, and returns the logs.
     pub(super) async fn stop(self) -> Result<Vec<WriterLog>, Failure> {
         self.is_over.store(true, Ordering::SeqCst);
         let mut logs = Vec::new();
@@ -143,7 +143,7 @@ impl<S: HistoryStore> Writer<S> {
         Ok(self.log)
     }
 
-    /// A write of one to three messages, as a run of its own.
+    /// Creates a write of one to three messages, as a separate run.
     fn write(&mut self, number: u64, expected: Revision) -> Write {
         let id = MessageId { run: RunId::new(), index: 0 };
         let key = self.log.key.clone();
@@ -179,8 +179,8 @@ impl<S: HistoryStore> Writer<S> {
         }
     }
 
-    /// Loads the conversation after a conflict, and continues from its revision. No other writer uses it, so
-    /// the conflict means that its end is lost.
+    /// Loads the conversation after a conflict, and continues at its revision. No other writer uses
+    /// the conversation, so a conflict means that its end is lost.
     async fn after_conflict(
         &mut self,
         refused: &[Entry],
@@ -243,13 +243,13 @@ where
     }
 }
 
-/// Whether a repetition may succeed. After a read-only server, the next connection may reach one that
-/// accepts writes.
+/// Returns whether a repetition may succeed. After an error from a read-only server, the next
+/// connection may reach a server that accepts writes.
 fn is_temporary(error: &StoreError) -> bool {
     error.is_retryable() || matches!(error, StoreError::ReadOnly)
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 pub(super) fn text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Runs during a crash of the server, compared afterwards with what is stored.
+//! Runs during a crash of the server. Afterwards they are compared with the stored messages.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,9 +26,9 @@ use crate::{
     shared_store::SharedStore,
 };
 
-/// Longer than any server takes to restart.
+/// A time that is longer than the restart of any server.
 const LONG: Duration = Duration::from_secs(120);
-/// Shorter than any server takes to restart.
+/// A time that is shorter than the restart of any server.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// With `appendfsync everysec`, answers received longer before the crash must not be lost. Redis documents
@@ -45,7 +45,7 @@ struct State {
     wrong: Vec<String>,
     /// The server has crashed, and the models still contain answers that it may have lost.
     is_losing: bool,
-    /// When each answer was received.
+    /// The time at which each answer was received.
     acknowledged: HashMap<Turn, Instant>,
     /// Runs whose request was sent and not answered.
     in_flight: HashSet<Turn>,
@@ -146,7 +146,7 @@ impl Clients {
     }
 
     async fn crash_once(&mut self) -> Result<(), Failure> {
-        // A crash does not find missing syncs, and a power loss does not find missing writes.
+        // A crash does not reveal missing syncs, and a power loss does not reveal missing writes.
         let is_cut = match self.arguments.plant {
             None => !self.rng.one_in(3),
             Some(Plant::NoSyncs) => true,
@@ -169,7 +169,7 @@ impl Clients {
         }
         let enough = 10 + self.rng.below(110) as u64;
         drop(answers);
-        // It returns early if every client has failed; the tasks return their errors.
+        // The wait ends early if every client has failed. The tasks then return their errors.
         drop(answered.wait_for(|count| *count >= enough).await);
         has_crashed.store(true, Ordering::SeqCst);
         let crashed = Instant::now();
@@ -324,7 +324,7 @@ impl Clients {
     }
 }
 
-/// Sends requests to a conversation until the server has crashed; a failure before that is an error.
+/// Sends requests to a conversation until the server has crashed. An earlier failure is an error.
 async fn run_until(
     has_crashed: Arc<AtomicBool>,
     shared: (SharedState, Stack, SharedStore),
@@ -366,8 +366,8 @@ async fn run_once(
     let job = Job { turn, run, seed, is_unstable };
     let outcome = stack.send(store.clone(), &job).await;
     if outcome == Outcome::Dropped && !has_crashed.load(Ordering::SeqCst) {
-        // The next request must see the writes that were submitted before the caller left. A flush of a
-        // stopped server fails.
+        // The next request must see the writes that were submitted before the caller disconnected.
+        // A flush fails if the server is stopped.
         drop(store.flush().await);
     }
     let mut state = shared.state();

@@ -1,4 +1,4 @@
-//! Puts the files of a server into a state that they may have after a power loss.
+//! Changes the files of a server to a state that they may have after a power loss.
 
 use std::{
     collections::HashMap,
@@ -16,10 +16,11 @@ use super::strace::Extent;
 /// The unit that a disk writes atomically, in bytes.
 const SECTOR: u64 = 512;
 
-/// The number of bytes that were written, not synced, and are lost.
+/// The number of lost bytes, which were written but not synced.
 pub(super) type Lost = u64;
 
-/// Cuts append-only files at a random position between the end of what was synced and what was written.
+/// Cuts append-only files at a random position between the end of the synced bytes and the end of
+/// the written bytes.
 pub(super) fn cut_appended(
     extents: &HashMap<PathBuf, Extent>,
     files: &[PathBuf],
@@ -41,9 +42,9 @@ pub(super) fn cut_appended(
     Ok(lost)
 }
 
-/// Removes a torn transaction from the end of append-only files, as `docs/scaling.md` requires after a power
-/// loss. Redis 7.0 by itself ignores a torn transaction at its start, but leaves its first commands in the
-/// file, and executes them at the following start.
+/// Removes an incomplete transaction from the end of append-only files, as `docs/scaling.md`
+/// requires after a power loss. Redis 7.0 ignores an incomplete transaction when it starts, but
+/// leaves its first commands in the file, and executes them when it starts again.
 pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     for file in files {
         let mut check = Command::new("redis-check-aof");
@@ -63,8 +64,8 @@ pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Restores the data of a PostgreSQL server to its last checkpoint. The current write-ahead log is kept,
-/// except for a random choice of its unsynced sectors.
+/// Restores the data of a PostgreSQL server to its last checkpoint. The current write-ahead log
+/// remains, except for a random choice of its unsynced sectors.
 pub(super) fn cut_postgres(
     extents: &HashMap<PathBuf, Extent>,
     data: &Path,
@@ -77,11 +78,12 @@ pub(super) fn cut_postgres(
         let file = entry?.path();
         let Some(extent) = extents.get(&file).filter(|_| file.is_file()) else { continue };
         let open = OpenOptions::new().write(true).open(&file)?;
-        // A segment that was created since was synced full of zeros.
+        // A segment that was created after the checkpoint was synced with zeros.
         let former = file.file_name().map(|name| at_checkpoint.join("pg_wal").join(name));
         let former = former.and_then(|former| fs::File::open(former).ok());
         let end = extent.written.min(open.metadata()?.len());
-        // The server rewrites its last, partly filled page; sectors that were synced once are kept.
+        // The server rewrites its last, partly filled page. Sectors that were synced before are not
+        // changed.
         let mut sector = extent.synced;
         while sector < end {
             if rng.one_in(2) {

@@ -1,19 +1,20 @@
 //! Crashes and power losses of the servers of the stores, while runs in all persistence modes write.
 //!
-//! A crash is `kill -9` of every process of the server. The operating system keeps what they have written,
-//! so a crash loses only what the server has not written yet. To simulate a power loss, strace records
-//! which bytes of the server's log were synced when it was killed. Before the server restarts, the campaign
-//! puts the files into a state that a disk may have after a power loss:
+//! A crash is `kill -9` of every process of the server. The operating system still has the written
+//! data, so a crash loses only data that the server has not written yet. To simulate a power loss,
+//! strace records which bytes of the server's log were synced before the kill. Before the server
+//! restarts, the campaign changes the files to a state that a disk may have after a power loss:
 //!
-//! - **Redis**: each append-only file is cut at the end of its last sync, or at a random position between
-//!   that and the end of what was written.
-//! - **PostgreSQL**: the tables have their state of the last checkpoint. The write-ahead log has everything
-//!   that was synced, and each sector that was written after that at random.
+//! - **Redis**: each append-only file is cut at the end of its last sync, or at a random position
+//!   between that end and the end of the written bytes.
+//! - **PostgreSQL**: the tables have the state of the last checkpoint. The write-ahead log has all
+//!   synced bytes, and a random choice of the sectors that were written later.
 //!
-//! Everything that the layers acknowledged must then be stored, once and in order, and nothing that was
-//! never sent; unacknowledged messages may be stored. With `appendfsync everysec` the end of each
-//! conversation may be missing. The campaign measures how long before the cut it was acknowledged: Redis
-//! documents a second or two, and ten are an error. A writer with a newer revision than the server must be
+//! Afterwards, everything that the layers acknowledged must be stored, once and in order, and no
+//! message may be stored that was never sent. Unacknowledged messages may be stored. With
+//! `appendfsync everysec`, the end of each conversation may be missing. The campaign measures the
+//! time between the acknowledgement of the lost messages and the cut. Redis documents one or two
+//! seconds, and ten seconds are an error. A writer with a newer revision than the server must be
 //! refused.
 
 mod clients;
@@ -28,7 +29,7 @@ use clap::ValueEnum;
 use self::clients::Clients;
 use crate::{Failure, Figures};
 
-/// Crashes and losses of power of the server of a store
+/// Crashes and power losses of the server of a store
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// The server, with its durability settings
@@ -62,9 +63,10 @@ pub enum StoreKind {
 /// A fault in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
-    /// It never syncs: `appendfsync no`, `fsync=off`. Found by a power loss, not by a crash
+    /// The server never syncs: `appendfsync no`, `fsync=off`. Found by a power loss, not by a crash
     NoSyncs,
-    /// It acknowledges before it writes: `appendonly no`, `synchronous_commit=off`. Found by a crash
+    /// The server acknowledges before it writes: `appendonly no`, `synchronous_commit=off`. Found
+    /// by a crash
     NoWrites,
 }
 

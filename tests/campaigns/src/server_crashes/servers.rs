@@ -1,4 +1,4 @@
-//! The servers, and how each of them crashes.
+//! The servers, and the crash of each.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
@@ -30,7 +30,7 @@ enum Kind {
     Redis(Box<RedisServer>),
     Postgres {
         server: PostgresServer,
-        /// Its data at the last checkpoint.
+        /// The data of the server at the last checkpoint.
         at_checkpoint: TempDir,
     },
 }
@@ -45,7 +45,7 @@ impl Server {
         Ok(Self { kind, strace: None })
     }
 
-    /// Opens a store that retries for this long when the server cannot be reached.
+    /// Opens a store that retries for this long if the server cannot be reached.
     pub(super) async fn open(&self, patience: Duration) -> Result<SharedStore, BoxError> {
         Ok(match &self.kind {
             Kind::Redis(server) => {
@@ -59,10 +59,10 @@ impl Server {
         })
     }
 
-    /// Starts to record what is synced. No client may be connected.
+    /// Starts the recording of syncs. No client may be connected.
     pub(super) fn record(&mut self) -> Result<(), Failure> {
         if let Kind::Postgres { server, at_checkpoint } = &self.kind {
-            // A regular stop makes a checkpoint, so that all data are synced.
+            // A normal stop makes a checkpoint, so that all data are synced.
             server.stop();
             server.start_again();
             let copied = at_checkpoint.path().join("data");
@@ -82,7 +82,8 @@ impl Server {
         Ok(())
     }
 
-    /// Kills all its processes, simulates a power loss if `is_cut`, and restarts it.
+    /// Kills all processes of the server, simulates a power loss if `is_cut`, and restarts the
+    /// server.
     pub(super) fn crash(&mut self, is_cut: bool, rng: &mut Rng) -> Result<Lost, Failure> {
         let first = self.first_process()?;
         let appended = self.appended_files()?;
@@ -121,7 +122,8 @@ impl Server {
         number.ok_or_else(|| Failure::cannot_run(format!("{} has no process id", file.display())))
     }
 
-    /// The append-only files of Redis; PostgreSQL writes its log at offsets and has none.
+    /// Returns the append-only files of Redis. PostgreSQL has none, since it writes its log at
+    /// offsets.
     fn appended_files(&self) -> Result<Vec<PathBuf>, Failure> {
         let Kind::Redis(server) = &self.kind else { return Ok(Vec::new()) };
         let folder = server.folder().join("appendonlydir");
@@ -154,7 +156,7 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
     if plant == Some(Plant::NoWrites) {
         let file = server.folder().join("data/postgresql.conf");
         let settings = fs::read_to_string(&file).map_err(cannot)?;
-        // The longest delay, so that the crash happens before the log is written.
+        // The longest delay makes the crash happen before the log is written.
         let more =
             "synchronous_commit = off\nwal_writer_delay = 10s\nwal_writer_flush_after = 1GB\n";
         fs::write(&file, settings + more).map_err(cannot)?;
@@ -163,8 +165,8 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
     Ok(Kind::Postgres { server, at_checkpoint })
 }
 
-/// Kills a process and its children with one command. A child that is started meanwhile ends by itself;
-/// strace waits for it.
+/// Kills a process and its children with one command. A child that is started during the command
+/// ends without its parent, and strace waits for it.
 fn kill_all(first: u32) -> Result<(), Failure> {
     let children = children_of(first);
     let mut kill = Command::new("kill");

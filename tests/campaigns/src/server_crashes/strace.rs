@@ -1,4 +1,4 @@
-//! Which bytes of a server's files were synced, derived from its system calls.
+//! The bytes of a server's files that were synced, derived from its system calls.
 
 use std::{
     collections::HashMap,
@@ -13,12 +13,12 @@ use tempfile::NamedTempFile;
 
 use crate::Failure;
 
-/// How much of a file was written, and how much of that was synced.
+/// The ends of the written and of the synced bytes of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The end of what was written.
+    /// The end of the written bytes.
     pub(super) written: u64,
-    /// The end of what was written when the last completed sync began.
+    /// The end of the written bytes when the last completed sync began.
     pub(super) synced: u64,
 }
 
@@ -78,7 +78,7 @@ impl Strace {
         Ok(Self { process, output, lengths })
     }
 
-    /// Waits for the end of the processes; returns what they have written and synced.
+    /// Waits for the end of the processes. Returns the written and synced bytes of each file.
     pub(super) fn finish(mut self) -> Result<HashMap<PathBuf, Extent>, Failure> {
         let cannot = |source: std::io::Error| Failure::CannotRun {
             what: "read the recording of strace".to_owned(),
@@ -111,7 +111,7 @@ struct Extents {
 enum Begun {
     /// A write, at an offset or at the end.
     Write { file: PathBuf, offset: Option<u64> },
-    /// A sync, with the end of what was written when it began.
+    /// A sync, with the end of the written bytes when it began.
     Sync { file: PathBuf, written: u64 },
 }
 
@@ -179,7 +179,8 @@ impl Extents {
     }
 }
 
-/// The result of a call; `None` if it failed, or its process was killed during it.
+/// Returns the result of a call, or `None` if the call failed or its process was killed during the
+/// call.
 fn result(call: &str) -> Option<u64> {
     call.rsplit_once(" = ")?.1.split_whitespace().next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! One of the two processes, in the supervisor.
+//! One of the two processes, as the supervisor sees it.
 
 use std::{collections::HashMap, path::Path, process::Stdio};
 
@@ -78,7 +78,8 @@ impl Child {
         })
     }
 
-    /// Sends a command. A killed process does not read it; the end of its output reports that.
+    /// Sends a command. A killed process does not read the command, and the end of its output
+    /// reports the kill.
     pub(super) async fn send(&mut self, command: &Command) {
         let Some(commands) = &mut self.commands else { return };
         if let Ok(mut line) = serde_json::to_vec(command) {
@@ -87,19 +88,19 @@ impl Child {
         }
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills the process like `kill -9`.
     pub(super) fn kill(&mut self) {
         self.was_killed = true;
-        // It may have ended by itself; the end of its output reports that.
+        // The process may have ended already. The end of its output reports that.
         drop(self.process.start_kill());
     }
 
-    /// Its process id, while it runs.
+    /// Returns the process id while the process runs.
     pub(super) fn id(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// Waits for its end; returns whether it succeeded.
+    /// Waits for the end of the process. Returns whether the process succeeded.
     pub(super) async fn wait(&mut self) -> bool {
         self.commands = None;
         self.process.wait().await.is_ok_and(|status| status.success())

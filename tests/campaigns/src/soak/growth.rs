@@ -1,6 +1,7 @@
 //! Bounds on the growth of a measured series.
 
-/// By how much the median of the last third of a series may exceed that of the first third.
+/// The maximum by which the median of the last third of a series may exceed that of the first
+/// third.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
     what: &'static str,
@@ -9,22 +10,25 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Bytes of memory of a process: a quarter plus 16 MiB, since an allocator keeps freed memory.
+    /// Returns the bound for the memory of a process in bytes: a quarter plus 16 MiB, since an
+    /// allocator does not return all freed memory.
     pub(super) fn memory() -> Self {
         Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
     }
 
-    /// Open files: a quarter plus 16, which is less than two stores have.
+    /// Returns the bound for open files: a quarter plus 16, which is less than the files of two
+    /// stores.
     pub(super) fn files() -> Self {
         Self { what: "open files", percent: 25, and: 16 }
     }
 
-    /// Bytes of the log: a half plus 8 MiB, since it is checkpointed at 4 MB and grows during reads.
+    /// Returns the bound for the size of the log in bytes: a half plus 8 MiB, since the log is
+    /// checkpointed at 4 MB and grows during reads.
     pub(super) fn log() -> Self {
         Self { what: "bytes of the log", percent: 50, and: 8 << 20 }
     }
 
-    /// A description of the growth, if it exceeds this bound.
+    /// Returns a description of the growth, if it exceeds this bound.
     pub(super) fn exceeded_by(self, series: &[u64]) -> Option<String> {
         let third = series.len() / 3;
         let first = median(series.get(..third)?)?;

@@ -71,7 +71,7 @@ impl Durations {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// The duration that this share of them does not exceed, in milliseconds.
+    /// Returns the duration in milliseconds that this share of the durations does not exceed.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut buckets = self.0.clone();
         buckets.sort_unstable();

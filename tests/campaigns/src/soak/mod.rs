@@ -1,13 +1,13 @@
-//! Two processes run requests on hundreds of conversations for a long time, in all persistence modes,
-//! while callers drop responses, stores are closed and reopened, one of the processes is killed from time
-//! to time, old runs are pruned, and backups are made and opened.
+//! Two processes run requests on hundreds of conversations for a long time, in all persistence
+//! modes. Meanwhile callers drop responses, stores are closed and reopened, one of the processes is
+//! killed repeatedly, old runs are pruned, and backups are made and opened.
 //!
-//! This process, the supervisor, decides each step, keeps a model of every conversation and compares it
-//! with the store, between the runs and at the end. It measures memory and open files of both processes,
-//! the length of the store's log and queue, and the duration of appends, and prints them for each tenth of
-//! the time. Memory, open files and the log must not grow: the median of the last third may exceed that of
-//! the first third only by the bounds in `growth.rs`. Durations and queue lengths depend on the machine, so
-//! they are printed and have no bounds.
+//! This process, the supervisor, decides each step. It has a model of every conversation, and
+//! compares the store with the model between the runs and at the end. It measures memory and open
+//! files of both processes, the length of the store's log and queue, and the duration of appends,
+//! and prints them for each tenth of the time. Memory, open files and the log must not grow: the
+//! median of the last third may exceed that of the first third only by the bounds in `growth.rs`.
+//! Durations and queue lengths depend on the machine, so they are printed and have no bounds.
 
 mod backups;
 mod child;
@@ -30,7 +30,7 @@ use crate::{Failure, Figures};
 /// Runs two processes on one store for a long time, measures them and compares the store with a model
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How long, in seconds
+    /// The length of the campaign in seconds
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
     /// The number of conversations
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// A planted fault, which must be found
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
-    /// The program of the processes, if it is not this one
+    /// The program of the processes; by default this program
     #[arg(long, hide = true)]
     pub program: Option<PathBuf>,
 }
@@ -68,7 +68,7 @@ pub enum Plant {
     Leak,
     /// Runs are acknowledged without being stored
     LostWrite,
-    /// A run is stored whose last call has no result
+    /// The last call of a stored run has no result
     DanglingCall,
 }
 

@@ -1,4 +1,4 @@
-//! The protocol between the supervisor and its processes: one JSON value a line.
+//! The protocol between the supervisor and its processes: one JSON value on each line.
 
 use std::path::PathBuf;
 

@@ -35,7 +35,7 @@ pub struct WorkerArguments {
     /// The kind of the store
     #[arg(long, value_enum)]
     store: StoreKind,
-    /// Its address
+    /// The address of the store
     #[arg(long)]
     address: String,
 }
@@ -48,7 +48,7 @@ struct Worker {
     recorded: Recorded,
 }
 
-/// Executes commands until it is told to quit, or the supervisor closes its standard input.
+/// Executes commands until the command to quit, or until the supervisor closes standard input.
 pub(super) async fn work(arguments: WorkerArguments) -> Result<Figures, Failure> {
     abort_on_panic();
     let recorded = Recorded::default();
@@ -99,7 +99,8 @@ fn abort_on_panic() {
     }));
 }
 
-/// Writes a report as one line, which is in the pipe when this returns, even if the process is killed then.
+/// Writes a report as one line. After the return, the line is in the pipe, even if the process is
+/// killed.
 fn send(report: &Report) {
     let Ok(mut line) = serde_json::to_vec(report) else { return };
     line.push(b'\n');
@@ -154,13 +155,13 @@ impl Worker {
         Backup::of(&file).write(to).await.map_err(|error| chain(&error))
     }
 
-    /// Runs in progress keep the former store, and fail once it is closed.
+    /// Replaces the store. Runs in progress use the former store, and fail after it is closed.
     async fn restart(&self, leaks: bool) -> Result<(), String> {
         let opened = self.location.open().await.map_err(|error| chain(&*error))?;
         let former = std::mem::replace(&mut *self.store.write().await, opened);
         if leaks {
             std::mem::forget(former);
-            // Leak open files as well, so that a few restarts on a busy machine exceed the bound.
+            // Leaks open files too, so that a few restarts on a busy machine exceed the bound.
             for _ in 0..64 {
                 std::mem::forget(std::fs::File::open("/dev/null").map_err(|error| chain(&error))?);
             }

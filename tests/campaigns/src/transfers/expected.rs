@@ -1,4 +1,4 @@
-//! What transfers leave that nobody kills.
+//! The expected content after transfers, which is that after transfers without a kill.
 
 use std::{
     collections::BTreeSet,
@@ -24,17 +24,17 @@ use crate::{
     corruption::fill::{Shared, fill},
 };
 
-/// A filled store, its export, and files of older versions with theirs.
+/// A filled store with its export, and files of older versions with their exports.
 pub(super) struct Expected {
     runtime: Runtime,
     folder: TempDir,
-    /// An export of everything.
+    /// A complete export.
     all: Vec<u8>,
-    /// An export of everything but the scope that is deleted.
+    /// An export without the deleted scope.
     kept: Vec<u8>,
-    /// The conversations of everything, and of the scope that is deleted.
+    /// The number of all conversations, and of those in the deleted scope.
     conversations: (u64, u64),
-    /// Files of older versions, and what an export has once they are migrated.
+    /// Files of older versions, each with its export after the migration.
     older: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -64,7 +64,7 @@ impl Expected {
         Ok(Self { runtime, folder, all, kept, conversations, older })
     }
 
-    /// Makes the files with which a case begins.
+    /// Creates the initial files of a case.
     pub(super) fn prepare(
         &self,
         operation: Operation,
@@ -84,7 +84,7 @@ impl Expected {
         }
     }
 
-    /// What is wrong with what a case has left.
+    /// Returns the difference between the final and the expected content of a case.
     pub(super) fn check(
         &self,
         operation: Operation,
@@ -108,9 +108,9 @@ impl Expected {
             Operation::Migrate => (read(&target(folder))?, &self.older(case)?.1, None),
         };
         let (found, expected) = match operation {
-            // The file is the one that a single process writes.
+            // The file must equal the file that a single process writes.
             Operation::Export => (lines(&found), lines(expected)),
-            // Of a conversation that does not tell its time, a migration takes its own.
+            // A migration adds its own time to a conversation without a time.
             Operation::Migrate => (without(&found, &TIMES), without(expected, &TIMES)),
             _ => (without(&found, &ATTEMPTS), without(expected, &ATTEMPTS)),
         };
@@ -129,7 +129,7 @@ impl Expected {
     }
 }
 
-/// The files that older releases have written.
+/// Returns the files that older releases have written.
 fn older_files() -> std::io::Result<Vec<PathBuf>> {
     let folder =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/tower-chat-sqlite/tests/fixtures");
@@ -152,7 +152,7 @@ async fn fill_source(path: &Path, seed: u64) -> Result<(), BoxError> {
     Ok(store.close().await?)
 }
 
-/// An export of a store.
+/// Exports a store.
 async fn exported(path: &Path, selection: &Selection) -> Result<Vec<u8>, BoxError> {
     let store = SqliteStore::open(path).await?;
     let mut file = Vec::new();
@@ -170,10 +170,11 @@ fn lines(export: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(export).lines().map(str::to_owned).collect()
 }
 
-/// What differs if a process has resumed an open run: the number of its attempt, and the digests.
+/// The fields that differ if a process has resumed an open run: its attempt number, and the
+/// digests.
 const ATTEMPTS: [&str; 2] = ["\"sha256\":", "\"attempt\":"];
 
-/// What differs between two migrations.
+/// The fields that differ between two migrations.
 const TIMES: [&str; 5] = [
     "\"sha256\":",
     "\"created_at\":",
@@ -182,7 +183,7 @@ const TIMES: [&str; 5] = [
     "\"last_written_at\":",
 ];
 
-/// The lines without the values of some fields.
+/// Returns the lines without the values of some fields.
 fn without(export: &[u8], fields: &[&str]) -> Vec<String> {
     let mut lines = lines(export);
     for line in &mut lines {
@@ -196,7 +197,7 @@ fn without(export: &[u8], fields: &[&str]) -> Vec<String> {
     lines
 }
 
-/// The first line that differs.
+/// Returns the first different line.
 fn difference(found: &[String], expected: &[String]) -> Option<String> {
     let mut lines = found.iter().zip(expected).enumerate();
     match lines.find(|(_, (found, expected))| found != expected) {
@@ -208,7 +209,7 @@ fn difference(found: &[String], expected: &[String]) -> Option<String> {
     }
 }
 
-/// What is wrong with a receipt, whose transfer has this many conversations.
+/// Returns the defect of a receipt, whose transfer has this many conversations.
 fn wrong_receipt(text: &str, conversations: u64) -> Option<String> {
     let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
     let Ok(lines) = lines else { return Some("a line of the receipt cannot be read".to_owned()) };

@@ -1,10 +1,10 @@
-//! Transfers: processes that export, import, copy, delete and migrate are killed at any moment, and started
-//! again until one of them comes to its end.
+//! Transfers: processes that export, import, copy, delete and migrate are killed at random points,
+//! and started again until one of them completes the transfer.
 //!
-//! A process is killed either by itself, at an event of the transfer before or after the receipt has the event, or
-//! by the campaign, at a random time. What the last process leaves must equal what one process leaves that
-//! nobody kills: the file or the store byte for byte as an export shows it, and a receipt that counts every
-//! conversation once.
+//! A process is killed in one of two ways: it kills itself at an event of the transfer, before or
+//! after the receipt contains the event, or the campaign kills it at a random time. The final
+//! content must equal that of a single process that is not killed. The file, or the export of the
+//! store, is compared byte for byte, and the receipt must count every conversation once.
 
 mod expected;
 mod work;
@@ -24,10 +24,10 @@ use self::expected::Expected;
 pub use self::work::work;
 use crate::{Failure, Figures};
 
-/// Kills processes that export, import, copy, delete and migrate, and compares what they leave
+/// Kills processes that export, import, copy, delete and migrate, and compares the final content
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How many transfers of each kind are killed, each several times
+    /// The number of transfers of each kind, each of which is killed several times
     #[arg(long, default_value_t = 3)]
     pub cases: u64,
     /// The seed of all random choices
@@ -36,7 +36,7 @@ pub struct Arguments {
     /// A planted fault, which the campaign must find
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
-    /// The program whose processes are killed; by default this one
+    /// The program whose processes are killed; by default this program
     #[arg(long, hide = true)]
     pub program: Option<PathBuf>,
 }
@@ -44,15 +44,15 @@ pub struct Arguments {
 /// A fault that the campaign has to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
-    /// A copy goes on after the conversation that it has begun, not after the last one that is done
+    /// A copy continues after the conversation that it has begun, not after the last completed one
     SkippedConversation,
-    /// A deletion that goes on does not look whether the conversation that it has begun is gone
+    /// A resumed deletion does not check whether the conversation that it has begun is deleted
     UnsettledReceipt,
-    /// An export goes on with the first conversation, not after the last one that is whole
+    /// An export continues with the first conversation, not after the last complete one
     RepeatedConversation,
 }
 
-/// What a process does.
+/// The operation of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Operation {
     /// Exports a store to a file
@@ -70,19 +70,19 @@ pub enum Operation {
 const OPERATIONS: [Operation; 5] =
     [Operation::Export, Operation::Import, Operation::Copy, Operation::Delete, Operation::Migrate];
 
-/// What a process of the campaign is told.
+/// The arguments of a process of the campaign.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkerArguments {
-    /// What it does
+    /// The operation
     #[arg(long, value_enum)]
     operation: Operation,
-    /// Where the files are
+    /// The folder of the files
     #[arg(long)]
     folder: PathBuf,
-    /// The event of the transfer at which it dies
+    /// The event of the transfer at which the process kills itself
     #[arg(long)]
     dies_at: Option<u64>,
-    /// Whether the receipt has that event
+    /// Whether the receipt contains that event
     #[arg(long)]
     is_recorded: bool,
     /// A planted fault
@@ -90,21 +90,21 @@ pub struct WorkerArguments {
     plant: Option<Plant>,
 }
 
-/// How often one transfer is killed at most.
+/// The maximum number of kills of one transfer.
 const MOST_KILLS: usize = 6;
 
-/// After how many microseconds a process is killed at most, by the campaign.
+/// The maximum time in microseconds after which the campaign kills a process.
 const LATEST_KILL: usize = 60_000;
 
 /// A process that takes longer counts as a hang.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// Kills transfers and compares what they leave.
+/// Kills transfers, and compares the final content.
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] with the first broken promise; [`Failure::CannotRun`], if a store or a process cannot be
-/// made.
+/// [`Failure::Found`] with the first broken rule; [`Failure::CannotRun`], if a store or a process
+/// cannot be created.
 pub fn run(arguments: &Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let expected = Expected::make(arguments.seed)?;
@@ -127,7 +127,7 @@ fn name(operation: Operation) -> String {
     value.map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Kills one transfer several times. Returns how often.
+/// Kills one transfer several times. Returns the number of kills.
 fn run_case(
     arguments: &Arguments,
     expected: &Expected,
@@ -153,12 +153,12 @@ fn run_case(
     expected.check(operation, case, folder.path())?.map_or(Ok(kills), |what| Err(found(what)))
 }
 
-/// When a process is killed.
+/// The way in which a process is killed.
 #[derive(Debug, Clone, Copy)]
 enum Kill {
-    /// By itself, at an event.
+    /// The process kills itself at an event.
     AtEvent { event: u64, is_recorded: bool },
-    /// By the campaign, after a time.
+    /// The campaign kills the process after a time.
     After(Duration),
 }
 
@@ -172,7 +172,7 @@ impl Kill {
     }
 }
 
-/// Runs a process. Returns whether it came to its end.
+/// Runs a process. Returns whether it completed the transfer.
 fn attempt(
     arguments: &Arguments,
     operation: Operation,
@@ -199,7 +199,7 @@ fn attempt(
         command.spawn().map_err(|error| cannot(&format!("start {}", program.display()), error))?;
     if let Some(Kill::After(time)) = kill {
         thread::sleep(time);
-        // It may have ended by itself.
+        // The process may have ended already.
         drop(child.kill());
     }
     wait(&mut child, kill)
@@ -220,7 +220,7 @@ fn wait(child: &mut Child, kill: Option<Kill>) -> Result<bool, Failure> {
     if status.success() {
         return Ok(true);
     }
-    // A process that was killed has no exit code.
+    // A killed process has no exit code.
     if status.code().is_none() && kill.is_some() {
         return Ok(false);
     }

@@ -1,4 +1,4 @@
-//! What a process does that is killed.
+//! The work of a process that is killed.
 
 use std::{io::SeekFrom, path::Path};
 
@@ -13,14 +13,14 @@ use tower_chat_transfer::{
 use super::{Operation, Plant, WorkerArguments, cannot, file, receipt, source, target};
 use crate::Failure;
 
-/// The scope that is deleted.
+/// The deleted scope.
 pub(super) const SCOPE: &str = "alice";
 
-/// Does what a process of the campaign is told, and dies at its event.
+/// Executes the operation of a process, which kills itself at the event in the arguments.
 ///
 /// # Errors
 ///
-/// [`Failure::CannotRun`], if it cannot be done.
+/// [`Failure::CannotRun`], if the operation fails.
 pub fn work(arguments: &WorkerArguments) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -82,7 +82,7 @@ async fn export_to_file(arguments: &WorkerArguments, folder: &Path) -> Result<()
     let mut contents = None;
     if written.metadata().await?.len() > 0 {
         let read = ExportContents::read(BufReader::new(&mut written)).await;
-        // A first line that was cut off is no export yet.
+        // An incomplete first line is not an export.
         let Ok(read) = read else {
             written.set_len(0).await?;
             written.seek(SeekFrom::Start(0)).await?;
@@ -136,7 +136,7 @@ fn open_log(
     Ok(ReceiptLog::open(&receipt(folder), Transfer::new(operation, selection))?)
 }
 
-/// What is left to transfer.
+/// Returns the conversations that remain to be transferred.
 fn rest(log: &ReceiptLog, arguments: &WorkerArguments) -> Selection {
     let after = match arguments.plant {
         Some(Plant::SkippedConversation) => log.begun().or(log.last()),
@@ -145,7 +145,7 @@ fn rest(log: &ReceiptLog, arguments: &WorkerArguments) -> Selection {
     after.map_or(Selection::everything(), |key| Selection::everything().after(key.clone()))
 }
 
-/// Counts the events, and dies at one.
+/// Counts the events, and kills the process at one of them.
 struct Events {
     count: u64,
     dies_at: Option<u64>,

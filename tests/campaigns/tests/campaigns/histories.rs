@@ -1,4 +1,4 @@
-//! Histories of concurrent clients.
+//! Tests of the histories of concurrent clients.
 
 use std::path::PathBuf;
 

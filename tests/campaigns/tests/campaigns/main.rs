@@ -1,4 +1,4 @@
-//! Small versions of every campaign, and every planted fault.
+//! Runs a small version of every campaign, and every planted fault.
 
 mod corruption;
 mod histories;

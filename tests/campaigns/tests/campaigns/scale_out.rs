@@ -1,4 +1,5 @@
-//! The campaign `scale-out` finds nothing without a planted fault, and every planted fault.
+//! Tests that the campaign `scale-out` succeeds without a planted fault, and finds every planted
+//! fault.
 
 use tower_chat_campaigns::{
     Failure,
@@ -13,7 +14,7 @@ fn finds_nothing(scenario: Scenario) {
     }
 }
 
-/// Checks that the campaign finds the planted fault, with a text that contains this one.
+/// Asserts that the campaign finds the planted fault, and that the failure contains this text.
 fn finds(scenario: Scenario, plant: Plant, expected: &str) {
     let arguments =
         Arguments { scenario: Some(scenario), plant: Some(plant), ..Arguments::default() };

@@ -1,4 +1,4 @@
-//! A small version of `server-crashes`, and its planted faults.
+//! Runs a small version of `server-crashes`, and its planted faults.
 
 use tower_chat_campaigns::{
     Failure, Figures,

@@ -1,4 +1,4 @@
-//! `soak` for `TOWER_CHAT_SECONDS`, and its planted faults.
+//! Runs `soak` for `TOWER_CHAT_SECONDS`, and its planted faults.
 
 use std::{env, path::PathBuf};
 
@@ -20,7 +20,8 @@ fn run(seconds: u64, plant: Option<Plant>) -> Result<Figures, Failure> {
     })
 }
 
-/// A busy machine does little in a short time, so a fault that was not found is given more of it.
+/// Returns the finding. A short campaign does little on a busy machine, so a campaign without a
+/// finding is repeated with more time.
 fn found(plant: Plant) -> String {
     let mut missed = Vec::new();
     for seconds in [SECONDS, 4 * SECONDS, 16 * SECONDS] {

@@ -1,4 +1,4 @@
-//! `transfers`, and its planted faults.
+//! Runs `transfers`, and its planted faults.
 
 use std::path::PathBuf;
 

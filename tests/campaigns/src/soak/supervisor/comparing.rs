@@ -32,7 +32,7 @@ impl Supervisor {
         }
     }
 
-    /// Checks the backup, once the processes have reported everything that it can contain.
+    /// Checks the backup, after the processes have reported everything that the backup can contain.
     pub(super) async fn check_backup(&mut self) -> Result<(), Failure> {
         let is_reported =
             |after| self.children.iter().all(|child| child.measured >= after || !child.is_open);

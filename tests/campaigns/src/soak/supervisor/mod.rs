@@ -1,4 +1,4 @@
-//! Decides what the processes do, and compares the store with the models.
+//! The supervisor, which decides the steps of the processes and compares the store with the models.
 
 mod chores;
 mod comparing;

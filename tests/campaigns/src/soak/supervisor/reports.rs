@@ -116,7 +116,7 @@ impl Supervisor {
         if is_checked { self.check(conversation).await } else { Ok(()) }
     }
 
-    /// Replaces a process that has ended; its work is interrupted.
+    /// Replaces a process that has ended. Its work is interrupted.
     pub(super) async fn replace_child(&mut self, index: usize) -> Result<(), Failure> {
         let prefix = format!("g{}", self.generations);
         self.generations += 1;
