@@ -127,7 +127,7 @@ metrics! {
     UNSTORED_WRITES: Gauge = "tower_chat.write_behind.unstored_writes", Count,
         "The number of writes that a write-behind store acknowledged and has not stored yet.";
     FLUSH_WRITES: Histogram = "tower_chat.write_behind.flush.writes", Count,
-        "The number of collected writes of a conversation that were stored together.";
+        "The number of gathered writes of a conversation that were stored together.";
     FLUSH_DURATION: Histogram = "tower_chat.write_behind.flush.duration", Seconds,
-        "The duration of storing the collected writes of a conversation.";
+        "The duration of storing the gathered writes of a conversation.";
 }
