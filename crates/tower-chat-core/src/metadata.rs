@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-/// Deserializes metadata, each value by itself.
+/// Deserializes metadata. Each value is deserialized separately.
 ///
 /// `serde_json` reads values with up to 127 levels of nesting. In the stored form the metadata is
 /// two levels deeper. Without this function, a message with a value of 127 levels could be stored

@@ -12,7 +12,7 @@ use crate::{connections::Connections, failure::Failure, parameter::Values};
 /// The target of a statement.
 #[derive(Clone, Copy)]
 pub(crate) enum Over<'a> {
-    /// The statement is a transaction by itself.
+    /// The statement is a separate transaction.
     Connection(&'a ClientWrapper),
     /// The statement is one of several in a transaction.
     Transaction(&'a Transaction<'a>),

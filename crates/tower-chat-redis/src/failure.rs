@@ -25,7 +25,7 @@ pub(crate) enum Meaning {
     ResourceExhausted,
     /// Nothing was changed: the server is read-only, such as a replica.
     ReadOnly,
-    /// A key of the store holds a value that this library did not write.
+    /// A key of the store has a value that this library did not write.
     Foreign,
     /// The server has not cached the script (`NOSCRIPT`).
     UnknownScript,

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
 
 const SEAL_MARK: &str = "use the mark of sealed data";
 
-/// The mark of a store that holds sealed data.
+/// The mark of a store that contains sealed data.
 const SEALED: &[u8] = b"1";
 
 /// The mark of a store in which none were found.

@@ -21,7 +21,7 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 /// The copy contains everything that was submitted through this store before the backup began, and
 /// is a snapshot of one moment. The backup blocks neither readers nor writers. The write-ahead log
 /// grows by all writes during the backup, because it cannot be reused until the backup ends.
-/// Deleted data are not in later copies, to the extent that they are gone from the
+/// Deleted data are not in later copies, to the extent that they are deleted from the
 /// [file](crate#deleting); earlier copies still contain them.
 ///
 /// The file appears under its name when it is complete and on the disk. Until then its name begins

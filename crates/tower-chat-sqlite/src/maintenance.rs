@@ -136,7 +136,7 @@ fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Re
              WHERE number = ?1",
         )?
         .execute([number])?;
-    // A run has a row for each model, and nothing says which of them asked.
+    // A run has a row for each model, and no row records which model made the call.
     let mut of_run = connection.prepare_cached(
         "UPDATE run_usage SET tool_calls = CASE
              WHEN model = (SELECT min(model) FROM run_usage WHERE number = ?1 AND run = ?2)

@@ -337,7 +337,7 @@ impl Work for Queued {
     }
 }
 
-/// A refusal is an outcome, after which the transaction goes on.
+/// A refusal is an outcome, after which the transaction continues.
 fn refused<T>(outcome: Result<T, NotStored>) -> rusqlite::Result<Result<T, StoreError>> {
     match outcome {
         Ok(done) => Ok(Ok(done)),

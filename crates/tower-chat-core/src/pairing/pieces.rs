@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Message, Part, Role};
 
-/// A range of a message's parts that is a message by itself in a regular history.
+/// A range of a message's parts that is a separate message in a regular history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The role of that message: the message's own role, or [`Role::Tool`].

@@ -16,7 +16,7 @@ pub struct Lease {
     /// The [`StoreHandle::holder`](super::StoreHandle::holder) of the store through which the run
     /// is written.
     pub holder: u64,
-    /// When the lease was taken or renewed, by the writer's clock, to the millisecond.
+    /// The time at which the lease was acquired or renewed, by the writer's clock, in milliseconds.
     pub renewed_at: SystemTime,
     /// When the lease expires, by the writer's clock, to the millisecond. Until then other
     /// processes should not resume the run. It is `None` after the end of the attempt, and

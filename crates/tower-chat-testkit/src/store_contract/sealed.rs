@@ -1,4 +1,4 @@
-//! The mark of a store that holds sealed data.
+//! The mark of a store that contains sealed data.
 
 use tower_chat_core::{
     Message,
@@ -13,7 +13,7 @@ use super::{
     fixture::{key, revision, stored, submit, texts, write},
 };
 
-/// A store that outlives its process refuses every plain change once it holds sealed data: through the store
+/// A store that outlives its process refuses every plain change after it contains sealed data: through the store
 /// itself, through one that another process has open, and once it is opened again. `open` opens the same store
 /// each time. The store must have a directory, and have been empty.
 pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
