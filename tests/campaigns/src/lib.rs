@@ -5,8 +5,8 @@
 //! and a function `run`, which returns [`Figures`] or the [`Failure`] that it found. The argument
 //! `--plant` adds a known fault to the code under test. A campaign that does not find the fault is
 //! broken. The defaults are small enough for the tests in `tests/campaigns`, which run every
-//! campaign and every planted fault. `docs/testing.md` has the commands of the long searches and
-//! their last figures.
+//! campaign and every planted fault. `docs/testing.md` has the commands of the long searches, and
+//! `tests/campaigns/README.md` their last figures.
 
 mod conversations;
 pub mod corruption;
