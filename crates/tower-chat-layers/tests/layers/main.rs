@@ -1,5 +1,5 @@
-//! What the layers promise, whole and streamed: the table of `docs/contract.md`, and the scenarios of
-//! `docs/scenarios.md`.
+//! Tests of the layers, with whole and streamed answers: the guarantees in `docs/contract.md`, and further
+//! behaviour.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,19 +1,6 @@
-//! The list of scenarios, the table of the contract and the threat model name tests that exist.
+//! The documents that name tests: the contract, the threat model, and the exceptions from the matrix of cases.
 
-use std::{collections::BTreeSet, fs, path::Path};
-
-#[test]
-fn every_test_that_the_list_of_scenarios_names_exists() {
-    let document = document("scenarios.md");
-    // The table at the end names whole modules too; the last test here checks it.
-    let list = document.split("## Outside of the matrix").next().expect("a text");
-    let mut checked = 0;
-    for name in names(list) {
-        assert_exists(name);
-        checked += 1;
-    }
-    assert!(checked > 100, "only {checked} names were found");
-}
+use std::{fs, path::Path};
 
 /// The rows of the tables over modes in a part of the contract, without their heads.
 fn rows_by_mode(part: &str) -> Vec<Vec<&str>> {
@@ -66,9 +53,8 @@ fn uses_the_matrix(text: &str) -> bool {
 
 #[test]
 fn tests_run_over_the_matrix_or_are_listed_with_what_they_run_over() {
-    let document = document("scenarios.md");
-    let (list, outside) = document.split_once("## Outside of the matrix").expect("the table");
-    let rows: Vec<&str> = outside
+    let list = document("../crates/tower-chat-layers/tests/layers/case/exceptions.md");
+    let rows: Vec<&str> = list
         .lines()
         .filter(|line| line.starts_with("| `"))
         .flat_map(|row| row.split('|').nth(1).expect("a cell").split('`').skip(1).step_by(2))
@@ -76,34 +62,51 @@ fn tests_run_over_the_matrix_or_are_listed_with_what_they_run_over() {
     let is_of = |name: &str, row: &str| {
         name.strip_prefix(row).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     };
-    let folders = ["persistence", "journal", "record", "tool_loop"];
-    let named: BTreeSet<&str> =
-        names(list).filter(|name| folders.iter().any(|folder| is_of(name, folder))).collect();
-    assert!(named.len() > 200, "only {} names were found", named.len());
-    let (inside, outside): (Vec<&str>, Vec<&str>) =
-        named.into_iter().partition(|name| uses_the_matrix(&text_of(name)));
-    assert!(inside.len() > 80, "only {} tests run over the matrix", inside.len());
-    for name in &outside {
+    let mut tests = Vec::new();
+    for folder in ["persistence", "journal", "record", "tool_loop"] {
+        collect_tests(folder, &mut tests);
+    }
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        tests.into_iter().partition(|(_, text)| uses_the_matrix(text));
+    assert!(inside.len() > 200, "only {} tests run over the matrix", inside.len());
+    for (name, _) in &outside {
         assert!(
             rows.iter().any(|row| is_of(name, row)),
-            "{name} does not run in every case (`every_case` of tests/case), and has no row under \
-             \"Outside of the matrix\" in docs/scenarios.md"
+            "{name} does not run in every case (`every_case` of tests/layers/case), and has no row \
+             in exceptions.md"
         );
     }
     for row in rows {
-        assert!(outside.iter().any(|name| is_of(name, row)), "the row of {row} can go");
+        assert!(outside.iter().any(|(name, _)| is_of(name, row)), "the row of {row} can go");
     }
 }
 
-/// The text of a test in this folder.
-fn text_of(name: &str) -> String {
-    let (modules, test) = name.rsplit_once("::").expect("a name");
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layers");
-    let file = tests.join(modules.replace("::", "/")).with_extension("rs");
-    let text = fs::read_to_string(&file).expect(name);
-    let from = text.find(&format!("fn {test}(")).expect(name);
-    let text = text.get(from..).expect("the test");
-    text.get(..text.find("\n}\n").expect("its end")).expect("the test").to_owned()
+/// Adds the names and the texts of the tests of a module, `journal::fencing`, and of its submodules.
+fn collect_tests(module: &str, tests: &mut Vec<(String, String)>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layers");
+    let path = folder.join(module.replace("::", "/"));
+    let source = match path.is_dir() {
+        true => path.join("mod.rs"),
+        false => path.with_extension("rs"),
+    };
+    let text = fs::read_to_string(source).expect(module);
+    for attribute in ["\n#[test]", "\n#[tokio::test"] {
+        for (at, _) in text.match_indices(attribute) {
+            let test = text.get(at..).expect("a test");
+            let test = test.get(..test.find("\n}\n").expect("its end")).expect("a test");
+            let name = test.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
+            tests.push((format!("{module}::{}", name.expect("a name").0), test.to_owned()));
+        }
+    }
+    if path.is_dir() {
+        for file in fs::read_dir(path).expect(module) {
+            let file = file.expect("a file").path();
+            let stem = file.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+            if stem != "mod" {
+                collect_tests(&format!("{module}::{stem}"), tests);
+            }
+        }
+    }
 }
 
 fn document(name: &str) -> String {
