@@ -101,7 +101,8 @@ fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
     const RETRIES: &str = "x-stainless-retry-count";
     let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };
     count.parse::<u32>().map(|count| count > 0).map_err(|_| {
-        let message = format!("the header {RETRIES} is no count: send a number, or leave it out");
+        let message =
+            format!("the header {RETRIES} is not a number: send a number, or leave the header out");
         Refusal::bad_request(message).with_code("invalid_header")
     })
 }
@@ -120,10 +121,10 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
 /// would silently keep the last value.
 fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
     let text = str::from_utf8(bytes)
-        .map_err(|error| Refusal::bad_request(format!("the body is no text: {error}")))?;
+        .map_err(|error| Refusal::bad_request(format!("the body is not UTF-8: {error}")))?;
     check_unique_keys(text)
         .and_then(|()| serde_json::from_str(text))
-        .map_err(|error| Refusal::bad_request(format!("the body is no JSON object: {error}")))
+        .map_err(|error| Refusal::bad_request(format!("the body is not a JSON object: {error}")))
 }
 
 /// Removes `stream_options`, and returns whether the stream must end with the usage. The model client
@@ -139,7 +140,7 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), Refusal> {
         None | Some(Value::Null) => Ok(()),
         Some(count) if count.as_u64() == Some(1) => Ok(()),
         Some(_) => {
-            let message = "a conversation goes on with one answer: ask for one choice";
+            let message = "a conversation continues with one answer: request one choice";
             Err(Refusal::bad_request(message).with_param("n"))
         }
     }

@@ -100,7 +100,7 @@ pub(crate) fn single_header<'a>(
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     if values.next().is_some() {
-        let message = format!("the header {name} is there twice: send it once");
+        let message = format!("the request has the header {name} twice: send it once");
         return Err(Refusal::bad_request(message).with_code("repeated_header"));
     }
     value.map(|value| value.to_str()).transpose().map_err(|_| {
@@ -121,7 +121,7 @@ pub(crate) fn id_in_body(field: Option<&Value>) -> Result<Option<&str>, Refusal>
     let Some(field) = field.filter(|field| !field.is_null()) else { return Ok(None) };
     let id = field.as_str().or_else(|| field.get("id")?.as_str());
     id.filter(|id| !id.is_empty()).map(Some).ok_or_else(|| {
-        let message = "the field conversation is neither a text nor an object with an id";
+        let message = "the field conversation is neither a string nor an object with an id: send the id as a string";
         Refusal::new(StatusCode::BAD_REQUEST, message).with_param("conversation")
     })
 }

@@ -107,7 +107,7 @@ impl RequestLimits {
     /// Fails if the JSON of a body is nested more deeply than the limit.
     pub(crate) fn check_depth(&self, body: &[u8]) -> Result<(), Refusal> {
         let text = std::str::from_utf8(body)
-            .map_err(|error| Refusal::bad_request(format!("the body is no text: {error}")))?;
+            .map_err(|error| Refusal::bad_request(format!("the body is not UTF-8: {error}")))?;
         let limits = Limits::default().with_max_depth(self.max_depth);
         check_depth(text, &limits).map_err(|over| {
             let (what, found) = ("levels of nesting or more", over.max.saturating_add(1));
@@ -144,8 +144,8 @@ impl RequestLimits {
 /// The error of a request that exceeds one of the [limits](RequestLimits).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the request holds {found} {what}, and {limit} are allowed: send what is new alone; the host \
-     allows more by RequestLimits::{setting}"
+    "the request has {found} {what}, and the limit is {limit}: send only the new messages; the \
+     host can raise RequestLimits::{setting}"
 )]
 #[non_exhaustive]
 pub struct RequestOverLimit {

@@ -44,6 +44,7 @@ fn entry(model: &str) -> Value {
 }
 
 fn unknown(model: &str) -> Refusal {
-    let message = format!("there is no model {model:?} here: ask for one that /v1/models lists");
+    let message =
+        format!("this server has no model {model:?}: request a model that /v1/models lists");
     Refusal::new(StatusCode::NOT_FOUND, message).with_code("model_not_found").with_param("model")
 }

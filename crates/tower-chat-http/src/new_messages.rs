@@ -21,7 +21,7 @@ pub(crate) fn new_messages(
     recognise_in(stored, sent, tries_again).map_err(|error| match error {
         TranscriptError::Diverged { .. } => Refusal::diverged(),
         _ => {
-            let message = "the request has no message that is new: add one";
+            let message = "the request has no new message: add one";
             Refusal::bad_request(message).with_param("messages")
         }
     })

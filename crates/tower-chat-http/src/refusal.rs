@@ -92,14 +92,14 @@ impl Refusal {
     }
 
     pub(crate) fn no_scope() -> Self {
-        let message = "nobody has said in whose name this request is made: the server must add a \
-                       Scope to its extensions";
+        let message =
+            "the request was not authenticated: the server must insert a Scope into its extensions";
         Self::new(StatusCode::UNAUTHORIZED, message).with_code("no_scope")
     }
 
     pub(crate) fn diverged() -> Self {
-        let message = "the messages are not how the stored conversation goes: send only what is \
-                       new, or begin another conversation with them";
+        let message = "the messages differ from the stored conversation: send only the new \
+                       messages, or begin another conversation";
         Self::new(StatusCode::CONFLICT, message).with_code(DIVERGED).with_param("messages")
     }
 
@@ -116,7 +116,10 @@ impl Refusal {
     }
 
     pub(crate) fn of_store(error: &StoreError) -> Self {
-        tracing::error!(error = error as &dyn Error, "the history could not be read");
+        tracing::error!(
+            error = error as &dyn Error,
+            "a request failed: the history could not be read"
+        );
         Self::of_storage(error.is_retryable())
     }
 
@@ -147,14 +150,17 @@ impl Refusal {
         while let Some(error) = next {
             if let Some(refusal) = upstream(error).or_else(|| Self::of_layer(error)) {
                 if refusal.status.is_server_error() {
-                    tracing::error!(error, "the stack failed");
+                    tracing::error!(error, "a request failed with an error of the server");
                 }
                 return refusal;
             }
             next = error.source();
         }
-        tracing::error!(error = error.as_ref() as &dyn Error, "the model could not be asked");
-        let message = "the model's service failed: the log of this server has the reason";
+        tracing::error!(
+            error = error.as_ref() as &dyn Error,
+            "a request failed: the model's service did not answer"
+        );
+        let message = "the model's service failed; the log of this server has the reason";
         Self::new(StatusCode::BAD_GATEWAY, message).with_code("upstream_error")
     }
 
@@ -196,11 +202,11 @@ impl Refusal {
             || error.is::<IdleTimeoutExceeded>()
             || error.is::<Elapsed>()
         {
-            let message = "the answer took too long";
+            let message = "the answer was not complete in time: send the request again";
             return Some(Self::new(StatusCode::GATEWAY_TIMEOUT, message).with_code("timeout"));
         }
         if error.is::<Overloaded>() {
-            let message = "the server has too much to do";
+            let message = "the server is overloaded: send the request again later";
             return Some(Self::new(StatusCode::SERVICE_UNAVAILABLE, message));
         }
         None
@@ -208,8 +214,7 @@ impl Refusal {
 
     fn of_persistence(error: &PersistenceError) -> Self {
         let conflict = || {
-            let message = "the conversation was changed by another request meanwhile: send this \
-                           one again";
+            let message = "another request has changed the conversation: send this request again";
             Self::new(StatusCode::CONFLICT, message).with_code("conversation_conflict")
         };
         match error {
@@ -240,7 +245,8 @@ impl Refusal {
             true => StatusCode::SERVICE_UNAVAILABLE,
             false => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let message = "the conversation could not be read or stored";
+        let message =
+            "the conversation could not be read or stored; the log of this server has the reason";
         Self::new(status, message).with_code("history_error")
     }
 
