@@ -65,15 +65,17 @@ enum Admission {
 fn admit(inspector: &Inspector, request: &Request) -> Admission {
     let headers = request.headers();
     if !is_host_known(inspector, headers) {
-        let what = "This host is not known here. Open the page under localhost, or tell the inspector its hosts.";
+        let what = "The inspector does not know this host. Open the page at localhost, or add the \
+                    host to the inspector's hosts.";
         return Admission::Refused(StatusCode::MISDIRECTED_REQUEST, what);
     }
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     if !is_of_own_page(headers, changes) {
         let what = match changes {
-            true => "Only forms of these pages can change something.",
+            true => "The request does not come from a form of these pages. Use the form of a page.",
             false => {
-                "A page of another origin asked for this one. Type the address, or open it as a bookmark."
+                "The request comes from a page of another origin. Type the address, or open it \
+                 from a bookmark."
             }
         };
         return Admission::Refused(StatusCode::FORBIDDEN, what);
@@ -81,17 +83,21 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
     let Some(token) = &inspector.token else { return Admission::Granted };
     match presented(token, headers, request.uri()) {
         Presented::Bearer(hash) | Presented::Parameter { hash, .. } if hash != *token => {
-            Admission::Refused(StatusCode::UNAUTHORIZED, "This token is another one.")
+            Admission::Refused(
+                StatusCode::UNAUTHORIZED,
+                "The token is wrong. Add ?token=TOKEN with the right token to the address, once.",
+            )
         }
         Presented::Parameter { rest, .. } => remembered(inspector, token, &rest),
         Presented::Bearer(_) => Admission::Granted,
         // Hashes are compared, so that the time of the comparison reveals nothing about the value.
         Presented::Cookie(value) if hash(value) == hash(cookie_value(token)) => Admission::Granted,
-        Presented::Cookie(_) => {
-            Admission::Refused(StatusCode::UNAUTHORIZED, "This token is another one.")
-        }
+        Presented::Cookie(_) => Admission::Refused(
+            StatusCode::UNAUTHORIZED,
+            "The token is wrong. Add ?token=TOKEN with the right token to the address, once.",
+        ),
         Presented::Nothing => {
-            let what = "A token is needed: add ?token=TOKEN to the address, once.";
+            let what = "A token is required. Add ?token=TOKEN to the address, once.";
             Admission::Refused(StatusCode::UNAUTHORIZED, what)
         }
     }
@@ -207,7 +213,8 @@ fn remembered(inspector: &Inspector, token: &[u8; 32], rest: &str) -> Admission 
     let (name, value) = (cookie_name(token), cookie_value(token));
     let cookie = format!("{name}={value}; Path={cookie_path}; HttpOnly; SameSite=Strict");
     let Ok(cookie) = HeaderValue::try_from(cookie) else {
-        let what = "The path of these pages can be in no cookie: send the token as Authorization.";
+        let what = "The path of these pages is not valid in a cookie. Send the token in the \
+                    header Authorization.";
         return Admission::Refused(StatusCode::UNAUTHORIZED, what);
     };
     response.headers_mut().insert(SET_COOKIE, cookie);

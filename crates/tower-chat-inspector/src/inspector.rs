@@ -60,15 +60,15 @@ pub(crate) enum Scopes {
 pub enum ServeError {
     /// Other machines can reach the address, and there is no token.
     #[error(
-        "{address} can be reached from other machines: listen on 127.0.0.1, or set a token that \
-         readers must have"
+        "the pages are not served: other machines can reach {address}, and there is no token: \
+         listen on 127.0.0.1, or set a token"
     )]
     TokenNeeded {
         /// The address.
         address: SocketAddr,
     },
     /// The server failed.
-    #[error("the pages cannot be served")]
+    #[error("serving the pages failed")]
     Io(#[from] io::Error),
 }
 

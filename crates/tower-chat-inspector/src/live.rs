@@ -94,7 +94,7 @@ impl Followers {
     /// without `ConnectInfo`, only the total is limited.
     fn admit(self: Arc<Self>, address: Option<IpAddr>) -> Result<FollowerPermit, Failure> {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
-            let what = "Too many pages follow conversations.";
+            let what = "Too many pages follow conversations. Close some of them.";
             return Err(Failure::refused(StatusCode::SERVICE_UNAVAILABLE, what));
         };
         let address = address.map(network);
@@ -102,7 +102,8 @@ impl Followers {
             let mut counts = self.of_address.lock().unwrap_or_else(PoisonError::into_inner);
             let count = counts.entry(address).or_default();
             if *count >= MOST_OF_ADDRESS {
-                let what = "Too many pages of your address follow conversations.";
+                let what =
+                    "Too many pages at your address follow conversations. Close some of them.";
                 return Err(Failure::refused(StatusCode::TOO_MANY_REQUESTS, what));
             }
             *count += 1;

@@ -49,7 +49,7 @@ pub(crate) async fn serve(
     if timeout(GRACE, finished).await.is_err() {
         tracing::info!(
             open = connections.len(),
-            "connections are closed before their requests end"
+            "connections are closed before their requests have ended"
         );
     }
     connections.shutdown().await;
@@ -62,7 +62,7 @@ async fn accepted(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
             Ok(accepted) => return accepted,
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "a connection cannot be accepted");
+                tracing::error!(%error, "accepting a connection failed");
                 sleep(PAUSE).await;
             }
         }

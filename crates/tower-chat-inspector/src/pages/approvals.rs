@@ -115,12 +115,13 @@ pub(crate) async fn decide(
     Form(fields): Form<Vec<(String, String)>>,
 ) -> Answer {
     let Some(agent) = inspector.agent.clone().filter(|_| inspector.allows_writes) else {
-        let what = "These pages do not decide: the inspector has no agent, or may not write.";
+        let what = "Calls cannot be approved or rejected in these pages: the inspector has no \
+                    agent, or writes are not allowed.";
         return Err(Failure::refused(StatusCode::FORBIDDEN, what));
     };
     let names: HashSet<&String> = fields.iter().map(|(name, _)| name).collect();
     if names.len() < fields.len() {
-        let what = "A field of the form is there twice.";
+        let what = "The form has a field twice.";
         return Err(Failure::refused(StatusCode::BAD_REQUEST, what));
     }
     let key = asked.key(&inspector)?;
@@ -129,8 +130,8 @@ pub(crate) async fn decide(
     let mut shown = head.pending_approvals.iter().filter(|batch| size_of(batch) <= LARGEST);
     let decided = shown.find_map(|batch| decisions(batch, &fields));
     let Some(decided) = decided else {
-        let what = "These calls wait for approval no more, one of them is left undecided, or the page did \
-                    not show all of them.";
+        let what = "The decision was not sent. The calls no longer wait for approval, one of them \
+                    has no decision, or the page did not show all of them. Load the page again.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     };
     let page = Link::new(&inspector.path, "conversation").with("scope", key.scope());
@@ -171,7 +172,7 @@ async fn run(agent: Agent, request: ChatRequest) -> Result<(), BoxError> {
     let done = async { agent.oneshot(request).await?.collect().await };
     let done = done.await;
     if let Err(error) = &done {
-        tracing::warn!(%error, "a run that was approved in a page failed");
+        tracing::warn!(%error, "a run with a call that was approved in a page failed");
     }
     done.map(|_| ())
 }

@@ -160,7 +160,8 @@ async fn shown(
     if let Err(error) = &content
         && error.is_damage()
     {
-        shown.damage = Some(visible(&format!("what the open run has staged: {error}")));
+        shown.damage =
+            Some(visible(&format!("the staged messages of the open run cannot be read: {error}")));
     } else if let Some(content) = content? {
         let first = content.open.visible.saturating_add(1);
         shown.staged_from = Some(first);

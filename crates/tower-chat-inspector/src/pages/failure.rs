@@ -26,11 +26,11 @@ impl Failure {
     }
 
     pub(super) fn no_scope() -> Self {
-        Self::refused(StatusCode::BAD_REQUEST, "The address names no scope: add scope=NAME to it.")
+        Self::refused(StatusCode::BAD_REQUEST, "The address has no scope. Add scope=NAME to it.")
     }
 
     pub(super) fn other_scope() -> Self {
-        Self::refused(StatusCode::FORBIDDEN, "This scope is not shown here.")
+        Self::refused(StatusCode::FORBIDDEN, "These pages do not show this scope.")
     }
 
     pub(super) fn template(error: askama::Error) -> Self {

@@ -31,7 +31,11 @@ pub(crate) use self::{
     tools::tools,
     usage::usage,
 };
-use crate::{Inspector, inspector::Scopes, view::visible};
+use crate::{
+    Inspector,
+    inspector::Scopes,
+    view::{counted, visible},
+};
 
 type State = axum::extract::State<Arc<Inspector>>;
 type Answer = Result<Response, Failure>;
@@ -87,7 +91,7 @@ const UNREADABLE: usize = 50;
 fn unreadable(errors: &[impl std::fmt::Display]) -> Vec<String> {
     let named = errors.iter().take(UNREADABLE).map(|error| visible(&error.to_string()));
     let more = errors.len().saturating_sub(UNREADABLE);
-    let more = (more > 0).then(|| format!("{more} more cannot be read."));
+    let more = (more > 0).then(|| format!("Not listed: {}.", counted(&more, "more error")));
     named.chain(more).collect()
 }
 

@@ -12,7 +12,7 @@ use tower_chat_layers::{
 };
 
 use super::{Answer, Asked, Failure, Frame, Link, State, html};
-use crate::view::{Excerpt, visible};
+use crate::view::{Excerpt, counted, visible};
 
 /// The largest number of messages in a page.
 const PAGE: usize = 100;
@@ -90,8 +90,8 @@ pub(crate) async fn next(
     let rows: Vec<Row> = page.messages.iter().filter_map(row).collect();
     let count = |outcome| explained.iter().filter(|(_, it)| it.as_str() == outcome).count();
     let totals = format!(
-        "Of {} messages {} are sent as they are stored, {} changed, and {} not.",
-        explained.len(),
+        "{}: {} sent as stored, {} changed, {} left out.",
+        counted(&explained.len(), "message"),
         count("unchanged"),
         count("changed"),
         count("left_out"),
@@ -104,7 +104,7 @@ pub(crate) async fn next(
     let policies = inspector.policies.iter().map(policy).collect();
     let earlier =
         page.earlier.map(|before| link("next").with("policy", name).with("before", before));
-    let title = format!("What the model is sent of {}", visible(key.id()));
+    let title = format!("Next request of {}", visible(key.id()));
     html(&Next {
         frame: Frame::new(&inspector, title, Some(key.scope())),
         scope: visible(key.scope()),
@@ -160,7 +160,7 @@ fn brief(message: &Message) -> Excerpt {
             }
             Part::ToolResult(result) => ["result: ", &result.text()].into_iter().for_each(&mut add),
             Part::ApprovalRequest(request) => {
-                ["wants to call ", &request.call.name].into_iter().for_each(&mut add)
+                ["calls ", &request.call.name].into_iter().for_each(&mut add)
             }
             Part::ApprovalResponse(_) => add("decision"),
             Part::Reasoning(_) => add("reasoning"),

@@ -120,7 +120,7 @@ async fn reported(
         Ok(None) => return Ok(None),
         // An unreadable run does not hide the others, and can be discarded.
         Err(error) if error.is_damage() => {
-            let damage = vec![(visible(&error.to_string()), "what is staged cannot be read")];
+            let damage = vec![(visible(&error.to_string()), "the staged messages cannot be read")];
             let Some(open) = inspector.store.head(key).await?.open_run else { return Ok(None) };
             (open, 0, damage, 0)
         }
@@ -148,7 +148,7 @@ fn call(call: &tower_chat_layers::recovery::ReportedCall) -> (String, &'static s
         CallState::Done => "done",
         CallState::Failed => "failed",
         CallState::NeverStarted => "never started",
-        CallState::Unknown => "started, with no recorded outcome",
+        CallState::Unknown => "started, without a recorded outcome",
     };
     (visible(&call.tool), state)
 }
@@ -213,7 +213,7 @@ pub(crate) async fn end_run(
     Form(ending): Form<Ending>,
 ) -> Answer {
     if !inspector.allows_writes {
-        let what = "These pages only show: the inspector was not told to allow writes.";
+        let what = "Runs cannot be ended in these pages: the inspector does not allow writes.";
         return Err(Failure::refused(StatusCode::FORBIDDEN, what));
     }
     let key = asked.key(&inspector)?;
@@ -223,7 +223,7 @@ pub(crate) async fn end_run(
         _ => {
             return Err(Failure::refused(
                 StatusCode::BAD_REQUEST,
-                "A run is committed or discarded.",
+                "The field end must be commit or discard.",
             ));
         }
     };
@@ -234,11 +234,11 @@ pub(crate) async fn end_run(
         content => content?.map(|content| content.open),
     };
     let Some(open) = open.filter(|open| open.run.to_string() == ended.run) else {
-        let what = "This run is not open any more.";
+        let what = "This run is no longer open.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     };
     if is_held(&inspector, &key, &open) {
-        let what = "A process may still write this run: wait until it ends, or its lease does.";
+        let what = "The run was not ended: a process may still write it. Wait until the process or its lease ends.";
         return Err(Failure::refused(StatusCode::CONFLICT, what));
     }
     close(&*inspector.store, &key, end).await?;

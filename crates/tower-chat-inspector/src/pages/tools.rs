@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolTotals, UtcDay};
 
 use super::{Answer, Failure, Frame, State, html};
-use crate::view::{Excerpt, duration};
+use crate::view::{Excerpt, counted, duration};
 
 /// The number of days for which calls are counted by day.
 const DAYS: u64 = 30;
@@ -77,7 +77,7 @@ pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Ans
         totals: totals.iter().take(TOOLS).map(Totals::of).collect(),
         recent: recent.iter().take(TOOLS).map(Recent::of).collect(),
         days: days(&recent, first_day),
-        note: (more > 0).then(|| format!("{more} more tools are not listed.")),
+        note: (more > 0).then(|| format!("Not listed: {}.", counted(&more, "more tool"))),
     })
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tower_chat_layers::store::{UsageGroup, UsageGrouping, UsageQuery, UsageTotals, UtcDay};
 
 use super::{Answer, Failure, Frame, State, html};
-use crate::view::{Excerpt, figures};
+use crate::view::{Excerpt, counted, figures};
 
 /// The largest number of models in the page, and in the line of a day. Services choose the names of
 /// models, so the number of names is not limited.
@@ -66,7 +66,7 @@ pub(crate) async fn usage(inspector: State, Query(wanted): Query<Wanted>) -> Ans
     }
     let more = models.len().saturating_sub(MODELS);
     html(&UsagePage {
-        note: (more > 0).then(|| format!("{more} more models are not listed.")),
+        note: (more > 0).then(|| format!("Not listed: {}.", counted(&more, "more model"))),
         frame: Frame::new(&inspector, "Usage", Some(&scope)),
         models: models.iter().take(MODELS).map(Totals::of).collect(),
         days,
@@ -82,7 +82,7 @@ impl Totals {
     fn of(totals: &UsageTotals) -> Self {
         let name = match &totals.group {
             UsageGroup::Model(Some(model)) => Excerpt::of(model).text,
-            _ => "no model named".to_owned(),
+            _ => "unknown model".to_owned(),
         };
         Self { name, runs: totals.runs, figures: figures(&totals.sum) }
     }

@@ -5,7 +5,7 @@ mod time;
 mod timeline;
 
 pub(crate) use self::{
-    text::{Excerpt, PageBudget, visible},
+    text::{Excerpt, PageBudget, counted, visible},
     time::{duration, moment},
     timeline::{Page, Timeline, figures, timeline},
 };

@@ -1,5 +1,7 @@
 //! Stored texts, which may come from untrusted sources.
 
+use std::fmt::Display;
+
 use tower_chat_layers::visible_text;
 
 /// The largest number of bytes of a text that a page shows.
@@ -66,6 +68,13 @@ impl Excerpt {
         let whole = (shown < text.len()).then_some(text.len());
         Self { text: visible(text.get(..shown).unwrap_or_default()), whole }
     }
+}
+
+/// Returns the number with the noun, which gets a plural ending unless the number is 1.
+pub(crate) fn counted(count: &impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    let ending = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 /// Returns the text with invisible characters as escape sequences: see [`visible_text`]. Templates

@@ -12,7 +12,7 @@ use tower_chat_layers::{
     store::{ModelUsage, RunSummary, UsageSum},
 };
 
-use super::{Excerpt, PageBudget, duration, moment, visible};
+use super::{Excerpt, PageBudget, counted, duration, moment, visible};
 
 /// The largest number of parts, and of calls, of one message in a page.
 const OF_MESSAGE: usize = 100;
@@ -177,8 +177,8 @@ impl Band {
         match (self.is_staged, self.mode) {
             (true, _) => "staged: not part of the history yet",
             (false, Some("per_service_call")) => "committed after each service call",
-            (false, Some("journaled")) => "committed at its end, from the journal",
-            (false, Some(_)) => "committed at its end, at once",
+            (false, Some("journaled")) => "committed at the end of the run, from the journal",
+            (false, Some(_)) => "committed at the end of the run",
             (false, None) => "committed",
         }
     }
@@ -186,7 +186,7 @@ impl Band {
 
 impl UsageLine {
     fn of(usage: &ModelUsage) -> Self {
-        let model = usage.model.as_deref().map_or_else(|| "no model named".to_owned(), visible);
+        let model = usage.model.as_deref().map_or_else(|| "unknown model".to_owned(), visible);
         Self { model, figures: figures(&usage.sum) }
     }
 }
@@ -195,10 +195,10 @@ impl UsageLine {
 pub(crate) fn figures(sum: &UsageSum) -> String {
     let tokens = &sum.tokens;
     let mut figures = vec![
-        format!("{} service calls", sum.service_calls),
-        format!("{} tool calls", sum.tool_calls),
-        format!("{} input tokens", tokens.input_tokens),
-        format!("{} output tokens", tokens.output_tokens),
+        counted(&sum.service_calls, "service call"),
+        counted(&sum.tool_calls, "tool call"),
+        counted(&tokens.input_tokens, "input token"),
+        counted(&tokens.output_tokens, "output token"),
     ];
     for (count, what) in
         [(tokens.cached_input_tokens, "cached"), (tokens.reasoning_tokens, "reasoning")]
@@ -317,7 +317,7 @@ fn described(media: &Media) -> String {
     match &media.source {
         MediaSource::Url(url) => format!("{} at {url}", media.media_type),
         MediaSource::Base64(data) => {
-            format!("{}, {} bytes in base64", media.media_type, data.len())
+            format!("{}, {} in base64", media.media_type, counted(&data.len(), "byte"))
         }
         MediaSource::File(file) => format!("{} in file {file}", media.media_type),
         _ => media.media_type.clone(),

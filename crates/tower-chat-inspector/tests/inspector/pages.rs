@@ -91,7 +91,7 @@ async fn the_calls_of_a_run_stand_with_their_results() {
             ">error</span>",
             "purse",
             "the disk is full",
-            "2 results, shown with their calls",
+            "2 results, shown with the calls",
             "The keys are here.",
         ],
     );
@@ -138,7 +138,7 @@ async fn stored_texts_are_never_markup() {
         assert!(shown.contains("\\u{202e}\\u{1b}[2J"), "{address}");
     }
     let shown = page(&router, &format!("/conversation?scope=alice&id={id}")).await;
-    assert!(shown.contains(&format!("cut: {} bytes in all", HOSTILE.len() * 500)), "{shown}");
+    assert!(shown.contains(&format!("cut: {} bytes in total", HOSTILE.len() * 500)), "{shown}");
 }
 
 #[tokio::test]
@@ -153,10 +153,7 @@ async fn what_the_model_is_sent_depends_on_the_policy() {
         .with_policy("short", ReplayPolicy::default().with_window(Window::messages(1)));
     let router = inspector.into_router();
     let all = page(&router, "/next?scope=alice&id=errands").await;
-    assert!(
-        all.contains("Of 6 messages 6 are sent as they are stored, 0 changed, and 0 not."),
-        "{all}"
-    );
+    assert!(all.contains("6 messages: 6 sent as stored, 0 changed, 0 left out."), "{all}");
     let short = page(&router, "/next?scope=alice&id=errands&policy=short").await;
     assert_in_order(
         &short,
@@ -189,7 +186,10 @@ async fn an_open_run_is_shown_and_ended_only_where_writes_are_allowed() {
     let shown = page(&reading, "/conversation?scope=alice&id=open").await;
     assert_in_order(&shown, &["staged: not part of the history yet", "Where is my hat?", "hat"]);
     let listed = page(&reading, "/runs?scope=alice").await;
-    assert_in_order(&listed, &["open", &name, "no process holds it", "<bdi>find</bdi>", "done"]);
+    assert_in_order(
+        &listed,
+        &["open", &name, "no process holds its lease", "<bdi>find</bdi>", "done"],
+    );
     assert!(!listed.contains("<button"));
     assert_eq!(send(&reading, end(&name, "commit")).await.status(), StatusCode::FORBIDDEN);
 
@@ -200,7 +200,7 @@ async fn an_open_run_is_shown_and_ended_only_where_writes_are_allowed() {
     assert_eq!(send(&writing, end(&name, "commit")).await.status(), StatusCode::SEE_OTHER);
     assert!(store.open_run(&key("open")).await.unwrap().is_none());
     let shown = page(&writing, "/conversation?scope=alice&id=open").await;
-    assert_in_order(&shown, &["committed at its end", "Where is my hat?"]);
+    assert_in_order(&shown, &["committed at the end of the run", "Where is my hat?"]);
     assert_eq!(send(&writing, end(&name, "discard")).await.status(), StatusCode::CONFLICT);
     assert_eq!(store.load(&key("open")).await.unwrap().messages.len(), 3);
 }
@@ -219,7 +219,7 @@ async fn a_batch_is_decided_about_where_an_agent_can_go_on() {
 
     let reading = Inspector::new(store.clone()).with_agent(agent.clone()).into_router();
     let shown = page(&reading, "/runs?scope=alice").await;
-    assert_in_order(&shown, &["decided about in the program", "bills", "pay", "990", "pay", "120"]);
+    assert_in_order(&shown, &["can approve or reject them", "bills", "pay", "990", "pay", "120"]);
     let writing = Inspector::new(store.clone()).with_writes(true).with_agent(agent).into_router();
     let shown = page(&writing, "/runs?scope=alice").await;
     let fields: Vec<&str> = shown
@@ -335,7 +335,7 @@ async fn everything_that_runs_is_shown_or_cannot_be_approved() {
         let shown = page(&router, "/runs?scope=alice").await;
         assert_eq!(shown.contains("mallory"), is_shown, "{filler}");
         assert_eq!(shown.contains("value=\"approve\""), is_shown, "{filler}");
-        assert_eq!(shown.contains("not decided about here"), !is_shown, "{filler}");
+        assert_eq!(shown.contains("too large for a decision in a page"), !is_shown, "{filler}");
         let head = store.head(&key("bill")).await.unwrap();
         let request = &head.pending_approvals[0][0];
         let name = field(&request.id, "pay", &arguments);
