@@ -267,8 +267,8 @@ fn answer_error(error: OpenAIError) -> AnswerError {
 /// The error of a request with a field that async-openai's type does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "async-openai's chat request has no field for {fields:?}: send the request without them, or \
-     through a codec of JSON bodies"
+    "the request was not sent: async-openai's chat request has no field for {fields:?}: send the \
+     request without them, or use a codec of JSON bodies"
 )]
 #[non_exhaustive]
 pub struct UnknownFields {
@@ -294,7 +294,7 @@ fn to_json(value: &impl Serialize) -> Result<Value, BoxError> {
 
 fn from_json<T: DeserializeOwned>(what: &str, body: Value) -> Result<T, BoxError> {
     serde_json::from_value(body)
-        .map_err(|error| format!("async-openai's types cannot say {what}: {error}").into())
+        .map_err(|error| format!("async-openai's types cannot express {what}: {error}").into())
 }
 
 impl fmt::Debug for ChatTypes {

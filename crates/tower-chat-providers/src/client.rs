@@ -79,8 +79,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
             false => {
                 let shown = crate::provider::without_secrets(url);
                 let what = format!(
-                    "{shown:?} is no address of a service: write it with its scheme and host, such \
-                     as `http://localhost:8000/v1`"
+                    "{shown:?} is not the address of a service: write it with its scheme and \
+                     host, such as `http://localhost:8000/v1`"
                 );
                 Err(self.settings.errors.missing(what))
             }

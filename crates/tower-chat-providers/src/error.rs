@@ -303,7 +303,7 @@ impl fmt::Display for ProviderError {
                 write!(f, "{provider} has no {what}: send the request without it")
             }
             ProviderErrorKind::Transport { source } => {
-                write!(f, "{provider} could not be reached: {source}")
+                write!(f, "the request to {provider} failed: {source}")
             }
             ProviderErrorKind::Refused(refusal) => {
                 write!(f, "{provider} refused the request")?;

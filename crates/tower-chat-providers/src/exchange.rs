@@ -211,7 +211,7 @@ where
         None | Some(Ok("identity")) => Ok(response.into_body()),
         Some(name) => {
             let name = name.unwrap_or("an unknown name");
-            let what = format!("its body is compressed ({name}), and no layer decompresses it");
+            let what = format!("its body is compressed ({name}): add a layer that decompresses it");
             Err(context.errors.malformed(what, ""))
         }
     }
@@ -234,7 +234,7 @@ where
     let mut refusal = context.errors.refusal(wire.parse_error(status, &text), text);
     refusal.status = Some(status);
     if let Some(error) = cut_off {
-        refusal.message = format!("its reason was cut off: {error}");
+        refusal.message = format!("its error message was cut off: {error}");
     }
     // Bedrock sends the error's name in a header, followed by a colon and more text.
     let named = context.headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());

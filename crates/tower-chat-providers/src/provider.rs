@@ -205,7 +205,7 @@ impl Settings {
         &'a self,
         request: &'a ChatRequest,
     ) -> Result<&'a str, ProviderError> {
-        let missing = "neither the request nor the client names a model";
+        let missing = "no model is set: set the model of the request or of the client";
         self.model(request).ok_or_else(|| self.errors.missing(missing))
     }
 
@@ -222,7 +222,7 @@ impl Settings {
     pub fn refuse_stored(&self, request: &ChatRequest) -> Result<(), ProviderError> {
         let sentinel = |error| self.errors.make(ProviderErrorKind::Sentinel(error));
         if request.service_id().map_err(sentinel)?.is_some() {
-            return Err(self.errors.unsupported("conversations that the service keeps"));
+            return Err(self.errors.unsupported("conversations that the service stores"));
         }
         if request.options.is_background() {
             return Err(self.errors.unsupported("background answers"));
@@ -281,7 +281,7 @@ impl Settings {
 
     fn uri(&self, path: &str) -> Result<Uri, ProviderError> {
         let configuration = |error: http::Error| {
-            self.errors.configuration("its base address is not one of HTTP", error)
+            self.errors.configuration("its base address is not a valid HTTP address", error)
         };
         let uri: Uri = format!("{}{path}", self.base_url)
             .parse()
@@ -289,17 +289,22 @@ impl Settings {
         if matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() {
             Ok(uri)
         } else {
-            Err(self.errors.missing("its base address has no http:// or https:// with a host"))
+            Err(self
+                .errors
+                .missing("its base address does not begin with http:// or https:// and a host"))
         }
     }
 
     pub(crate) fn insert_header(&mut self, name: &str, value: &str) -> Result<(), ProviderError> {
         let errors = self.errors;
         let name: HeaderName = name.parse().map_err(|error: http::header::InvalidHeaderName| {
-            errors.configuration("HTTP has no header of this name", error)
+            errors.configuration("the name of a header is not valid in HTTP", error)
         })?;
         let mut value = HeaderValue::from_str(value).map_err(|error| {
-            errors.configuration(format!("HTTP cannot carry the value of {name}"), error)
+            errors.configuration(
+                format!("the value of the header {name} is not valid in HTTP"),
+                error,
+            )
         })?;
         // The value may be a key.
         value.set_sensitive(true);

@@ -73,7 +73,7 @@ impl ReqwestTransport {
         let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
         let client = configure(builder.redirect(redirect::Policy::custom(redirect))).build();
         let client = client.map_err(|error| {
-            Errors("reqwest").configuration("no HTTP client can be made", error)
+            Errors("reqwest").configuration("creating the HTTP client failed", error)
         })?;
         Ok(Self { client })
     }

@@ -71,8 +71,11 @@ impl Vertex<Auth<ReqwestTransport>> {
     /// If the project or the token is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
         let errors = crate::error::Errors("vertex");
-        let project = crate::provider::variable("VERTEX_PROJECT_ID")
-            .ok_or_else(|| errors.missing("the variable VERTEX_PROJECT_ID names no project"))?;
+        let project = crate::provider::variable("VERTEX_PROJECT_ID").ok_or_else(|| {
+            errors.missing(
+                "the variable VERTEX_PROJECT_ID is not set, or empty: set it to the project",
+            )
+        })?;
         let location = crate::provider::variable("VERTEX_LOCATION");
         let location = location.as_deref().unwrap_or("global");
         let path = format!("/v1/projects/{}/locations/{}", in_path(&project), in_path(location));

@@ -134,7 +134,7 @@ impl AnswerError {
     }
 
     pub(crate) fn unreadable(source: WireError, body: impl Into<String>) -> Self {
-        let what = "its message is not one".to_owned();
+        let what = "its message cannot be read".to_owned();
         Self::Malformed { what, body: body.into(), source: Some(source.into()) }
     }
 }

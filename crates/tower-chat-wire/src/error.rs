@@ -47,9 +47,9 @@ impl fmt::Display for WireError {
                 write!(f, "{what} is not {expected}: {source}")
             }
             Self::Field { what, field, expected } => {
-                write!(f, "{what} has no {field}, or one that is not {expected}")
+                write!(f, "the {field} of {what} is missing, or is not {expected}")
             }
-            Self::UnknownRole { role } => write!(f, "a message of this wire has no role {role:?}"),
+            Self::UnknownRole { role } => write!(f, "this wire has no role {role:?}"),
             Self::InMessage { index, .. } => write!(f, "message {index} cannot be read"),
         }
     }

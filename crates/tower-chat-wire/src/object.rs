@@ -12,7 +12,7 @@ pub(crate) use crate::{
 /// Parses the fields of a JSON object.
 pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
     serde_json::from_str(json).map_err(|source| AnswerError::Malformed {
-        what: format!("it is no JSON object{}", beginning(json)),
+        what: format!("it is not a JSON object{}", beginning(json)),
         body: json.to_owned(),
         source: Some(Classified::permanent(source).into()),
     })
@@ -21,7 +21,7 @@ pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
 /// Parses the fields of an event's data.
 pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     serde_json::from_str(&frame.data).map_err(|source| AnswerError::Malformed {
-        what: format!("an event is no JSON object{}", beginning(&frame.data)),
+        what: format!("an event is not a JSON object{}", beginning(&frame.data)),
         body: frame.data.clone(),
         source: Some(Classified::permanent(source).into()),
     })

@@ -21,7 +21,7 @@ pub struct AuthError {
 
 impl fmt::Display for AuthError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the source of credentials failed: {}", self.source)
+        write!(f, "the source of tokens or credentials failed: {}", self.source)
     }
 }
 

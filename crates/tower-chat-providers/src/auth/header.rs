@@ -59,7 +59,7 @@ impl AuthLayer {
     pub fn new(header: AuthHeader, key: &str) -> Result<Self, ProviderError> {
         let token = Token::new(key);
         header.value(&token.value).map_err(|error| {
-            Errors("auth").configuration("the key cannot be sent in a header", error)
+            Errors("auth").configuration("the key is not valid in a header", error)
         })?;
         Ok(Self { header, tokens: Tokens::Fixed(token) })
     }
@@ -72,7 +72,7 @@ impl AuthLayer {
     pub fn from_env(header: AuthHeader, variable: &str) -> Result<Self, ProviderError> {
         let missing = || {
             Errors("auth")
-                .missing(format!("set the variable {variable} to the key; it is not set, or empty"))
+                .missing(format!("the variable {variable} is not set, or empty: set it to the key"))
         };
         let key = std::env::var(variable).map_err(|_| missing())?;
         let key = key.trim();

@@ -77,7 +77,7 @@ impl SigV4Layer {
         let required = |name: &str| {
             let missing = || {
                 crate::error::Errors("sigv4")
-                    .missing(format!("set the variable {name}; it is not set, or empty"))
+                    .missing(format!("the variable {name} is not set, or empty: set it"))
             };
             crate::provider::variable(name).ok_or_else(missing)
         };

@@ -22,8 +22,8 @@ use crate::retry_after::explicit_retry_after;
 /// The request may succeed after [`wait`](Self::wait).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the call was not sent: the service's limit of {limit} is exhausted for another {wait:?}, and a \
-     call waits at most {max_wait:?} (RateLimitLayer::max_wait)"
+    "the call was not sent: the service's limit of {limit} is exhausted for another {wait:?}, and \
+     a call waits at most {max_wait:?}: send it later, or raise RateLimitLayer::max_wait"
 )]
 #[non_exhaustive]
 pub struct RateLimitExceeded {

@@ -26,7 +26,7 @@ pub enum StructuredError {
         text: String,
     },
     /// The answer does not conform to the schema.
-    #[error("the answer is no {name}: {problem}")]
+    #[error("the answer is not a {name}: {problem}")]
     #[non_exhaustive]
     Invalid {
         /// The name of the schema.
@@ -37,7 +37,7 @@ pub enum StructuredError {
         problem: String,
     },
     /// The schema of the type cannot be used.
-    #[error("the schema of {name} cannot be used: {problem}")]
+    #[error("the schema of {name} is not valid: {problem}")]
     #[non_exhaustive]
     Schema {
         /// The name of the schema.

@@ -253,7 +253,7 @@ fn a_conforming_answer_is_a_value() {
 #[test]
 fn an_answer_that_does_not_conform_is_an_error_with_its_text_and_the_position() {
     let cases = [
-        ("Gladly!", "it is not JSON"),
+        ("Gladly!", "the text is not JSON"),
         (r#"{"guests":0,"note":null,"dishes":null,"payment":{"by":"cash"}}"#, "\"/guests\""),
         (r#"{"guests":13,"note":null,"dishes":[],"payment":{"by":"cash"}}"#, "maximum of 12"),
         (r#"{"guests":1,"note":5,"dishes":[],"payment":{"by":"cash"}}"#, "\"/note\""),
@@ -323,7 +323,7 @@ fn a_type_that_is_no_object_is_a_field_of_one() {
     let found = output.parse(&answer(r#"{"value":["cross","calm"]}"#, FinishReason::Stop)).unwrap();
     assert_eq!(found, [Mood::Cross, Mood::Calm]);
     let error = output.parse(&answer(r#"["calm"]"#, FinishReason::Stop)).unwrap_err();
-    assert!(error.to_string().contains("it has no field `value`"), "{error}");
+    assert!(error.to_string().contains("the object has no field `value`"), "{error}");
 }
 
 #[test]

@@ -161,8 +161,8 @@ fn child_reads_its_environment() {
         (missing.provider(), missing.to_string().as_str()),
         (
             "openai",
-            "the openai client cannot be used: set the variable OPENAI_API_KEY to the key; it is \
-             not set, or empty"
+            "the openai client cannot be used: the variable OPENAI_API_KEY is not set, or empty: \
+             set it to the key"
         )
     );
     let transport = ReqwestTransport::new().unwrap();
@@ -174,7 +174,7 @@ fn child_reads_its_environment() {
     let groq = OpenAiChat::service_from_env(CompatibleService::Groq).unwrap();
     assert!(format!("{groq:?}").contains("https://groq.test/openai/v1"), "{groq:?}");
     let refused = Cohere::from_env().unwrap_err();
-    assert!(refused.to_string().contains("\"cohere.test/v2\" is no address"), "{refused}");
+    assert!(refused.to_string().contains("\"cohere.test/v2\" is not the address"), "{refused}");
     let ollama = Ollama::from_env().unwrap();
     assert!(format!("{ollama:?}").contains("http://gpu:11434"), "{ollama:?}");
 }

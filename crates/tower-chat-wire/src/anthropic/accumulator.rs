@@ -135,9 +135,9 @@ impl AnthropicAccumulator {
         let malformed =
             |what: &str| AnswerError::malformed(what, index.as_ref().map_or("", RawJson::get));
         let mut delta = take_object(&mut fields, "delta")
-            .ok_or_else(|| malformed("a piece of a block is no object"))?;
+            .ok_or_else(|| malformed("a delta of a block is not an object"))?;
         let block = self.blocks.newest(index.as_ref());
-        let block = block.ok_or_else(|| malformed("a piece belongs to no block"))?;
+        let block = block.ok_or_else(|| malformed("a delta belongs to no block"))?;
         delta.remove("type");
         Ok(block.push(delta))
     }

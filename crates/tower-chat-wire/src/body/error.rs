@@ -57,7 +57,7 @@ impl fmt::Display for BodyError {
         match self {
             Self::Messages(_) => f.write_str("the body has messages that cannot be read"),
             Self::Field { field, expected } => {
-                write!(f, "the body has no {field}, or one that is not {expected}")
+                write!(f, "the body's {field} is missing, or is not {expected}")
             }
             Self::Unsupported { what } => {
                 write!(f, "the wire has no {what}: send the request without it")

@@ -123,7 +123,7 @@ impl BodyWire {
         }
         let service_id = request.service_id()?;
         if service_id.is_some() && self != Self::OpenAiResponses {
-            return Err(BodyError::Unsupported { what: "conversations that the service keeps" });
+            return Err(BodyError::Unsupported { what: "conversations that the service stores" });
         }
         let body = match self {
             Self::OpenAiChat => crate::openai_chat::request::render(request, None),

@@ -45,12 +45,12 @@ impl ResponseAccumulator for GeminiAccumulator {
         let mut updates = Vec::new();
         if let Some(candidates) = take(&mut fields, "candidates") {
             let mut list: Vec<Object> = candidates.parse().map_err(|_| {
-                AnswerError::malformed("its candidates are no list of objects", candidates.get())
+                AnswerError::malformed("its candidates are not a list of objects", candidates.get())
             })?;
             let first =
                 |candidate: &Object| candidate.get("index").is_none_or(|index| index.get() == "0");
             if list.len() > 1 || !list.iter().all(first) {
-                let what = "it has several candidates, and a conversation goes on with one";
+                let what = "it has several candidates, and a conversation continues with one";
                 return Err(AnswerError::malformed(what, candidates.get()));
             }
             if let Some(mut candidate) = list.pop() {

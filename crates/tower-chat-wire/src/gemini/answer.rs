@@ -35,7 +35,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
             Ok(Answer::new(vec![message.into()], finish))
         }
         (None, ..) => Err(malformed("it has no candidate")),
-        _ => Err(malformed("it has several candidates, and a conversation goes on with one")),
+        _ => Err(malformed("it has several candidates, and a conversation continues with one")),
     }
 }
 

@@ -39,7 +39,7 @@ impl ResponseAccumulator for ChatAccumulator {
             if let Some(delta) = delta {
                 let delta = delta
                     .parse()
-                    .map_err(|_| AnswerError::malformed("a delta is no object", delta.get()))?;
+                    .map_err(|_| AnswerError::malformed("a delta is not an object", delta.get()))?;
                 updates = self.message.push(delta)?;
             }
             let reason = object::text(&choice, "finish_reason");

@@ -19,7 +19,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let choices = take(&mut fields, "choices").ok_or_else(|| malformed("it has no choices"))?;
     let mut choice = only_choice(&choices)?.ok_or_else(|| malformed("it has no choice"))?;
     let message = take(&mut choice, "message").ok_or_else(|| malformed("it has no message"))?;
-    let message = message.parse().map_err(|_| malformed("its message is no JSON object"))?;
+    let message = message.parse().map_err(|_| malformed("its message is not a JSON object"))?;
     let message = self::message(message)?;
     let finish = finish::parse(fields, choice, message.calls().next().is_some());
     Ok(Answer::new(vec![message.into()], finish))
@@ -42,10 +42,10 @@ const CHOICES: &str = "choices";
 pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, choices.get());
     let mut list: Vec<Object> =
-        choices.parse().map_err(|_| malformed("its choices are no list of objects"))?;
+        choices.parse().map_err(|_| malformed("its choices are not a list of objects"))?;
     let Some(choice) = list.pop() else { return Ok(None) };
     if !list.is_empty() || choice.get("index").is_some_and(|index| index.get() != "0") {
-        return Err(malformed("it has several choices, and a conversation goes on with one"));
+        return Err(malformed("it has several choices, and a conversation continues with one"));
     }
     match error_in(&choice) {
         Some(error) => Err(error),

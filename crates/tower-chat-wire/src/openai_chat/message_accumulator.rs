@@ -90,7 +90,7 @@ impl MessageAccumulator {
         }
         if let Some(calls) = take(&mut delta, "tool_calls") {
             let calls: Vec<Object> = calls.parse().map_err(|_| {
-                AnswerError::malformed("its tool calls are no list of objects", calls.get())
+                AnswerError::malformed("its tool calls are not a list of objects", calls.get())
             })?;
             for call in calls {
                 updates.push(ChatUpdate::ToolCallDelta(self.calls.push(call)?));
@@ -160,7 +160,10 @@ impl Calls {
         let id = take_nonempty(&mut piece, "id");
         let mut function: Object = match take(&mut piece, "function") {
             Some(function) => function.parse().map_err(|_| {
-                AnswerError::malformed("the function of a tool call is no object", function.get())
+                AnswerError::malformed(
+                    "the function of a tool call is not an object",
+                    function.get(),
+                )
             })?,
             None => Object::new(),
         };
@@ -178,7 +181,7 @@ impl Calls {
         let position = self.position(&piece_of_call);
         let position = position.unwrap_or_else(|| self.begin(index));
         let Some(call) = self.calls.get_mut(position) else {
-            return Err(AnswerError::malformed("a piece belongs to no tool call", ""));
+            return Err(AnswerError::malformed("a delta belongs to no tool call", ""));
         };
         let mut delta = ToolCallDelta::new(position, "");
         delta.id.clone_from(&id);

@@ -83,7 +83,7 @@ impl ResponseAccumulator for ResponsesAccumulator {
             | "response.incomplete"
             | "response.failed"
             | "response.cancelled" => {
-                let what = "the event of its end has no response";
+                let what = "its last event has no response";
                 let response = take_object(&mut event, "response");
                 let mut response =
                     response.ok_or_else(|| AnswerError::malformed(what, &frame.data))?;

@@ -42,7 +42,8 @@ pub(super) fn read(
             return pending(response, context);
         }
         Some(status @ ("queued" | "in_progress")) => {
-            let what = format!("it is {status}, although no background answer was asked for");
+            let what =
+                format!("it is {status}, although the request asked for no background answer");
             return Err(AnswerError::malformed(what, whole(&response)));
         }
         // The response is completed or incomplete. Some services leave the status out of a whole answer.
@@ -51,7 +52,7 @@ pub(super) fn read(
     let output = match take(&mut response, "output") {
         Some(output) => output
             .parse()
-            .map_err(|_| AnswerError::malformed("its output is no list", output.get()))?,
+            .map_err(|_| AnswerError::malformed("its output is not a list", output.get()))?,
         None if items.is_empty() => {
             return Err(AnswerError::malformed("it has no output", whole(&response)));
         }
@@ -71,7 +72,7 @@ fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {
 /// Returns the answer for a response in progress: it has only a continuation token.
 fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
     let id = text(&response, "id").ok_or_else(|| {
-        AnswerError::malformed("it is to come later but has no id", raw(&response).get())
+        AnswerError::malformed("it is in progress, but has no id", raw(&response).get())
     })?;
     let history_owner = match &context.history {
         Some(location) => location.before(&response),

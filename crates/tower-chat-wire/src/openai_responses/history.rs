@@ -102,5 +102,5 @@ fn conversation(response: &Object) -> Option<String> {
 /// ```
 pub fn parse_conversation_id(body: &str) -> Result<String, AnswerError> {
     text(&object::parse(body)?, "id")
-        .ok_or_else(|| AnswerError::malformed("the conversation that was created has no id", body))
+        .ok_or_else(|| AnswerError::malformed("the created conversation has no id", body))
 }
