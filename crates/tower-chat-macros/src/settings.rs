@@ -66,7 +66,7 @@ impl Settings {
                 return Err(Error::new(
                     setting.span(),
                     format!(
-                        "`{name}` is no setting of a tool: there are `name`, `description`, \
+                        "a tool has no setting `{name}`; the settings are `name`, `description`, \
                          `persist`, `crate`, `retries`, `retry_delay_ms`, `{known}`"
                     ),
                 ));
@@ -107,8 +107,8 @@ pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
         return Ok(());
     }
     let message = format!(
-        "no provider takes a tool of the name {name:?}: a name has 1 to {LONGEST_NAME} ASCII letters, \
-         digits, `_` and `-`; set another one with `#[tool(name = \"...\")]`"
+        "no provider accepts the tool name {name:?}: a name has 1 to {LONGEST_NAME} ASCII \
+         letters, digits, `_` and `-`; set another name with `#[tool(name = \"...\")]`"
     );
     Err(Error::new(span, message))
 }

@@ -19,7 +19,7 @@ pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
         content.push(Part::text(structured.to_string()));
     }
     let mut output = match (content.is_empty(), is_error) {
-        (true, true) => ToolOutput::error("The tool failed, and did not say why."),
+        (true, true) => ToolOutput::error("The tool failed without an error message."),
         (true, false) if !for_user.is_empty() => {
             let text = "The tool succeeded. Its output is for the user alone.";
             ToolOutput::new(vec![Part::text(text)])

@@ -74,44 +74,43 @@ impl fmt::Display for McpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotListed { .. } => f.write_str(
-                "the tools of the MCP server could not be listed: is it connected, and has it tools?",
+                "listing the tools of the MCP server failed: check that it is connected and has tools",
             ),
             Self::EndlessList { cursor } => write!(
                 f,
-                "the MCP server names page {cursor:?} of its tools again after it was read: its list \
-                 would never end"
+                "listing the tools of the MCP server failed: it refers to page {cursor:?} a second \
+                 time, so the list would never end"
             ),
             Self::OverLimit(over_limit) => over_limit.fmt(f),
             Self::ListTimedOut { limit } => write!(
                 f,
-                "the MCP server did not list its tools within {limit:?}: \
-                 McpLimits::with_max_list_time allows more"
+                "listing the tools of the MCP server failed: it took longer than {limit:?}: raise \
+                 McpLimits::with_max_list_time"
             ),
             Self::Duplicate(duplicate) => write!(
                 f,
-                "the tools of the MCP server do not fit into the set: {duplicate}, or give the tools \
-                 of one of the servers a prefix"
+                "the tools of the MCP server were not added: {duplicate}, or set a prefix for the \
+                 tools of one of the servers"
             ),
             Self::Refused { tool, .. } => {
                 write!(f, "the MCP server refused the call of tool {tool:?}")
             }
             Self::Closed { tool, .. } => write!(
                 f,
-                "the connection to the MCP server ended before tool {tool:?} answered, which may or \
-                 may not have run: connect again and list the tools anew"
+                "the connection to the MCP server ended before tool {tool:?} answered; the tool may \
+                 have run: connect again and list the tools again"
             ),
             Self::TimedOut { tool, limit } => write!(
                 f,
                 "tool {tool:?} of the MCP server did not answer within {limit:?}: \
-                 McpTools::with_max_call_time allows more"
+                 raise McpTools::with_max_call_time"
             ),
             Self::Unsupported { tool, what } => write!(
                 f,
-                "tool {tool:?} of the MCP server answered with {what}, which this adapter does not \
-                 support"
+                "tool {tool:?} of the MCP server answered with {what}, which is not supported"
             ),
             Self::NotCalled { tool, .. } => {
-                write!(f, "tool {tool:?} of the MCP server could not be called")
+                write!(f, "calling tool {tool:?} of the MCP server failed")
             }
         }
     }
@@ -150,7 +149,7 @@ impl From<DuplicateTool> for McpError {
 
 /// The server sent more than one of the [limits](crate::McpLimits) allows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the MCP server sent more than {limit} {what}: McpLimits::{setting} allows more")]
+#[error("the MCP server sent more than {limit} {what}: raise McpLimits::{setting}")]
 #[non_exhaustive]
 pub struct OverLimit {
     /// What exceeds the limit, such as `tools`.

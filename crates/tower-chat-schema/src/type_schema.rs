@@ -106,13 +106,13 @@ impl TypeSchema {
 #[non_exhaustive]
 pub enum ParseError {
     /// The text is not JSON.
-    #[error("it is not JSON: {0}")]
+    #[error("the text is not JSON: {0}")]
     NotJson(#[source] serde_json::Error),
     /// An object has a key twice. Parsers differ in which of the two values they use.
     #[error(transparent)]
     RepeatedKey(serde_json::Error),
     /// The type is not an object, and the field with its value is missing.
-    #[error("it has no field `{VALUE}`")]
+    #[error("the object has no field `{VALUE}`")]
     NoValue,
     /// A field is missing, unknown or of another type.
     #[error("{}{source}", of_field(field))]

@@ -63,8 +63,8 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
         &[
             &["an argument is owned", "city: Option<&str>", "city: Cow<'_, str>"],
             &["write the type instead of `impl Trait`", "city: impl Into<String>"],
-            &["no provider takes a tool of the name \"has space\"", "1 to 64"],
-            &["no provider takes a tool of the name \"größe\"", "#[tool(name = "],
+            &["no provider accepts the tool name \"has space\"", "1 to 64"],
+            &["no provider accepts the tool name \"größe\"", "#[tool(name = "],
         ],
     ),
     ("by_the_facade_alone", &[]),

@@ -372,7 +372,7 @@ async fn wrong_arguments_go_back_with_the_field_that_is_wrong() {
             "`payment`: unknown variant `shells`",
         ),
         (r#"{"dishes": [], "guests": 300}"#, "`guests`: invalid value"),
-        (r#"{"dishes": "#, "it is not JSON"),
+        (r#"{"dishes": "#, "the text is not JSON"),
         ("7", "expected an object with the arguments"),
     ];
     for (arguments, expected) in cases {
