@@ -17,10 +17,10 @@ pub(crate) struct BackupArguments {
     /// The store: sqlite:PATH
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// The file to make
+    /// The file to create
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
-    /// Let the copy replace a file that is there
+    /// Replace a file that exists
     #[arg(long)]
     pub(crate) replace: bool,
     /// Print a JSON object: {"file", "bytes"}

@@ -20,7 +20,7 @@ pub(crate) struct CopyArguments {
     /// The store to copy from
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// The store to copy to; what is missing is made
+    /// The store to copy to; created if it is missing
     #[arg(long, value_name = "STORE")]
     to: StoreLocation,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub(crate) async fn copy(arguments: CopyArguments) -> Result<ExitCode, CliError>
     };
     let closed = to.close().await;
     match done {
-        None => Ok(report.interrupted("the same command goes on")),
+        None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
             let code = report.finish(receipt.map_err(CliError::Transfer)?)?;
             closed.map(|()| code)

@@ -19,7 +19,7 @@ use crate::{
     figures::json_line,
     files::{FileMode, check_written},
     interruption::until_interrupted,
-    output::Lines,
+    output::{Lines, counted},
     store::{self, OpenedStore, StoreLocation},
     transfer::{Report, ReportOptions},
 };
@@ -33,7 +33,7 @@ pub(crate) struct DeleteArguments {
     /// The scope of the conversation
     #[arg(value_name = "SCOPE", requires = "id", required_unless_present = "scope")]
     of_scope: Option<String>,
-    /// Its id
+    /// The id of the conversation
     #[arg(value_name = "ID")]
     id: Option<String>,
     /// The store
@@ -42,13 +42,13 @@ pub(crate) struct DeleteArguments {
     /// Delete all conversations of this scope; needs --all
     #[arg(long, requires = "all", conflicts_with_all = ["of_scope", "id"])]
     scope: Option<String>,
-    /// Yes, all of them
+    /// Confirm the deletion of all conversations
     #[arg(long, requires = "scope")]
     all: bool,
-    /// Print what would go, and delete nothing
+    /// Print what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
-    /// Also encrypted conversations, although there are no keys
+    /// Delete encrypted conversations too, although there are no keys
     #[arg(long)]
     without_keys: bool,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     };
     let closed = store.close().await;
     match done {
-        None => Ok(report.interrupted("the same command goes on")),
+        None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
             let receipt = receipt.map_err(CliError::Transfer)?;
             if let (Some(key), true) = (one, receipt.scopes.is_empty()) {
@@ -165,7 +165,7 @@ async fn preview(
             let line = serde_json::json!({ "scope": scope, "id": id, "messages": found });
             lines.write_json(&json_line(&line));
         } else {
-            lines.write(&format!("{key}: {found} messages"));
+            lines.write(&format!("{key}: {}", counted(found, "message")));
         }
     };
     if let Some(key) = one {
@@ -190,7 +190,11 @@ async fn preview(
         }
     }
     if !json {
-        lines.write(&format!("would go: {conversations} conversations with {messages} messages"));
+        lines.write(&format!(
+            "would be deleted: {} with {}",
+            counted(conversations, "conversation"),
+            counted(messages, "message")
+        ));
     }
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)

@@ -20,11 +20,11 @@ use crate::{
 /// Why a command cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    #[error("the pages cannot be served: give another address with --listen")]
+    #[error("the pages cannot be served: choose another address with --listen")]
     Serve(#[source] io::Error),
     #[error(
-        "{address} can be reached from other machines: give readers a token in the environment variable \
-         TOWER_CHAT_INSPECTOR_TOKEN, or listen on 127.0.0.1"
+        "the pages are not served: other machines can reach {address}: set a token in the \
+         environment variable TOWER_CHAT_INSPECTOR_TOKEN, or listen on 127.0.0.1"
     )]
     TokenNeeded { address: std::net::SocketAddr },
     #[error(
@@ -33,11 +33,11 @@ pub(crate) enum CliError {
     )]
     TokenAndNone,
     #[error(
-        "a token cannot be made, because the system gives no random numbers: set the environment variable \
-         TOWER_CHAT_INSPECTOR_TOKEN"
+        "creating a token failed, because the system has no random numbers: set the environment \
+         variable TOWER_CHAT_INSPECTOR_TOKEN"
     )]
     NoRandomNumbers,
-    #[error("the pages cannot be served any more")]
+    #[error("serving the pages failed")]
     Served(#[source] ServeError),
     #[error("the runtime could not be started")]
     Runtime(#[source] io::Error),
@@ -45,20 +45,20 @@ pub(crate) enum CliError {
     WritesOver { option: &'static str, path: PathBuf, what: String },
     #[error("`{}` cannot be read", file.display())]
     Read { file: PathBuf, source: io::Error },
-    #[error("`{}` is not a text: line {line} is not UTF-8", file.display())]
+    #[error("`{}` cannot be read: line {line} is not UTF-8", file.display())]
     NotText { file: PathBuf, line: usize, source: Utf8Error },
     #[error("`{}` cannot be played", file.display())]
     Recording { file: PathBuf, source: RecordingError },
     #[error("the store cannot be used")]
     Open(#[source] OpenError),
     #[error(
-        "the tables in schema `{schema}` are those of an older release, version {version} of {supported}: \
-         bring them up to date with `tower-chat migrate`; nothing was changed"
+        "the tables in schema `{schema}` are those of an older release, version {version} of \
+         {supported}: migrate them with `tower-chat migrate`; nothing was changed"
     )]
     OlderTables { schema: String, version: i64, supported: i64 },
     #[error(
-        "there are no tables of conversations in schema `{schema}`: check the address and its `schema`, or \
-         make them with `tower-chat migrate`; nothing was changed"
+        "there are no tables of conversations in schema `{schema}`: check the address and its \
+         `schema`, or create them with `tower-chat migrate`; nothing was changed"
     )]
     NoTables { schema: String },
     #[error("the store cannot be used")]
@@ -68,53 +68,52 @@ pub(crate) enum CliError {
     #[error("the keys in the environment variable {variable} cannot be used")]
     Keys { variable: &'static str, source: KeysError },
     #[error(
-        "only a store in a file can do this: there is nothing of ours to {action} on a server, use what \
-         belongs to it"
+        "only a store in a file can do this: to {action} a store on a server, use the server's own tools"
     )]
     NoFile { action: &'static str },
     #[error("there is no conversation store at `{}`: check the path of --store", path.display())]
     NoStore { path: PathBuf },
     #[error(
-        "`{}` has the schema of an older release, version {version} of {supported}: bring it up to date \
-         with `tower-chat migrate`, after a copy with `tower-chat backup` if the older release is to \
-         read it again",
+        "`{}` has the schema of an older release, version {version} of {supported}: migrate it \
+         with `tower-chat migrate`; copy it with `tower-chat backup` before if you may need the \
+         older release again",
         path.display()
     )]
     OlderStore { path: PathBuf, version: i64, supported: i64 },
     #[error(
-        "`{}` or its folder cannot be written: change the permissions, or give another store with \
-         --store; what is in it can be read (export, tools, runs, verify, backup)",
+        "`{}` or its folder cannot be written: change the permissions, or choose another store \
+         with --store; commands that only read can use it (export, tools, runs, verify, backup)",
         path.display()
     )]
     NotWritable { path: PathBuf },
-    #[error("a store in memory holds nothing to {action}: give --store sqlite:PATH")]
+    #[error("a store in memory has nothing to {action}: give --store sqlite:PATH")]
     Memory { action: &'static str },
     #[error(
-        "{count} of the conversations are in the store already, the first is {first:?}: \
-         go on with them with --resume, or use another store; nothing was written"
+        "the store already has conversations of the recording ({count}, the first is {first:?}): \
+         continue them with --resume, or use another store; nothing was written"
     )]
     AlreadyStored { count: usize, first: String },
     #[error("the store cannot be read")]
     Look(#[source] PlayError),
     #[error("the conversations of scope {scope:?} cannot be listed")]
     List { scope: String, source: StoreError },
-    #[error("what the store has of its conversations cannot be read")]
+    #[error("the entries of conversations cannot be read")]
     Directory(#[source] StoreError),
-    #[error("what the store has of conversation {key} cannot be read")]
+    #[error("the entry of conversation {key} cannot be read")]
     DirectoryOf { key: ConversationKey, source: StoreError },
     #[error(
-        "the messages of conversation {key} cannot be read: those before a message that is damaged can \
-         be, with --before"
+        "the messages of conversation {key} cannot be read: read the messages before a damaged \
+         one with --before"
     )]
     Show { key: ConversationKey, source: StoreError },
     #[error(
-        "conversation {key} cannot be loaded, so what a model would be sent of it is not known: \
-         `tower-chat verify` says what is wrong"
+        "conversation {key} cannot be loaded, so the messages that a model would be sent are \
+         unknown: find the problem with `tower-chat verify`"
     )]
     Explain { key: ConversationKey, source: StoreError },
     #[error(transparent)]
     UnreadableCall(UnreadableInvocation),
-    #[error("there is no conversation {key}: `tower-chat list` prints those that there are")]
+    #[error("there is no conversation {key}: see `tower-chat list`")]
     NoConversation { key: ConversationKey },
     #[error("the scopes of the store cannot be listed")]
     Scopes(#[source] StoreError),
@@ -125,48 +124,48 @@ pub(crate) enum CliError {
     #[error("the task that reads `{}` has failed", file.display())]
     ReadTask { file: PathBuf, source: tokio::task::JoinError },
     #[error(
-        "a store in memory is gone when the command ends: give --store sqlite:PATH or the address of a \
-         server"
+        "a store in memory is lost when the command ends: give --store sqlite:PATH or the address \
+         of a server"
     )]
     MemoryImport,
     #[error(
-        "there are {count} conversations in the files, and --id names one: leave it out, or give the \
-         file of one conversation; nothing was imported"
+        "the files have {count} conversations, but --id names one: leave it out, or give the file \
+         of one conversation; nothing was imported"
     )]
     OneId { count: usize },
     #[error("the import stopped; the conversations before this one are stored")]
     Import(#[source] ImportError),
-    #[error("the transfer stopped; what was done stays done, and the same command goes on with it")]
+    #[error(
+        "the transfer stopped; the conversations until then are complete, and the same command continues"
+    )]
     Transfer(#[source] TransferError),
     #[error("`{}` cannot be imported", file.display())]
     ImportFile { file: PathBuf, source: TransferError },
-    #[error("`{}` cannot be gone on with", file.display())]
+    #[error("`{}` cannot be continued", file.display())]
     Resume { file: PathBuf, source: TransferError },
     #[error("`{}` cannot be written", file.display())]
     Write { file: PathBuf, source: io::Error },
     #[error(
-        "there is a file `{}` already: go on with it with --resume, or give another path with --to; \
-         nothing was written",
+        "the file `{}` exists: continue it with --resume, or give another path with --to; nothing \
+         was written",
         path.display()
     )]
     ExportExists { path: PathBuf },
     #[error(
-        "`{}` is a complete export: there is nothing to go on with; give another path with --to for \
-         a new one",
+        "`{}` is a complete export, so there is nothing to continue: give another path with --to \
+         for a new one",
         path.display()
     )]
     ExportComplete { path: PathBuf },
-    #[error("--record is for --format openai-chat: --format tower-chat always has everything")]
+    #[error("--record is for --format openai-chat: --format tower-chat always has all data")]
     RecordOfOtherFormat,
-    #[error(
-        "{options} with --from {from}: `tower-chat import --help` says what belongs to which files"
-    )]
+    #[error("{options} cannot be used with --from {from}: see `tower-chat import --help`")]
     ImportOptions { options: &'static str, from: &'static str },
     #[error("--resume, --receipt and --json are for --format tower-chat")]
     NoReceipt,
     #[error("the receipt `{}` cannot be used", file.display())]
     Receipt { file: PathBuf, source: ReceiptLogError },
-    #[error("the copy {to} cannot be made; nothing was changed")]
+    #[error("the copy {to} cannot be created; nothing was changed")]
     Fork { to: ConversationKey, source: StoreError },
     #[error("the tool calls of conversation {key} cannot be read")]
     Tools { key: ConversationKey, source: StoreError },
@@ -175,8 +174,8 @@ pub(crate) enum CliError {
     #[error("conversation {key} cannot be checked")]
     CheckConversation { key: ConversationKey, source: StoreError },
     #[error(
-        "what is in the store is encrypted, conversation {key} among it: set the environment variable \
-         {KEYS_VARIABLE} to the keys, NAME:KEY,NAME:KEY,... with 64 hexadecimal digits as a KEY"
+        "conversation {key} of the store is encrypted: set the environment variable \
+         {KEYS_VARIABLE} to the keys, NAME:KEY,NAME:KEY,... with a KEY of 64 hexadecimal digits"
     )]
     Sealed { key: ConversationKey },
     #[error(
@@ -188,20 +187,20 @@ pub(crate) enum CliError {
     Repair { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be pruned; those before it are")]
     Prune { key: ConversationKey, source: StoreError },
-    #[error("the counts cannot be kept in `{}`", file.display())]
+    #[error("the counts cannot be stored in `{}`", file.display())]
     PlayCounters { file: PathBuf, source: io::Error },
     #[error("the open run of conversation {key} cannot be read or ended")]
     OpenRun { key: ConversationKey, source: StoreError },
     #[error("the store cannot be copied; nothing was changed")]
     Backup(#[source] BackupError),
     #[error(
-        "there is a file `{}` already: let the copy replace it with --replace, or give another path \
-         with --to; nothing was changed",
+        "the file `{}` exists: replace it with --replace, or give another path with --to; nothing \
+         was changed",
         path.display()
     )]
     CopyExists { path: PathBuf },
     #[error(
-        "the store cannot be vacuumed; nothing is lost, and what was deleted may be there still"
+        "the store cannot be vacuumed; nothing is lost, and remains of deleted data may still exist"
     )]
     Vacuum(#[source] StoreError),
     #[error("the store cannot be closed")]

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use tower_chat::store::UsageSum;
 
+use crate::output::counted;
+
 /// Usage as fields of a JSON object.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
@@ -62,11 +64,10 @@ pub(crate) fn in_words(sum: &UsageSum) -> String {
         0 => String::new(),
         count => format!(" ({count} {name})"),
     };
-    let calls = if sum.service_calls == 1 { "call" } else { "calls" };
     let cost = sum.cost_nanos.map(|nanos| format!(", cost {}", cost(Some(nanos))));
     format!(
-        "{} {calls}, {} in{}, {} out{}{}",
-        sum.service_calls,
+        "{}, {} in{}, {} out{}{}",
+        counted(sum.service_calls, "call"),
         tokens.input_tokens,
         part(tokens.cached_input_tokens, "cached"),
         tokens.output_tokens,

@@ -10,7 +10,10 @@ use tower_chat::{
 };
 
 use crate::{
-    arguments::STORE_VARIABLE, error::CliError, figures::json_line, output::Lines,
+    arguments::STORE_VARIABLE,
+    error::CliError,
+    figures::json_line,
+    output::{Lines, count_of, counted},
     store::StoreLocation,
 };
 
@@ -19,14 +22,14 @@ use crate::{
 pub(crate) struct ForkArguments {
     /// The scope of the conversation
     scope: String,
-    /// Its id
+    /// The id of the conversation
     id: String,
     /// The id of the copy
     to_id: String,
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// The scope of the copy, if it is another one
+    /// The scope of the copy, if it differs
     #[arg(long, value_name = "SCOPE")]
     to_scope: Option<String>,
     /// Print a JSON object: {"scope", "id", "messages"} of the copy
@@ -59,7 +62,10 @@ pub(crate) async fn fork(arguments: ForkArguments) -> Result<ExitCode, CliError>
         let forked = Forked { scope: to.scope(), id: to.id(), messages };
         lines.write_json(&json_line(&forked));
     } else {
-        lines.write(&format!("{to}: a copy of {from}, with {messages} messages"));
+        lines.write(&format!(
+            "{to}: a copy of {from}, with {}",
+            counted(count_of(messages), "message")
+        ));
     }
     let closed = store.close().await;
     lines.finish().map_err(CliError::Output)?;

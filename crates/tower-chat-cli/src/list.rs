@@ -32,22 +32,23 @@ pub(crate) struct ListArguments {
     /// Only conversations of this scope
     #[arg(long)]
     scope: Option<String>,
-    /// At most so many: 50, or with --json all, if nothing is given
+    /// The largest number of conversations; by default 50, or with --json all
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
-    /// Only those in this state
+    /// Only conversations in this state
     #[arg(long, value_enum)]
     state: Option<State>,
-    /// Only those that were last active since then: an age such as 12h, or a time such as 2026-11-30
+    /// Only conversations that were active since then: an age such as 12h, or a time such as 2026-11-30
     #[arg(long, value_name = "AGE|TIME")]
     active_since: Option<PointInTime>,
-    /// Only those whose metadata have this member; VALUE is JSON, or else a text
+    /// Only conversations whose metadata have this member; VALUE is JSON, or else a text
     #[arg(long, value_name = "KEY=VALUE")]
     metadata: Vec<Member>,
-    /// Only those after this position: "cursor" of a line, or what the last list has named
+    /// Only conversations after this position: "cursor" of a line, or the position at the end of the
+    /// last list
     #[arg(long, value_name = "CURSOR")]
     after: Option<DirectoryCursor>,
-    /// Print one JSON object a line, with all that is known of the conversation
+    /// Print one JSON object per line, with all data about the conversation
     #[arg(long)]
     json: bool,
 }
@@ -55,13 +56,13 @@ pub(crate) struct ListArguments {
 /// The state of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum State {
-    /// Nothing
+    /// No run is open, and no call waits for approval
     Idle,
     /// A journaled run is open
     RunOpen,
     /// A tool call waits for approval
     WaitingForApproval,
-    /// It cannot be loaded
+    /// The conversation cannot be loaded
     Damaged,
 }
 
@@ -85,7 +86,7 @@ struct Member {
 
 /// The error of a text that is not a member of metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it has no `=`: give a member as KEY=VALUE")]
+#[error("it has no `=`: write a member as KEY=VALUE")]
 struct NoMember;
 
 impl FromStr for Member {

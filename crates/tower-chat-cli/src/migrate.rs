@@ -25,7 +25,7 @@ pub(crate) struct MigrateArguments {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print a JSON object: {"migration": "none", "needed" or "tables", "from", "to", "done"}, with the
-    /// versions where there are any
+    /// versions if there are any
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -78,13 +78,13 @@ pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, Cli
     lines.write(&match migration {
         Migration::None(why) => why,
         Migration::Needed { what, from, to } if is_done => {
-            format!("{what}: brought from version {from} to version {to}")
+            format!("{what}: migrated from version {from} to version {to}")
         }
         Migration::Needed { what, from, to } => {
-            format!("{what}: version {from}, to be brought to version {to}")
+            format!("{what}: version {from}, to be migrated to version {to}")
         }
-        Migration::Making { what } if is_done => format!("{what}: the tables are made"),
-        Migration::Making { what } => format!("{what}: there are no tables, they are to be made"),
+        Migration::Making { what } if is_done => format!("{what}: the tables were created"),
+        Migration::Making { what } => format!("{what}: there are no tables, they would be created"),
     });
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::from(u8::from(is_needed && arguments.dry_run)))
@@ -101,7 +101,7 @@ async fn find(location: &StoreLocation) -> Result<Migration, CliError> {
         }
         StoreLocation::Redis { .. } => {
             location.open_to_read("migrate").await?;
-            let why = "a store in Redis has no tables: every release reads what is there";
+            let why = "a store in Redis has no tables, and every release can read it";
             Ok(Migration::None(why.to_owned()))
         }
     }

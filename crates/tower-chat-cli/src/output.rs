@@ -74,6 +74,17 @@ impl Lines {
     }
 }
 
+/// Returns the number with the noun, which gets a plural ending unless the number is 1.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
+/// Returns a length as the number that [`counted`] takes.
+pub(crate) fn count_of(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
 /// Formats rows as lines with aligned columns: texts to the left, numbers to the right.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     table_of(rows)

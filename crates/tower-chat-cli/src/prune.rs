@@ -16,6 +16,7 @@ use crate::{
     age::Age,
     arguments::STORE_VARIABLE,
     error::{CliError, chain},
+    output::{count_of, counted},
     report::Report,
     store::{self, StoreLocation},
 };
@@ -27,23 +28,23 @@ pub(crate) struct PruneArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// Leave at least so many messages of each conversation
+    /// Keep at least this many messages of each conversation
     #[arg(long, value_name = "N", group = "keep")]
     pub(crate) keep_messages: Option<u64>,
-    /// Delete the runs that were begun longer ago: 30d, 12h, 15m or 45s
+    /// Delete the runs that began longer ago than this: 30d, 12h, 15m or 45s
     #[arg(long, value_name = "AGE", group = "keep")]
     pub(crate) older_than: Option<Age>,
     /// Only conversations of this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// Only the conversation of this id
+    /// Only the conversation with this id
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
-    /// Print what would go, and write nothing
+    /// Print what would be deleted, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print one JSON object a line: one for each conversation of which something went or that was left
-    /// alone, and a last one with the counts
+    /// Print one JSON object per line: one for each conversation that was changed or skipped, and a
+    /// summary
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -127,7 +128,8 @@ impl Summary {
             self.runs += runs;
             self.messages += messages;
             let kind = if self.dry_run { "would_go" } else { "gone" };
-            let line = format!("{key}: {runs} runs of {messages} messages");
+            let line =
+                format!("{key}: {} of {}", counted(runs, "run"), counted(messages, "message"));
             report.write(&line, &outcome(key, kind, Change::Gone { runs, messages }));
         }
         if let Some(SequencePosition { sequence: message, index: call }) = pruned.held_back_by {
@@ -140,14 +142,17 @@ impl Summary {
     fn left_alone(&mut self, key: &ConversationKey, error: &StoreError, report: &mut Report) {
         self.left_alone += 1;
         let why = chain(error);
-        let line = format!("{key}: left alone: {why}");
+        let line = format!("{key}: skipped: {why}");
         report.write(&line, &outcome(key, "left_alone", Change::LeftAlone { why }));
     }
 
     fn to_line(&self) -> String {
         let Self { dry_run, conversations, runs, messages, .. } = self;
-        let verb = if *dry_run { "would go" } else { "gone" };
-        format!("{verb}: {messages} messages in {runs} runs of {conversations} conversations")
+        let verb = if *dry_run { "would be deleted" } else { "deleted" };
+        let messages = counted(*messages, "message");
+        let (runs, conversations) =
+            (counted(*runs, "run"), counted(count_of(*conversations), "conversation"));
+        format!("{verb}: {messages} in {runs} of {conversations}")
     }
 }
 

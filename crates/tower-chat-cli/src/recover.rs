@@ -31,16 +31,16 @@ pub(crate) struct RecoverArguments {
     /// Only runs in conversations of this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// Only the run in the conversation of this id
+    /// Only the run in the conversation with this id
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
-    /// Only runs that were opened at least so long ago: 30d, 12h, 15m or 45s
+    /// Only runs that were opened longer ago than this: 30d, 12h, 15m or 45s
     #[arg(long, value_name = "AGE")]
     pub(crate) older_than: Option<Age>,
-    /// Also runs whose lease a process still holds; what that process writes later is refused
+    /// Also end runs whose lease a process still holds; later writes of that process are refused
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print one JSON object a line: one for each run, and a last one with their counts
+    /// Print one JSON object per line: one for each run, and a summary
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -48,9 +48,9 @@ pub(crate) struct RecoverArguments {
 /// How `recover` ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum End {
-    /// What is staged becomes part of the history, with an answer to every call
+    /// The staged messages become part of the history, with a result for every call
     Commit,
-    /// Nothing of it is left
+    /// The staged messages are deleted
     Discard,
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
         let Some(open) = open.filter(is_old_enough) else { continue };
         let run = Some(open.run);
         if open.is_held_at(now) && !arguments.force {
-            recovery.leave_alone(&key, run, "a process may still write it, see --force");
+            recovery.leave_alone(&key, run, "a process may still write to it, see --force");
             continue;
         }
         match close(store.history(), &key, arguments.end.into()).await {
@@ -141,7 +141,7 @@ impl Recovery {
         let run = run.map(|run| run.to_string());
         let named =
             run.as_ref().map_or_else(|| "its open run".to_owned(), |run| format!("run {run}"));
-        let line = format!("{key}: {named} left alone: {why}");
+        let line = format!("{key}: {named} skipped: {why}");
         self.report.write(&line, &RecoveredRun::of("left_alone", key, run));
     }
 }

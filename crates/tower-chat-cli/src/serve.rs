@@ -26,27 +26,27 @@ pub(crate) struct ServeArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// Where to listen; a port of 0 is any that is free
+    /// The address to listen on; port 0 means any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(crate) listen: SocketAddr,
-    /// Show this scope alone
+    /// Show only this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// List the conversations of all scopes together
+    /// Show lists of the conversations of all scopes
     #[arg(long, conflicts_with = "scope")]
     pub(crate) all_scopes: bool,
-    /// A name under which readers reach the pages, as agents.example:8081; may be repeated
+    /// A host name in the readers' addresses, such as agents.example:8081; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Vec<String>,
-    /// Show what a model is sent next under this replay policy: a name and its settings, as
-    /// recent={"window":{"turns":20}}; may be repeated
+    /// Add a replay policy to the page with the messages that a model is sent next: a name and its
+    /// settings, such as recent={"window":{"turns":20}}; may be repeated
     #[arg(long, value_name = "NAME=JSON")]
     pub(crate) policy: Vec<NamedPolicy>,
-    /// Let readers end open runs
+    /// Allow readers to end open runs
     #[arg(long)]
     pub(crate) allow_writes: bool,
-    /// Serve this machine without a token: every user and every program of it can then read all that the
-    /// pages show, whatever the permissions of the store are
+    /// Serve this machine without a token: every user and every program of the machine can then read all
+    /// that the pages show, whatever the file permissions of the store are
     #[arg(long)]
     pub(crate) no_token: bool,
 }
@@ -91,7 +91,7 @@ pub(crate) struct NamedPolicy {
 /// The error of a text that is not a replay policy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPolicy {
-    #[error("it is no name with settings, such as recent={{\"window\":{{\"turns\":20}}}}")]
+    #[error("it is not a name with settings, such as recent={{\"window\":{{\"turns\":20}}}}")]
     Form,
     #[error("its settings are not JSON: {0}")]
     Json(serde_json::Error),

@@ -23,19 +23,19 @@ pub(crate) struct UsageArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// Only what was used in this scope
+    /// Only usage in this scope
     #[arg(long)]
     scope: Option<String>,
-    /// By what it is added up
+    /// The group for the sums
     #[arg(long, value_enum, default_value_t = Grouping::Day)]
     by: Grouping,
-    /// Only what was used since then: an age such as 30d, or a time such as 2026-11-01
+    /// Only usage since then: an age such as 30d, or a time such as 2026-11-01
     #[arg(long, value_name = "AGE|TIME")]
     since: Option<PointInTime>,
-    /// Only what was used before then
+    /// Only usage before then
     #[arg(long, value_name = "AGE|TIME")]
     until: Option<PointInTime>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) async fn usage(arguments: UsageArguments) -> Result<ExitCode, CliErro
     if arguments.json {
         totals.iter().for_each(|of| lines.write_json(&json_line(&UsageLine::of(of))));
     } else if totals.is_empty() {
-        lines.write("nothing was used");
+        lines.write("there is no usage");
     } else {
         table_of(&rows(arguments.by, &totals)).iter().for_each(|line| lines.write(line));
     }

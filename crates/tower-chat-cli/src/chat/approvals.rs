@@ -78,8 +78,8 @@ impl Approver<'_> {
         let call = format!("* {} {}", request.call.name, request.call.arguments);
         if !self.input.is_terminal() {
             self.screen.note(&format!(
-                "{call} waits for approval, and there is no terminal to ask on: go on with this \
-                 conversation on one, or give --approve always or never"
+                "{call} waits for approval, and there is no terminal for the question: continue \
+                 this conversation on a terminal, or give --approve always or never"
             ));
             return Ok(Err(Decision::Postponed));
         }
@@ -92,14 +92,16 @@ impl Approver<'_> {
             match answer {
                 None => {
                     self.screen.note("");
-                    self.screen.note("the call waits; you are asked again after the next message");
+                    self.screen.note(
+                        "the call still waits; the question is repeated after the next message",
+                    );
                     return Ok(Err(Decision::Postponed));
                 }
                 Some(None) => return Ok(Err(Decision::InputEnded)),
                 Some(Some(answer)) => match answer? {
                     Answer::Yes => return Ok(Ok(request.approve())),
                     Answer::No => return Ok(Ok(request.reject(REFUSED))),
-                    Answer::Pasted => self.screen.note("pasted text is no answer: type y or n"),
+                    Answer::Pasted => self.screen.note("pasted text is not an answer: type y or n"),
                     Answer::Unclear => {}
                 },
             }

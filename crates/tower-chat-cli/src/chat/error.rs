@@ -19,9 +19,9 @@ use crate::error::chain;
 pub(crate) enum ChatError {
     #[error("{cause}{}", with_advice(advice))]
     Run { cause: String, advice: String },
-    #[error("Ctrl-C cannot be listened for")]
+    #[error("the chat cannot begin: listening for Ctrl-C failed")]
     Interrupts(#[source] io::Error),
-    #[error("the input cannot be read; give lines of UTF-8")]
+    #[error("the input cannot be read: give lines of UTF-8")]
     Input(#[source] io::Error),
     #[error("`{command}` of --mcp cannot be split into words: close its quotes")]
     ServerCommand { command: String },
@@ -39,11 +39,11 @@ pub(crate) enum ChatError {
         with_output(output)
     )]
     ServerSilent { server: String, seconds: u64, output: String },
-    #[error("the tools of the MCP server `{server}` cannot be listed")]
+    #[error("listing the tools of the MCP server `{server}` failed")]
     ServerTools { server: String, source: McpError },
-    #[error("two MCP servers have a tool of the same name: leave one of them out")]
+    #[error("two MCP servers have a tool with the same name: leave one of them out")]
     DuplicateTool(#[source] DuplicateTool),
-    #[error("the layers cannot be put together")]
+    #[error("the chat cannot begin: its layers do not fit together")]
     Build(#[source] BuildError),
     #[error("conversation {key} cannot be read")]
     Load { key: ConversationKey, source: StoreError },

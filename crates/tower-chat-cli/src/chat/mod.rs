@@ -54,10 +54,11 @@ const LEASE_WAIT: Duration = Duration::from_secs(20);
 /// The arguments of `chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArguments {
-    /// The conversation; one that exists goes on. Without a name a new one is named after the date
+    /// The name of the conversation; one that exists is continued. Without a name, a new conversation is
+    /// named after the date
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Where histories are kept; a missing file is made, by default in this folder
+    /// The store of the histories; a missing file is created, by default in this folder
     #[arg(
         long,
         value_name = "STORE",
@@ -66,44 +67,43 @@ pub(crate) struct ChatArguments {
         default_value = "sqlite:tower-chat.db"
     )]
     pub(crate) store: StoreLocation,
-    /// Who answers; its key is taken from the environment
+    /// The provider of the model; its key is in the environment
     #[arg(long, value_enum)]
     pub(crate) provider: ProviderName,
-    /// The model, by the provider's name for it
+    /// The model, by the provider's name
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: String,
-    /// The address of the provider, or of a service with the same API; it needs no key then
+    /// The address of the provider, or of a service with the same API, which needs no key then
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// Instructions for the model; they are sent with each question and never stored
+    /// Instructions for the model, which are sent with each question and never stored
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
-    /// An MCP server to start, whose tools the model may use: a command with its arguments, in quotes
+    /// An MCP server to start, whose tools the model may call: a command with its arguments, in quotes
     #[arg(long, value_name = "COMMAND")]
     pub(crate) mcp: Vec<String>,
-    /// A variable of the environment that MCP servers get, by its name; besides it they get PATH, HOME and
-    /// the locale alone
+    /// The name of an environment variable for MCP servers, in addition to PATH, HOME and the locale
     #[arg(long, value_name = "NAME")]
     pub(crate) mcp_env: Vec<String>,
     /// An MCP server to connect to, by HTTP
     #[arg(long, value_name = "URL")]
     pub(crate) mcp_url: Vec<String>,
-    /// Which calls of tools run without a question
+    /// Which tool calls run without a question
     #[arg(long, value_enum, default_value_t = Approve::Ask)]
     pub(crate) approve: Approve,
     /// When messages become durable
     #[arg(long, value_enum, default_value_t = Persistence::Journaled)]
     pub(crate) mode: Persistence,
-    /// Whose conversation it is; by default yours, by the name of your user, or else `me`
+    /// The owner of the conversation; by default the name of your user, or else `me`
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// The most tokens an answer may have
+    /// The largest number of tokens of an answer
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<NonZeroU64>,
-    /// Print what the model thinks, as far as its provider tells it
+    /// Print the model's reasoning, if the provider sends it
     #[arg(long)]
     pub(crate) reasoning: bool,
-    /// Print the model and the tokens of each answer, and what MCP servers write to standard error
+    /// Print the model and the tokens of each answer, and the standard error of MCP servers
     #[arg(long)]
     pub(crate) verbose: bool,
 }

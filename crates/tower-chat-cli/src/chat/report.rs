@@ -21,7 +21,10 @@ impl Session {
             _ => {}
         }
         if finish.ended_by == Some(EndedBy::RoundLimit) {
-            self.note("the model had called tools in as many rounds as a message may have");
+            self.note(
+                "the run ended: the model has called tools in the largest number of rounds \
+                       for a message",
+            );
         }
         if self.settings.is_verbose {
             let usage = &finish.usage;
@@ -42,10 +45,8 @@ impl Session {
     /// Prints which messages of an interrupted run are stored.
     pub(super) async fn report_interrupted(&mut self, run: RunId) -> Result<(), ChatError> {
         match self.stored_of(run).await? {
-            Some(stored) => {
-                self.note(&format!("interrupted; of this message are stored: {stored}"))
-            }
-            None => self.note("interrupted; nothing of this message is stored"),
+            Some(stored) => self.note(&format!("interrupted; stored of this run: {stored}")),
+            None => self.note("interrupted; nothing of this run is stored"),
         }
         Ok(())
     }
@@ -57,19 +58,22 @@ impl Session {
         let is_asked = self.input.is_terminal();
         Ok(match (is_open, stored) {
             (true, _) if is_asked => {
-                "what there is of it is stored: /retry goes on with it, and another message follows it"
+                "the messages until then are stored: /retry continues the run, and a new message \
+                 begins another run"
                     .to_owned()
             }
-            (true, _) => "what there is of it is stored: the same chat, begun again, goes on with it"
-                .to_owned(),
+            (true, _) => {
+                "the messages until then are stored: start the same chat again to continue the run"
+                    .to_owned()
+            }
             (false, Some(stored)) if is_asked => {
-                format!("of this message are stored: {stored}; /retry goes on with it")
+                format!("stored of this run: {stored}; /retry continues it")
             }
-            (false, Some(stored)) => format!("of this message are stored: {stored}"),
+            (false, Some(stored)) => format!("stored of this run: {stored}"),
             (false, None) if is_asked => {
-                "nothing of this message is stored; /retry sends it again".to_owned()
+                "nothing of this run is stored; /retry sends the message again".to_owned()
             }
-            (false, None) => "nothing of this message is stored".to_owned(),
+            (false, None) => "nothing of this run is stored".to_owned(),
         })
     }
 

@@ -41,13 +41,13 @@ const OUTPUT_LIMIT: usize = 4096;
 /// Which calls of tools run without a question to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
-    /// Those of tools of which their server says that they only read; of others you are asked
+    /// Calls of tools that their server declares as read-only; you are asked about others
     Ask,
-    /// None: you are asked about each call, whatever the server says of its tools
+    /// None: you are asked about each call, whatever the server declares
     AskAll,
     /// All
     Always,
-    /// Those of tools that only read; others are refused, and the model is told so
+    /// Calls of tools that only read; others are refused, and the model is sent the refusal
     Never,
 }
 

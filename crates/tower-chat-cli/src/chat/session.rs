@@ -25,8 +25,9 @@ use super::{
 /// The number of messages that are printed when a conversation is continued.
 const LAST_MESSAGES: usize = 6;
 
-const HELP: &str = "/exit ends, /retry sends a message again that failed; everything else is sent to \
-                    the model. Ctrl-C interrupts an answer, and at the prompt it ends the chat";
+const HELP: &str = "/exit ends the chat, /retry repeats a message that failed, and all other \
+                    lines are sent to the model. Ctrl-C interrupts an answer, or ends the chat at \
+                    the prompt";
 
 /// The settings of a session.
 #[derive(Debug)]
@@ -133,13 +134,14 @@ impl Session {
         match messages {
             0 if self.settings.is_named => self.note(&format!("conversation {key} is new")),
             0 => self.note(&format!(
-                "conversation {key} is new; to go on with it later: tower-chat chat {}, with the same \
-                 options",
+                "conversation {key} is new; to continue it later: tower-chat chat {}, with the \
+                 same options",
                 key.id()
             )),
             1 => self.note(&format!("conversation {key} has 1 message:")),
             2..=LAST_MESSAGES => self.note(&format!("conversation {key} has {messages} messages:")),
-            _ => self.note(&format!("conversation {key} has {messages} messages, at its end:")),
+            _ => self
+                .note(&format!("conversation {key} has {messages} messages, the last ones are:")),
         }
         for message in history.messages.iter().skip(messages.saturating_sub(LAST_MESSAGES)) {
             lines_of(message).iter().for_each(|line| self.note(line));
@@ -152,7 +154,7 @@ impl Session {
             1 => "1 message".to_owned(),
             messages => format!("{messages} messages"),
         };
-        self.note(&format!("a run was interrupted after {messages}, it goes on:"));
+        self.note(&format!("a run was interrupted after {messages}; it continues:"));
         report
             .messages
             .iter()
@@ -161,9 +163,9 @@ impl Session {
         if report.open.is_held_at(SystemTime::now()) {
             let key = &report.key;
             self.note(&format!(
-                "(a process has it still, or has died a moment ago: waiting for that process; if it \
-                 is dead and its clock was ahead, end the run with recover --end commit --force \
-                 --scope {} --conversation {})",
+                "(waiting for the process that holds the run, which may have died a moment ago; \
+                 if it is dead and its clock was ahead, end the run with recover --end commit \
+                 --force --scope {} --conversation {})",
                 key.scope(),
                 key.id()
             ));
@@ -196,7 +198,7 @@ impl Session {
             ("/retry", true) => match self.failed.take() {
                 Some(request) => Ok(Step::Ask(request)),
                 None => {
-                    self.note("there is no message that failed");
+                    self.note("no message has failed");
                     Ok(Step::Line)
                 }
             },

@@ -7,13 +7,14 @@ use tower_chat::store::{ConversationQuery, ConversationState, HistoryStore};
 use super::findings::{Findings, Level};
 use crate::{
     error::{CliError, chain},
+    output::{count_of, counted},
     runs::open_runs,
     store::{KEYS_VARIABLE, OpenedStore, StoreLocation},
 };
 
 /// Checks the stored conversations. A store that cannot be opened is a finding too.
 pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
-    let advice = "see what the error says; keys of an encrypted store are in TOWER_CHAT_KEYS";
+    let advice = "see the error; the keys of an encrypted store are in TOWER_CHAT_KEYS";
     let opened = match location.open_to_read("check").await {
         Ok(opened) => opened,
         Err(error) => return findings.problem("store", chain(&error), advice),
@@ -45,7 +46,7 @@ async fn look(opened: &OpenedStore, findings: &mut Findings) -> Result<(), CliEr
     findings.expect(
         left == 0,
         Level::Warning,
-        "open runs that no process holds",
+        "open runs without a process",
         left.to_string(),
         "see `tower-chat runs`; their programs resume them, or end them with `tower-chat recover`",
     );
@@ -69,22 +70,20 @@ async fn sample(store: &dyn HistoryStore, findings: &mut Findings) -> Result<(),
     let query = ConversationQuery::in_all_scopes().with_limit(ENTRIES);
     let page = store.conversations(&query).await.map_err(CliError::Scopes)?;
     match page.conversations.first() {
-        None => findings.ok("a sample", "there is no conversation that can be read"),
+        None => findings.ok("a sample", "no conversation can be read"),
         Some(summary) => match store.load(&summary.key).await {
             Ok(history) => {
-                findings.ok("a sample", format!("{} messages were read", history.messages.len()));
+                findings.ok("a sample", format!("read {}", counted(count_of(history.messages.len()), "message")));
             }
             Err(error) => findings.problem(
                 "a sample",
                 chain(&error),
-                "give the keys it was written with in TOWER_CHAT_KEYS, or see `tower-chat verify`",
+                "set TOWER_CHAT_KEYS to the keys with which it was written, or see `tower-chat verify`",
             ),
         },
     }
     match page.unreadable.first() {
-        None => {
-            findings.ok("the directory", format!("{} entries were read", page.conversations.len()))
-        }
+        None => findings.ok("the directory", format!("entries read: {}", page.conversations.len())),
         Some(damaged) => findings.problem(
             "the directory",
             format!("the entry of {} cannot be read: {}", damaged.key, damaged.reason),

@@ -20,22 +20,22 @@ pub(super) async fn check(path: &Path, findings: &mut Findings) -> Result<bool, 
         Level::Warning,
         "journal mode",
         settings.journal_mode.as_str(),
-        "let no other program change it: a store that is opened to write sets it to wal",
+        "make sure that no other program changes it: a store that is opened for writing sets it to wal",
     );
-    findings.ok("synchronous", "each program says it when it opens the store; FULL by default");
+    findings.ok("synchronous", "each program sets it when it opens the store; FULL by default");
     findings.expect(
         settings.log_bytes <= LONG_LOG,
         Level::Warning,
         "write-ahead log",
         format!("{} bytes", settings.log_bytes),
-        "find the program that reads for long, or close all programs once",
+        "find the program with a long read, or close all programs once",
     );
     findings.expect(
         settings.free_bytes <= settings.file_bytes / 2,
         Level::Warning,
-        "space that holds nothing",
+        "unused space",
         format!("{} bytes", settings.free_bytes),
-        "give it back to the disk with `tower-chat vacuum`",
+        "return it to the disk with `tower-chat vacuum`",
     );
     findings.expect(
         settings.damage.is_empty(),
@@ -53,7 +53,7 @@ pub(super) async fn check(path: &Path, findings: &mut Findings) -> Result<bool, 
         Level::Warning,
         "schema",
         format!("version {version} of {supported}"),
-        "bring it up to date with `tower-chat migrate`",
+        "migrate it with `tower-chat migrate`",
     );
     Ok(version == supported && settings.damage.is_empty())
 }
@@ -66,7 +66,7 @@ fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let advice = "change the permissions: the log is made beside the file";
+    let advice = "change the permissions: the log is created beside the file";
     for (check, path) in [("file can be written", path), ("folder can be written", folder)] {
         let can_write = access(path, Access::WRITE_OK).is_ok();
         let found = if can_write { "yes" } else { "no" };
@@ -79,7 +79,7 @@ fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
             Level::Warning,
             "free on the disk",
             format!("{free} bytes"),
-            "make room: a disk that is full takes no writes, and a vacuum needs twice the file",
+            "free some space: a full disk accepts no writes, and a vacuum needs twice the size of the file",
         );
     }
     #[cfg(target_os = "linux")]

@@ -25,7 +25,7 @@ pub(crate) struct DoctorArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// Print one JSON object a line: {"level", "check", "found", "advice"}
+    /// Print one JSON object per line: {"level", "check", "found", "advice"}
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -21,14 +21,14 @@ fn check_durability(settings: &ServerSettings, findings: &mut Findings) {
         Level::Warning,
         "server",
         format!("PostgreSQL {}", settings.version),
-        "use a version that its makers still support",
+        "use a version that PostgreSQL still supports",
     );
     findings.expect(
         settings.encoding == "UTF8",
         Level::Problem,
         "encoding",
         settings.encoding.as_str(),
-        "make the database with ENCODING 'UTF8'",
+        "create the database with ENCODING 'UTF8'",
     );
     findings.expect(
         settings.fsync,
@@ -89,20 +89,20 @@ fn check_limits(settings: &ServerSettings, findings: &mut Findings) {
         Level::Problem,
         "autovacuum",
         if settings.autovacuum { "on" } else { "off" },
-        "set autovacuum = on: the tables grow without it, and in the end the server takes no writes",
+        "set autovacuum = on: without it the tables grow, and in the end the server accepts no writes",
     );
     findings.expect(
         settings.freeze_age <= settings.freeze_max_age.saturating_mul(2),
         Level::Problem,
         "age of the oldest row",
         format!("{} of {} transactions", settings.freeze_age, settings.freeze_max_age),
-        "run VACUUM FREEZE: at 2 billion transactions the server takes no writes",
+        "run VACUUM FREEZE: at 2 billion transactions the server accepts no writes",
     );
     findings.expect(
         !settings.is_read_only,
         Level::Problem,
         "writes",
-        if settings.is_read_only { "the server only reads" } else { "the server takes writes" },
+        if settings.is_read_only { "the server is read-only" } else { "the server accepts writes" },
         "give the address of the primary server, or set default_transaction_read_only = off",
     );
 }
@@ -125,10 +125,10 @@ fn check_role(settings: &ServerSettings, findings: &mut Findings) {
             Level::Warning,
             "row level security",
             match settings.role_bypasses_policies {
-                true => format!("on, and `{role}` is above it"),
+                true => format!("on, and `{role}` bypasses it"),
                 false => "on".to_owned(),
             },
-            "use a role that is no superuser and has no BYPASSRLS",
+            "use a role that is not a superuser and has no BYPASSRLS",
         ),
         Some(false) => findings.ok("row level security", "off"),
         None => {}
@@ -139,7 +139,7 @@ fn check_tables(settings: &ServerSettings, findings: &mut Findings) -> bool {
     let supported = settings.supported_version;
     match settings.tables_version {
         None => {
-            findings.problem("tables", "there are none", "make them with `tower-chat migrate`");
+            findings.problem("tables", "there are none", "create them with `tower-chat migrate`");
         }
         Some(version) if version == supported => {
             findings.ok("tables", format!("version {version}"));
@@ -148,12 +148,12 @@ fn check_tables(settings: &ServerSettings, findings: &mut Findings) -> bool {
         Some(version) if version < supported => findings.warning(
             "tables",
             format!("version {version} of {supported}"),
-            "bring them up to date with `tower-chat migrate`",
+            "migrate them with `tower-chat migrate`",
         ),
         Some(version) => findings.problem(
             "tables",
-            format!("version {version}, and this release knows versions up to {supported}"),
-            "use the newer release that made them",
+            format!("version {version}, and this release supports versions up to {supported}"),
+            "use the newer release that created them",
         ),
     }
     false

@@ -13,7 +13,7 @@ pub(super) fn check(settings: &ServerSettings, findings: &mut Findings) {
         !settings.is_replica,
         Level::Problem,
         "writes",
-        if settings.is_replica { "the server is a replica" } else { "the server takes writes" },
+        if settings.is_replica { "the server is a replica" } else { "the server accepts writes" },
         "give the address of the primary server",
     );
     findings.ok("replicas", settings.replicas.to_string());
@@ -22,7 +22,7 @@ pub(super) fn check(settings: &ServerSettings, findings: &mut Findings) {
 fn check_memory(settings: &ServerSettings, findings: &mut Findings) {
     let policy = settings.eviction_policy.as_deref().unwrap_or("noeviction");
     let evicts = policy != "noeviction";
-    let advice = "set maxmemory-policy noeviction: conversations lose messages otherwise";
+    let advice = "set maxmemory-policy noeviction: otherwise conversations lose messages";
     match (evicts, settings.max_memory) {
         (true, Some(_)) => findings.problem("maxmemory-policy", policy, advice),
         (true, None) => findings.warning("maxmemory-policy", policy, advice),
@@ -31,19 +31,19 @@ fn check_memory(settings: &ServerSettings, findings: &mut Findings) {
     findings.expect(
         settings.evicted_keys == 0,
         Level::Problem,
-        "keys thrown away",
+        "evicted keys",
         settings.evicted_keys.to_string(),
         "look for damaged conversations, and set maxmemory-policy noeviction",
     );
     let used = settings.used_memory;
     match settings.max_memory {
-        None => findings.ok("memory", format!("{used} bytes are used, of which there is no limit")),
+        None => findings.ok("memory", format!("{used} bytes are used, and there is no limit")),
         Some(limit) => findings.expect(
             used <= limit / 10 * 9,
             Level::Warning,
             "memory",
             format!("{used} of {limit} bytes are used"),
-            "raise maxmemory, or prune conversations: a server that is full refuses writes",
+            "raise maxmemory, or prune conversations: a full server refuses writes",
         ),
     }
 }
@@ -55,7 +55,7 @@ fn check_files(settings: &ServerSettings, findings: &mut Findings) {
         if has_snapshots { Level::Warning } else { Level::Problem },
         "appendonly",
         if settings.is_append_only { "yes" } else { "no" },
-        "set appendonly yes: a crash loses what was written since the last snapshot",
+        "set appendonly yes: without it a crash loses all writes since the last snapshot",
     );
     if settings.is_append_only {
         let fsync = settings.append_fsync.as_deref().unwrap_or("not told");
@@ -64,7 +64,7 @@ fn check_files(settings: &ServerSettings, findings: &mut Findings) {
             Level::Warning,
             "appendfsync",
             fsync,
-            "set appendfsync everysec, or always: a loss of power loses much otherwise",
+            "set appendfsync to everysec or always: otherwise a power loss loses many writes",
         );
         let truncated = settings.loads_truncated_file;
         findings.expect(
@@ -72,7 +72,7 @@ fn check_files(settings: &ServerSettings, findings: &mut Findings) {
             Level::Warning,
             "aof-load-truncated",
             truncated.map_or("not told", |is_loaded| if is_loaded { "yes" } else { "no" }),
-            "set aof-load-truncated no: after a loss of power half of a write may be stored otherwise",
+            "set aof-load-truncated no: otherwise half of a write may be stored after a power loss",
         );
     }
     let save = settings.snapshots.as_deref();
@@ -87,6 +87,6 @@ fn check_files(settings: &ServerSettings, findings: &mut Findings) {
             (false, _) => "the append-only file could not be written",
             (true, false) => "the last snapshot failed",
         },
-        "make room on the disk of the server, and read its log",
+        "free some space on the disk of the server, and read its log",
     );
 }

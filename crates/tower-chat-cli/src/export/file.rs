@@ -45,7 +45,7 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
                 Ok(ExitCode::SUCCESS)
             }
             Some(receipt) => report.finish(receipt.map_err(CliError::Transfer)?),
-            None => Ok(report.interrupted("export to a file, with --to, to be able to go on")),
+            None => Ok(report.interrupted("export to a file, with --to, to be able to continue")),
         };
     };
     transfer = transfer.to(file_name(&path));
@@ -75,7 +75,7 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
             synced.map_err(|source| CliError::Write { file: path, source })?;
             report.finish(receipt)
         }
-        None => Ok(report.interrupted("go on with the same command and --resume")),
+        None => Ok(report.interrupted("continue with the same command and --resume")),
     }
 }
 

@@ -31,20 +31,20 @@ pub(crate) struct ExportArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// The format of what is written
+    /// The format of the output
     #[arg(long, value_enum, default_value_t = Format::OpenaiChat)]
     format: Format,
-    /// Print everything that is stored: calls without a result and calls that wait for approval too
+    /// Print all stored data, including calls without a result and calls that wait for approval
     ///
-    /// What the OpenAI chat format has no place for stands in a field x_parts.
+    /// Data that the OpenAI chat format cannot express are in a field x_parts.
     #[arg(long)]
     record: bool,
     #[command(flatten)]
     selection: SelectionOptions,
-    /// Write to this file, which must not be there yet
+    /// Write to this file, which must not exist
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// Go on with the file of an export that was interrupted; with --format tower-chat
+    /// Continue the file of an interrupted export; with --format tower-chat
     #[arg(long, requires = "to")]
     resume: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct ExportArguments {
 /// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Everything that is stored, to be taken back with import
+    /// All stored data, for import
     TowerChat,
     /// {"scope", "id", "messages"} for OpenAI Chat Completions
     OpenaiChat,

@@ -20,7 +20,7 @@ use crate::{
     arguments::STORE_VARIABLE,
     error::CliError,
     figures::json_line,
-    output::Lines,
+    output::{Lines, count_of, counted},
     store::{OpenedStore, StoreLocation},
     transfer::{ReportOptions, SelectionOptions},
 };
@@ -34,23 +34,23 @@ pub(crate) struct ImportArguments {
     /// The files
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The store; a file that is missing is made
+    /// The store; a missing file is created
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// What has written the files
+    /// The system that has written the files
     #[arg(long, value_enum, default_value_t = Source::TowerChat)]
     from: Source,
-    /// Of another system, the scope under which the conversations are stored: `imported` if none is
-    /// given; of our own, only conversations of this scope
+    /// For another system: the scope under which the conversations are stored, by default `imported`.
+    /// For an export: only conversations of this scope
     #[arg(long)]
     scope: Option<String>,
-    /// Of our own, only the conversation of this id, in each scope that has one
+    /// For an export: only the conversation with this id, in each scope that has one
     #[arg(long, value_name = "ID")]
     conversation: Option<String>,
-    /// Of another system, the id under which the only conversation of the files is stored
+    /// For another system: the id under which the only conversation of the files is stored
     #[arg(long)]
     id: Option<String>,
-    /// Of another system, print what would be done, and write nothing
+    /// For another system: print what would be done, and write nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -64,11 +64,11 @@ enum Source {
     TowerChat,
     /// Messages of OpenAI Chat Completions, as JSON or JSON Lines: a list of them, or {"id", "messages"}
     OpenaiChat,
-    /// Items of OpenAI Responses, in the same way
+    /// Items of OpenAI Responses, in the same forms
     OpenaiResponses,
-    /// Messages of Anthropic, in the same way
+    /// Messages of Anthropic, in the same forms
     Anthropic,
-    /// Contents of Gemini, in the same way
+    /// Contents of Gemini, in the same forms
     Gemini,
     /// The SQLite file of a SQLiteSession of the OpenAI Agents SDK for Python
     OpenaiAgents,
@@ -295,20 +295,21 @@ impl Report {
             return;
         }
         let messages = conversation.messages.len();
+        let counted = counted(count_of(messages), "message");
         let would = if self.is_dry { "would be " } else { "" };
         self.lines.write(&match done {
-            Done::Written => format!("{key}: {would}written, {messages} messages"),
+            Done::Written => format!("{key}: {would}written, {counted}"),
             Done::Extended { first_new } => {
                 format!("{key}: {would}extended, messages {first_new} to {messages}")
             }
-            Done::Unchanged => format!("{key}: unchanged, {messages} messages"),
+            Done::Unchanged => format!("{key}: unchanged, {counted}"),
             Done::Differs { first_different } => format!(
-                "{key}: left alone, another conversation is stored there, which differs from message \
-                 {first_different} on: import this one into another --scope, or under another --id"
+                "{key}: skipped, because the stored conversation differs from message \
+                 {first_different} on: import this one into another --scope, or with another --id"
             ),
             Done::Refused { reason } => format!(
-                "{key}: the store does not take it: {reason}; what comes before is stored, and the others are \
-                 imported"
+                "{key}: refused by the store: {reason}; the messages before are stored, and the \
+                 other conversations are imported"
             ),
         });
         for loss in &conversation.losses {
@@ -340,7 +341,7 @@ impl Report {
             let would = if self.is_dry { "would be " } else { "" };
             self.lines.write(&format!(
                 "{would}imported: {written} written, {extended} extended, {unchanged} unchanged, \
-                 {different} left alone{}",
+                 {different} skipped{}",
                 if refused > 0 {
                     format!(", {refused} refused by the store")
                 } else {

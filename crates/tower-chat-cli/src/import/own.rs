@@ -47,7 +47,7 @@ pub(super) async fn import(
         other => CliError::Transfer(other),
     };
     match done {
-        None => Ok(report.interrupted("the same command goes on")),
+        None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
             let code = report.finish(receipt.map_err(failed)?)?;
             closed.map(|()| code)

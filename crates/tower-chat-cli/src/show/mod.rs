@@ -32,22 +32,22 @@ pub(crate) struct ShowArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// At most so many messages, the last ones
+    /// The number of messages to print, counted from the end
     #[arg(long, value_name = "N", default_value = "50")]
     last: NonZeroUsize,
-    /// Those before the message with this number
+    /// Only messages before the one with this number
     #[arg(long, value_name = "NUMBER")]
     before: Option<u64>,
-    /// Print long texts whole
+    /// Print long texts completely
     #[arg(long)]
     full: bool,
-    /// What replay does, as JSON: {"window": {"turns": 20}}; what is not named is as by default
+    /// The replay policy as JSON, such as {"window": {"turns": 20}}; other settings have their defaults
     ///
     /// The keys are those of ReplayPolicy::from_settings: dangling_calls, tool_history, freshness,
     /// drop_unregistered_tools, drop_unreadable_arguments, citations and window.
     #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true)]
     policy: Policy,
-    /// Print one JSON object a line, for each message
+    /// Print one JSON object per line, for each message
     #[arg(long)]
     json: bool,
 }
@@ -59,7 +59,7 @@ struct Policy(ReplayPolicy);
 /// The error of a text that is not a replay policy.
 #[derive(Debug, thiserror::Error)]
 enum NoPolicy {
-    #[error("it is no JSON: {0}")]
+    #[error("it is not JSON: {0}")]
     Json(serde_json::Error),
     #[error("{0}")]
     Settings(String),

@@ -17,7 +17,7 @@ impl PrintedPart {
             Part::Text(text) => Self { label: None, text: Some(text.text.clone()) },
             Part::Reasoning(reasoning) => {
                 let text = Some(reasoning.text.clone()).filter(|text| !text.is_empty());
-                let label = if text.is_some() { "reasoning" } else { "reasoning that is hidden" };
+                let label = if text.is_some() { "reasoning" } else { "hidden reasoning" };
                 Self { label: Some(label.to_owned()), text }
             }
             Part::Media(media) => labelled(media_label(media)),
@@ -39,7 +39,7 @@ impl PrintedPart {
                 let label = format!("{decision} {}", response.request_id);
                 Self { label: Some(in_line(&label)), text }
             }
-            _ => labelled("a part of a newer release".to_owned()),
+            _ => labelled("part of a newer release".to_owned()),
         }
     }
 }

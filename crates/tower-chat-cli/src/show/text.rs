@@ -1,5 +1,7 @@
 //! Shortens texts of a transcript.
 
+use crate::output::{count_of, counted};
+
 /// The largest numbers of lines and of characters of a text that are printed.
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
@@ -19,7 +21,8 @@ impl<'a> CutText<'a> {
         let most = if is_full { usize::MAX } else { LINES };
         let lines: Vec<&str> = begin.split('\n').take(most).collect();
         let is_cut = end < text.len() || begin.split('\n').count() > lines.len();
-        let note = is_cut.then(|| format!("… {} bytes in all; --full prints them", text.len()));
+        let bytes = counted(count_of(text.len()), "byte");
+        let note = is_cut.then(|| format!("… {bytes} in total; --full prints them"));
         Self { lines, note }
     }
 }
@@ -46,11 +49,11 @@ mod tests {
         assert_eq!(cut("", false), (String::new(), String::new()));
         assert_eq!(cut("one\ntwo\n", false), ("one/two".to_owned(), String::new()));
         let long = "é".repeat(801);
-        let note = "… 1602 bytes in all; --full prints them".to_owned();
+        let note = "… 1602 bytes in total; --full prints them".to_owned();
         assert_eq!(cut(&long, false), ("é".repeat(800), note));
         assert_eq!(cut(&long, true), (long, String::new()));
         let many = "line\n".repeat(13);
-        let note = "… 64 bytes in all; --full prints them".to_owned();
+        let note = "… 64 bytes in total; --full prints them".to_owned();
         assert_eq!(cut(&many, false), (["line"; 12].join("/"), note));
         assert_eq!(cut(&many, true), (["line"; 13].join("/"), String::new()));
         assert_eq!(cut(&"row\n".repeat(12), false).1, "");

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     figures::{in_words, json_line},
-    output::Lines,
+    output::{Lines, counted},
     time::{between, readable, seconds},
 };
 
@@ -57,8 +57,8 @@ impl<'a> Transcript<'a> {
         self.add(format!(
             "{}; {}, {}; {}",
             summary.state,
-            count(messages, "message"),
-            count(runs, "run"),
+            counted(messages, "message"),
+            counted(runs, "run"),
             in_words(&summary.usage)
         ));
         let (created, active) = (readable(summary.created_at), readable(summary.last_active_at));
@@ -68,7 +68,7 @@ impl<'a> Transcript<'a> {
             self.add(format!("metadata {}", in_line(&metadata)));
         }
         if let Some(service_id) = &self.found.head.service_id {
-            self.add(format!("the service keeps the history as {}", in_line(service_id)));
+            self.add(format!("the service stores the history as {}", in_line(service_id)));
         }
         if self.found.head.pruned > 0 {
             self.add(format!("messages up to #{} were pruned", self.found.head.pruned));
@@ -80,16 +80,16 @@ impl<'a> Transcript<'a> {
 
     fn add_run(&mut self, run: Option<RunId>) {
         self.add("");
-        let Some(run) = run else { return self.add("messages of no run") };
+        let Some(run) = run else { return self.add("messages without a run") };
         let Some(of_run) = self.found.runs.get(&run) else {
-            return self.add(format!("run {run}, of which the directory knows nothing"));
+            return self.add(format!("run {run}, which is not in the directory"));
         };
         let mode = of_run.mode.map(|mode| format!(", {mode}")).unwrap_or_default();
         let wall = between(Some(of_run.started_at()), Some(of_run.last_written_at));
         let wall = wall.map(|wall| format!(", {}", seconds(wall))).unwrap_or_default();
         let mut lines = vec![format!("run {run}{mode}, {}{wall}", readable(of_run.started_at()))];
         for used in &of_run.usage {
-            let model = used.model.as_deref().unwrap_or("a model that is not known");
+            let model = used.model.as_deref().unwrap_or("unknown model");
             lines.push(format!("  {model}: {}", in_words(&used.sum)));
         }
         let open = self.found.open.as_ref().filter(|open| open.run == run);
@@ -138,7 +138,7 @@ impl<'a> Transcript<'a> {
             self.add_reasons(stored, Some(index));
         }
         if paired > 0 {
-            self.add(format!("    {}, printed with the calls", count(paired, "result")));
+            self.add(format!("    {}, printed with the calls", counted(paired, "result")));
         }
     }
 
@@ -241,13 +241,6 @@ impl<'a> Transcript<'a> {
             self.add(format!("    call {}, approval {}", named(&request.call), request.id));
             self.add_text("arguments", &request.call.arguments);
         }
-    }
-}
-
-fn count(count: u64, one: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {one}s"),
     }
 }
 

@@ -15,7 +15,7 @@ const TARGET_VARIABLE: &str = "TOWER_CHAT_TO_KEYS";
 /// The keys in the environment cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeysError {
-    #[error("key {number} is not NAME:KEY, with 64 hexadecimal digits as its KEY")]
+    #[error("key {number} is not NAME:KEY with a KEY of 64 hexadecimal digits")]
     Form { number: usize },
     #[error("it is not a text")]
     NotText,

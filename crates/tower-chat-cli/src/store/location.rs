@@ -41,7 +41,7 @@ pub(crate) enum StoreLocation {
 /// The error of a text that is not the address of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StoreLocationError {
-    #[error("it is not UTF-8: percent-encode other bytes of an address")]
+    #[error("it is not UTF-8: percent-encode other bytes in an address")]
     NotUtf8,
     #[error("sqlite: needs the path of a file, as in sqlite:chat.db")]
     NoPath,

@@ -21,7 +21,7 @@ use crate::{
     error::CliError,
     figures::json_line,
     files::{FileMode, NamedFile},
-    output::{Lines, escaped},
+    output::{Lines, counted, escaped},
 };
 
 /// Reports the progress of a transfer: a bar on a terminal, lines, and the receipt.
@@ -136,7 +136,8 @@ impl Report {
         let done = self.done;
         let _ = writeln!(
             io::stderr().lock(),
-            "interrupted: {done} conversations were done in this attempt; {goes_on}"
+            "interrupted: {} completed in this attempt; {goes_on}",
+            counted(done, "conversation")
         );
         ExitCode::from(130)
     }
@@ -177,8 +178,11 @@ fn sums(receipt: &Receipt) -> Vec<String> {
         let sum = receipt.total(kind);
         if sum.conversations > 0 {
             lines.push(format!(
-                "{kind}: {} conversations with {} messages, {} tool calls and {} runs",
-                sum.conversations, sum.messages, sum.tool_calls, sum.runs
+                "{kind}: {} with {}, {} and {}",
+                counted(sum.conversations, "conversation"),
+                counted(sum.messages, "message"),
+                counted(sum.tool_calls, "tool call"),
+                counted(sum.runs, "run")
             ));
         }
     }

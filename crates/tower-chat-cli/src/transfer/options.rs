@@ -11,7 +11,7 @@ pub(crate) struct SelectionOptions {
     /// Only conversations of this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// Only the conversation of this id, in each scope that has one
+    /// Only the conversation with this id, in each scope that has one
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
 }
@@ -29,10 +29,10 @@ impl SelectionOptions {
 /// What is told of a transfer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportOptions {
-    /// Keep an account in this file, a line for each conversation; the same command goes on with it
+    /// Write a receipt to this file, with a line for each conversation; the same command continues it
     #[arg(long, value_name = "FILE")]
     pub(crate) receipt: Option<PathBuf>,
-    /// Print one JSON object a line: {"done": ...} for each conversation, and {"receipt": ...}
+    /// Print one JSON object per line: {"done": ...} for each conversation, and {"receipt": ...}
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -33,8 +33,8 @@ fn a_file_that_is_there_is_replaced_on_demand_alone() {
     assert_eq!(
         complained,
         format!(
-            "error: there is a file `{there}` already: let the copy replace it with --replace, or \
-             give another path with --to; nothing was changed\n"
+            "error: the file `{there}` exists: replace it with --replace, or give another path with \
+             --to; nothing was changed\n"
         )
     );
     assert_eq!(fs::read_to_string(&there).unwrap(), "mine");
@@ -56,7 +56,7 @@ fn a_backup_that_fails_is_reported() {
         (store.argument(), "/proc/copy.db".to_owned(), "cannot copy the store to `/proc"),
         (format!("sqlite:{}", inside("none.db")), inside("copy.db"), "no conversation store at"),
         (format!("sqlite:{}", store.file("text", "no store")), inside("copy.db"), "not a SQLite"),
-        ("memory:".to_owned(), inside("copy.db"), "holds nothing to copy"),
+        ("memory:".to_owned(), inside("copy.db"), "has nothing to copy"),
     ] {
         let (code, printed, complained) = backup(&from, &to, &[]);
         assert_eq!((code, printed.as_str()), (Some(2), ""), "{to}");

@@ -178,7 +178,7 @@ total                 6           6   2668    1650     103         24  0.000647
             of(&["--by", "run", "--since", "2026-11-23T08:00:30Z", "--until", "2026-11-23T08:30"]),
             [run]
         );
-        assert_eq!(store.prints(&["usage", "--until", "2026-11-22"]), "nothing was used\n");
+        assert_eq!(store.prints(&["usage", "--until", "2026-11-22"]), "there is no usage\n");
         assert_eq!(store.prints(&["usage", "--until", "2026-11-21", "--json"]), "");
     });
 }
@@ -188,11 +188,11 @@ fn a_store_without_conversations_says_so_and_an_unknown_one_is_an_error() {
     each_store(|store| {
         store.with(async |_| {});
         assert_eq!(store.prints(&["list"]), "no conversations\n");
-        assert_eq!(store.prints(&["usage"]), "nothing was used\n");
+        assert_eq!(store.prints(&["usage"]), "there is no usage\n");
         let unknown = store.run(&["runs", "alice", "nothing\u{1b}[2J"]);
         assert_eq!((unknown.status.code(), stdout(&unknown)), (Some(2), String::new()));
-        let expected = "error: there is no conversation alice/nothing\\u{1b}[2J: `tower-chat list` prints \
-            those that there are\n";
+        let expected =
+            "error: there is no conversation alice/nothing\\u{1b}[2J: see `tower-chat list`\n";
         assert_eq!(stderr(&unknown), expected);
     });
 }

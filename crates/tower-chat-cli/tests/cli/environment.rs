@@ -41,7 +41,7 @@ fn a_command_without_a_store_names_both_ways_and_help_prints_no_password() {
 #[test]
 fn the_help_of_the_command_tells_the_exit_codes() {
     let help = stdout(&run(&["--help"]));
-    for line in ["  0    all is well", "  130  interrupted", "variable TOWER_CHAT_STORE names"] {
+    for line in ["  0    success", "  130  interrupted", "variable TOWER_CHAT_STORE:"] {
         assert!(help.contains(line), "{help}");
     }
 }

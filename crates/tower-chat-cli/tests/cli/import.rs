@@ -65,7 +65,7 @@ fn conversations_are_written_extended_and_left_alone_on_every_store() {
         assert_eq!(
             printed,
             "harbour/berths: written, 5 messages\nharbour/tides: written, 2 messages\n\
-             imported: 2 written, 0 extended, 0 unchanged, 0 left alone\n"
+             imported: 2 written, 0 extended, 0 unchanged, 0 skipped\n"
         );
         // A model is sent the results in the order of their calls.
         let mut shown = berths();
@@ -98,12 +98,12 @@ fn conversations_are_written_extended_and_left_alone_on_every_store() {
             ["harbour/berths: unchanged, 5 messages", "harbour/tides: extended, messages 3 to 4"]
         );
         assert!(
-            lines[2].starts_with("harbour/berths: left alone, another conversation"),
+            lines[2].starts_with("harbour/berths: skipped, because the stored conversation"),
             "{}",
             lines[2]
         );
         assert!(lines[2].contains("differs from message 1 on"), "{}", lines[2]);
-        assert_eq!(lines[3], "imported: 0 written, 1 extended, 1 unchanged, 1 left alone");
+        assert_eq!(lines[3], "imported: 0 written, 1 extended, 1 unchanged, 1 skipped");
         assert_eq!(exported(store)[0].1, json!(shown));
         assert_eq!(exported(store)[1].1, json!(longer));
 
@@ -164,7 +164,7 @@ fn what_cannot_be_kept_and_what_models_are_not_sent_is_named() {
              line 2: a content of type \"shell_tool_call\" is not stored: messages have no part for it\n  \
              stored message 2: the call of tool \"own\\u{1b}er\" (id \"c1\") has no result; it is \
              stored, and sent to models as interrupted: nobody knows whether the tool has run\n\
-             imported: 1 written, 0 extended, 0 unchanged, 0 left alone\n"
+             imported: 1 written, 0 extended, 0 unchanged, 0 skipped\n"
         );
         let output = store.run(&import("agent-framework", &["--json", &path]));
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -193,7 +193,7 @@ fn nothing_is_imported_where_a_file_cannot_be_read_or_an_id_is_no_name_for_it() 
             (vec![&*good, &*cut], "cannot read line 2 of"),
             (vec![&*good, &*gemini], "message 1 is of gemini"),
             (vec![&*good, &*missing], "missing.json"),
-            (vec!["--id", "fog", &*good, &*good], "there are 2 conversations in the files"),
+            (vec!["--id", "fog", &*good, &*good], "the files have 2 conversations"),
         ] {
             let output = store.run(&import("openai-chat", &arguments));
             assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -213,5 +213,5 @@ fn a_store_that_ends_with_the_command_is_refused() {
     let path = file(&store, "one.json", &[json!([user("Is there ice?")])]);
     let output = run(&["import", "--from", "openai-chat", "--store", "memory:", &path]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("is gone when the command ends"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is lost when the command ends"), "{}", stderr(&output));
 }

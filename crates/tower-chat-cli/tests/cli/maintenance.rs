@@ -187,7 +187,7 @@ fn an_encrypted_store_without_its_key_is_no_damage() {
     let digits = "2e".repeat(32);
     for command in [&["verify"][..], &["verify", "--json"], &["repair"], &["repair", "--dry-run"]] {
         for (keys, what) in [
-            (String::new(), "is encrypted, conversation play/dangling among it: set the"),
+            (String::new(), "conversation play/dangling of the store is encrypted: set the"),
             (format!("other:{digits}"), "conversation play/dangling is encrypted with a key that"),
         ] {
             let output = store.command(command).env("TOWER_CHAT_KEYS", keys).output().unwrap();
@@ -290,7 +290,7 @@ fn old_runs_are_pruned_on_every_store() {
         let (code, lines) = run_on(store, &prune);
         assert_eq!((code, objects(&lines)), (Some(0), vec![object("gone"), summary(false)]));
         let (code, lines) = run_on(store, &["prune", "--keep-messages", "2"]);
-        let nothing = "gone: 0 messages in 0 runs of 0 conversations".to_owned();
+        let nothing = "deleted: 0 messages in 0 runs of 0 conversations".to_owned();
         assert_eq!((code, lines), (Some(0), vec![nothing]));
         assert_eq!(run_on(store, &["verify"]).0, Some(0));
         store.spoil("short", 2);

@@ -56,19 +56,19 @@ fn files_of_every_older_version_are_brought_up_to_date_once_and_on_demand_alone(
         for command in READING {
             let output = store.run(command);
             assert_eq!(output.status.code(), Some(2), "{version} {command:?}");
-            let expected =
-                format!("an older release, version {version} of {NOW}: bring it up to date");
+            let expected = format!("an older release, version {version} of {NOW}: migrate it with");
             assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
             assert!(stderr(&output).contains("`tower-chat migrate`"), "{}", stderr(&output));
         }
         let planned =
-            done(1, &format!("{file}: version {version}, to be brought to version {NOW}"));
+            done(1, &format!("{file}: version {version}, to be migrated to version {NOW}"));
         assert_eq!(migrate(&store, &["--dry-run"]), planned);
         let (code, printed, _) = migrate(&store, &["--dry-run", "--json"]);
         let json = json!({"migration": "needed", "from": version, "to": NOW, "done": false});
         assert_eq!((code, serde_json::from_str(&printed).ok()), (Some(1), Some(json)));
         assert_eq!(fs::read(&path).unwrap(), before, "nothing was changed");
-        let migrated = done(0, &format!("{file}: brought from version {version} to version {NOW}"));
+        let migrated =
+            done(0, &format!("{file}: migrated from version {version} to version {NOW}"));
         assert_eq!(migrate(&store, &[]), migrated);
         for more in [&["--dry-run"][..], &[]] {
             assert_eq!(migrate(&store, more), done(0, &format!("{file} is up to date")));
@@ -89,14 +89,13 @@ fn tables_of_an_older_version_are_brought_up_to_date_on_demand_alone() {
         for command in READING {
             let output = store.run(command);
             assert_eq!(output.status.code(), Some(2), "{command:?}");
-            let expected =
-                format!("an older release, version 1 of {TABLES}: bring them up to date");
+            let expected = format!("an older release, version 1 of {TABLES}: migrate them");
             assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
         }
-        let planned = done(1, &format!("{schema}: version 1, to be brought to version {TABLES}"));
+        let planned = done(1, &format!("{schema}: version 1, to be migrated to version {TABLES}"));
         assert_eq!(migrate(&store, &["--dry-run"]), planned);
         assert_eq!(migrate(&store, &["--dry-run"]), planned);
-        let migrated = done(0, &format!("{schema}: brought from version 1 to version {TABLES}"));
+        let migrated = done(0, &format!("{schema}: migrated from version 1 to version {TABLES}"));
         assert_eq!(migrate(&store, &[]), migrated);
         assert_eq!(migrate(&store, &[]), done(0, "the tables are up to date"));
         assert_eq!(store.prints(&["runs"]), "no open runs\n");
@@ -116,9 +115,9 @@ fn tables_are_made_on_demand_and_never_by_a_command_that_reads() {
         let expected = format!("there are no tables of conversations in {schema}");
         assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
     }
-    let planned = done(1, &format!("{schema}: there are no tables, they are to be made"));
+    let planned = done(1, &format!("{schema}: there are no tables, they would be created"));
     assert_eq!(migrate(&store, &["--dry-run"]), planned);
-    assert_eq!(migrate(&store, &[]), done(0, &format!("{schema}: the tables are made")));
+    assert_eq!(migrate(&store, &[]), done(0, &format!("{schema}: the tables were created")));
     assert_eq!(migrate(&store, &["--dry-run"]), done(0, "the tables are up to date"));
     assert_eq!(store.prints(&["runs"]), "no open runs\n");
 }
@@ -127,7 +126,7 @@ fn tables_are_made_on_demand_and_never_by_a_command_that_reads() {
 fn there_is_nothing_to_migrate_in_redis_and_in_no_store() {
     if !TestStore::is_missing(Kind::Redis) {
         let store = TestStore::new(Kind::Redis);
-        let nothing = "a store in Redis has no tables: every release reads what is there";
+        let nothing = "a store in Redis has no tables, and every release can read it";
         assert_eq!(migrate(&store, &[]), done(0, nothing));
     }
     let store = TestStore::new(Kind::Sqlite);
@@ -136,5 +135,5 @@ fn there_is_nothing_to_migrate_in_redis_and_in_no_store() {
     assert!(complained.contains("there is no conversation store at"), "{complained}");
     assert!(!store.folder().join("chat.db").exists());
     let output = run(&["migrate", "--store", "memory:"]);
-    assert!(stderr(&output).contains("a store in memory holds nothing to migrate"));
+    assert!(stderr(&output).contains("a store in memory has nothing to migrate"));
 }

@@ -149,7 +149,7 @@ fn a_store_without_open_runs_says_so() {
     assert_eq!(missing.status.code(), Some(2));
     let memory = run(&["recover", "--store", "memory:", "--end", "commit"]);
     assert_eq!(memory.status.code(), Some(2));
-    assert!(stderr(&memory).contains("holds nothing to recover"), "{}", stderr(&memory));
+    assert!(stderr(&memory).contains("has nothing to recover"), "{}", stderr(&memory));
 }
 
 /// Stores conversations of one visible message, with an open run of one message each.
@@ -199,7 +199,7 @@ fn a_damaged_open_run_is_reported_hides_no_other_and_can_be_discarded() {
         let committed = store.run(&["recover", "--end", "commit", "--force"]);
         assert_eq!(committed.status.code(), Some(1), "{}", stderr(&committed));
         let printed = stdout(&committed);
-        assert!(printed.contains("play/damaged") && printed.contains("left alone"), "{printed}");
+        assert!(printed.contains("play/damaged") && printed.contains("skipped"), "{printed}");
         assert!(printed.contains("committed"), "{printed}");
         assert!(store.prints(&["recover", "--end", "discard", "--force"]).contains("discarded"));
         assert_eq!(store.prints(&["runs"]), "no open runs\n");
@@ -229,7 +229,7 @@ fn an_open_run_whose_row_is_damaged_hides_no_other() {
         let ended = store.run(&["recover", "--end", "discard", "--force"]);
         assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
         let printed = stdout(&ended);
-        assert!(printed.contains("play/damaged: its open run left alone"), "{printed}");
+        assert!(printed.contains("play/damaged: its open run skipped"), "{printed}");
         assert!(printed.contains("discarded"), "{printed}");
         let left = store.run(&["recover", "--end", "discard", "--force", "--json"]);
         let left: Vec<Value> =

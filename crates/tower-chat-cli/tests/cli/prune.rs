@@ -20,15 +20,19 @@ fn old_runs_are_deleted_and_the_rest_is_intact() {
     };
     let would = printed(&["--keep-messages", "1", "--dry-run"]);
     assert_eq!((stored_messages(&store.path()), shown()), (before, all.clone()));
-    assert!(would.lines().last().unwrap().starts_with("would go: "), "{would}");
+    assert!(would.lines().last().unwrap().starts_with("would be deleted: "), "{would}");
     assert!(
         printed(&["--older-than", "40000d"])
-            .ends_with("gone: 0 messages in 0 runs of 0 conversations\n")
+            .ends_with("deleted: 0 messages in 0 runs of 0 conversations\n")
     );
     assert_eq!(shown(), all);
 
     let gone = printed(&["--keep-messages", "1"]);
-    assert_eq!(gone.replace("gone: ", "would go: "), would, "it does what it said it would do");
+    assert_eq!(
+        gone.replace("deleted: ", "would be deleted: "),
+        would,
+        "it does what it said it would do"
+    );
     let count: usize =
         gone.lines().last().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(count > 0, "{gone}");
@@ -37,7 +41,7 @@ fn old_runs_are_deleted_and_the_rest_is_intact() {
         assert!(known.lines().any(|line| line == problem), "{problem}");
     }
     let again = printed(&["--keep-messages", "1"]);
-    assert!(again.ends_with("gone: 0 messages in 0 runs of 0 conversations\n"), "{again}");
+    assert!(again.ends_with("deleted: 0 messages in 0 runs of 0 conversations\n"), "{again}");
     assert_eq!(shown().lines().count(), all.lines().count(), "every conversation has its last run");
 }
 
@@ -81,7 +85,7 @@ fn a_damaged_conversation_is_left_alone_and_said() {
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         let printed = stdout(&output);
         let line = printed.lines().find(|line| line.contains(&id)).unwrap();
-        assert!(line.contains("left alone") && line.contains("damaged"), "{printed}");
+        assert!(line.contains("skipped") && line.contains("damaged"), "{printed}");
         assert!(!printed.contains(": 0 messages"), "the others are pruned: {printed}");
     }
     assert_eq!(rows(1), first);

@@ -226,13 +226,13 @@ fn what_is_sent_next_is_shown_for_each_policy() {
     let policies = ["--policy", "all={}", "--policy", r#"last={"window":{"turns":1}}"#];
     let mut served = Served::start(&store, &policies, "");
     let page = served.get("/next?scope=alice&id=errands");
-    assert!(page.contains("Of 4 messages 4 are sent as they are stored"), "{page}");
+    assert!(page.contains("4 messages: 4 sent as stored"), "{page}");
     let page = served.get("/next?scope=alice&id=errands&policy=last");
-    assert!(page.contains("Of 4 messages 2 are sent as they are stored"), "{page}");
+    assert!(page.contains("4 messages: 2 sent as stored"), "{page}");
     assert_eq!(served.interrupt(), Some(0));
     for (policy, reason) in [
-        ("last", "no name with settings"),
-        ("={}", "no name with settings"),
+        ("last", "not a name with settings"),
+        ("={}", "not a name with settings"),
         ("last={", "not JSON"),
         (r#"last={"windows":{}}"#, "unknown field `windows`"),
     ] {

@@ -56,7 +56,7 @@ run_open; 4 messages, 2 runs; 3 calls, 18 in, 4 out, cost 0.000000
 created 2026-11-23 09:00:00, last active 2026-11-23 09:01:41
 
 run 01a207a2-3280-7000-8000-000000000000, per_run, 2026-11-23 09:00:00, 3.000 s
-  a model that is not known: 1 call, 9 in, 1 out
+  unknown model: 1 call, 9 in, 1 out
   #1 user Bob \u{{9b}}1m, 2026-11-23 09:00:00
     | See these:
     | \u{{1b}}[31mred\u{{202e}}
@@ -72,7 +72,7 @@ run 01a207a2-3280-7000-8000-000000000000, per_run, 2026-11-23 09:00:00, 3.000 s
     ! no message has a result of the call: it is sent as interrupted
     call long (c8), ok
       arguments | {{"text":"{long}"}}
-      result #3 | {rows}                … 199 bytes in all; --full prints them
+      result #3 | {rows}                … 199 bytes in total; --full prints them
   #3 tool, 2026-11-23 09:00:02
     1 result, printed with the calls
   #4 tool, 2026-11-23 09:00:03
@@ -288,8 +288,7 @@ fn an_unknown_conversation_is_an_error_that_says_what_to_do() {
     each_store(|store| {
         store.with(async |_| {});
         let (out, error) = printed(store, &["show", "alice", "nothing"], 2);
-        let expected = "error: there is no conversation alice/nothing: `tower-chat list` prints those \
-            that there are\n";
+        let expected = "error: there is no conversation alice/nothing: see `tower-chat list`\n";
         assert_eq!((out.as_str(), error.as_str()), ("", expected));
     });
 }
@@ -302,7 +301,7 @@ fn what_cannot_be_read_is_reported_beside_what_can() {
     let (page, error) = printed(&store, &["show", "alice", "wardrobe", "--last", "4"], 1);
     assert!(page.contains("| Rain, 7 degrees.") || page.contains("| Rain"), "{page}");
     assert!(error.contains("conversation alice/wardrobe cannot be loaded"), "{error}");
-    assert!(error.contains("`tower-chat verify` says what is wrong"), "{error}");
+    assert!(error.contains("find the problem with `tower-chat verify`"), "{error}");
     let (page, error) = printed(&store, &["show", "alice", "wardrobe"], 2);
     assert_eq!(page, "");
     assert!(
@@ -318,7 +317,7 @@ fn arguments_of_show_that_cannot_be_meant_are_refused() {
     for (arguments, message) in [
         (&["show", "alice"][..], "<ID>"),
         (&["show", "alice", "hats", "--last", "0"], "--last"),
-        (&["show", "alice", "hats", "--policy", "turns"], "it is no JSON"),
+        (&["show", "alice", "hats", "--policy", "turns"], "it is not JSON"),
         (&["show", "alice", "hats", "--policy", r#"{"windows": 1}"#], "unknown field `windows`"),
     ] {
         let (out, error) = printed(&store, arguments, 2);

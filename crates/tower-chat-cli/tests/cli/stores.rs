@@ -81,12 +81,12 @@ fn what_is_stored_is_read_and_changed_on_every_store() {
         assert_eq!(of, [(&json!("alice"), &json!("x"))]);
         let refused = store.run(&["prune", "--keep-messages", "1", "--scope", "alice"]);
         assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
-        assert!(stdout(&refused).contains("left alone: run"), "{}", stdout(&refused));
+        assert!(stdout(&refused).contains("skipped: run"), "{}", stdout(&refused));
         assert!(store.prints(&["recover", "--end", "discard"]).ends_with(" discarded\n"));
         assert_eq!(store.prints(&["runs"]), "no open runs\n");
 
         let pruned = store.prints(&["prune", "--keep-messages", "1"]);
-        assert!(pruned.ends_with("gone: 4 messages in 1 runs of 1 conversations\n"), "{pruned}");
+        assert!(pruned.ends_with("deleted: 4 messages in 1 run of 1 conversation\n"), "{pruned}");
         let exported = lines(&store.prints(&["export"]));
         assert_eq!(texts(&exported[0]), expected(&["second"]));
         assert_eq!(texts(&exported[1]), expected(&["third"]));
@@ -107,7 +107,7 @@ fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
         stdout(&output)
     };
-    assert!(prints(&["migrate"]).ends_with("the tables are made\n"));
+    assert!(prints(&["migrate"]).ends_with("the tables were created\n"));
     assert_eq!(prints(&["migrate"]), "the tables are up to date\n");
     let file = TestStore::new(Kind::Sqlite);
     file.with(async |history| {
@@ -121,7 +121,7 @@ fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
     }
     let checked = run(&["doctor", "--store", &whole]);
     assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
-    assert!(stdout(&checked).contains("ok       a sample: 4 messages were read\n"));
+    assert!(stdout(&checked).contains("ok       a sample: read 4 messages\n"));
 }
 
 #[test]

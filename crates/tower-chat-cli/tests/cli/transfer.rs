@@ -148,7 +148,7 @@ fn one_conversation_or_a_scope_is_deleted_and_the_receipt_has_all_of_it() {
         }
         let before = store.prints(&["export"]);
         let dry = store.prints(&["delete", "--scope", "alice", "--all", "--dry-run"]);
-        assert!(dry.ends_with("would go: 3 conversations with 3 messages\n"), "{dry}");
+        assert!(dry.ends_with("would be deleted: 3 conversations with 3 messages\n"), "{dry}");
         let dry = store.prints(&["delete", "alice", "b", "--dry-run", "--json"]);
         assert_eq!(lines(&dry), [json!({"scope": "alice", "id": "b", "messages": 1})]);
         let output = store.run(&["delete", "--scope", "alice"]);
@@ -156,7 +156,7 @@ fn one_conversation_or_a_scope_is_deleted_and_the_receipt_has_all_of_it() {
         assert!(stderr(&output).contains("--all"), "{}", stderr(&output));
         assert_eq!(store.prints(&["export"]), before);
 
-        let one = "deleted: 1 conversations with 1 messages, 0 tool calls and 1 runs\n";
+        let one = "deleted: 1 conversation with 1 message, 0 tool calls and 1 run\n";
         assert_eq!(store.prints(&["delete", "alice", "b"]), one);
         let output = store.run(&["delete", "alice", "b"]);
         assert_code(&output, 2);
@@ -202,7 +202,7 @@ fn a_fork_is_a_copy_that_goes_on_by_itself() {
         add(store, "alice", "coats", "a coat?");
         assert_eq!(
             store.prints(&["fork", "alice", "coats", "copy"]),
-            "alice/copy: a copy of alice/coats, with 1 messages\n"
+            "alice/copy: a copy of alice/coats, with 1 message\n"
         );
         let printed =
             store.prints(&["fork", "alice", "coats", "coats", "--to-scope", "bob", "--json"]);
@@ -252,7 +252,7 @@ fn files_that_cannot_be_used_are_refused_with_what_to_do() {
         assert!(printed.contains(expected), "{arguments:?} printed {printed}");
     };
     let format = ["export", "--format", "tower-chat", "--to"];
-    refused(&[&format[..], &[&text(&file)]].concat(), "go on with it with --resume");
+    refused(&[&format[..], &[&text(&file)]].concat(), "continue it with --resume");
     refused(&[&format[..], &[&text(&file), "--resume"]].concat(), "is a complete export");
     refused(&["export", "--resume"], "--to");
     refused(&["export", "--format", "gemini", "--record"], "--record is for --format openai-chat");
@@ -289,7 +289,7 @@ fn an_interrupted_export_and_an_interrupted_deletion_are_gone_on_with() {
     let export =
         ["export", "--format", "tower-chat", "--to", &file_name, "--receipt", &receipt_name];
     let printed = interrupt(&store, &export, || length(&file) > 200_000);
-    assert!(printed.contains("go on with the same command and --resume"), "{printed}");
+    assert!(printed.contains("continue with the same command and --resume"), "{printed}");
     assert!(length(&file) < length(&whole));
     let printed = store.prints(&[&export[..], &["--resume"]].concat());
     assert!(printed.starts_with("exported: 300 conversations with 300 messages"), "{printed}");
@@ -298,7 +298,7 @@ fn an_interrupted_export_and_an_interrupted_deletion_are_gone_on_with() {
     fs::remove_file(&receipt).unwrap();
     let delete = ["delete", "--scope", "alice", "--all", "--receipt", &receipt_name];
     let printed = interrupt(&store, &delete, || length(&receipt) > 3_000);
-    assert!(printed.contains("the same command goes on"), "{printed}");
+    assert!(printed.contains("the same command continues"), "{printed}");
     assert_ne!(store.prints(&["export"]), "");
     let printed = store.prints(&delete);
     assert!(printed.starts_with("deleted: 300 conversations with 300 messages"), "{printed}");

@@ -37,7 +37,7 @@ fn a_vacuum_that_fails_is_reported() {
     for (location, expected) in [
         (store.argument(), "no conversation store at"),
         (format!("sqlite:{}", store.file("text", "no store")), "not a SQLite"),
-        ("memory:".to_owned(), "holds nothing to vacuum"),
+        ("memory:".to_owned(), "has nothing to vacuum"),
     ] {
         let (code, printed, complained) = vacuum(&location);
         assert_eq!((code, printed.as_str()), (Some(2), ""), "{location}");

@@ -82,7 +82,7 @@ fn a_call_that_waits_is_asked_about_again_by_the_next_process() {
         terminal.types("Book it later.\n");
         terminal.shows("may it run? [y/n] ");
         terminal.types("\u{3}");
-        terminal.shows("the call waits");
+        terminal.shows("the call still waits");
         terminal.shows("> ");
         terminal.types("\u{3}");
         let (code, printed) = terminal.finish();
@@ -97,7 +97,7 @@ fn a_call_that_waits_is_asked_about_again_by_the_next_process() {
         // Without a terminal, it does not ask either.
         let ended = run_with_input(chat(store, &server, &["later", "--mcp", &mcp]), "");
         assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-        assert!(ended.stderr.contains("there is no terminal to ask on"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("there is no terminal for the question"), "{}", ended.stderr);
 
         let mut terminal = OnTerminal::start(chat(store, &server, &["later", "--mcp", &mcp]));
         terminal.shows("may it run? [y/n] ");
@@ -199,7 +199,7 @@ fn text_that_is_pasted_at_the_question_is_no_answer() {
         terminal.types("Book one.\n");
         terminal.shows("may it run? [y/n] ");
         terminal.types(paste);
-        terminal.shows("pasted text is no answer: type y or n");
+        terminal.shows("pasted text is not an answer: type y or n");
         terminal.shows("may it run? [y/n] ");
         terminal.types("n\n");
         terminal.shows("That is settled.");

@@ -36,7 +36,7 @@ fn a_killed_journaled_answer_is_asked_for_again_by_the_next_process() {
         let shown: Vec<&str> = ended.stderr.lines().collect();
         assert_eq!(
             shown[3..5],
-            ["a run was interrupted after 1 message, it goes on:", "> A barque?"]
+            ["a run was interrupted after 1 message; it continues:", "> A barque?"]
         );
         let messages = [
             "user: What has a ketch?",

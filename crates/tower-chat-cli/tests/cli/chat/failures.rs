@@ -46,8 +46,8 @@ fn a_refusal_says_what_to_do_and_what_is_stored() {
             let keeps_question = mode != "per-run";
             let told = [
                 match keeps_question {
-                    true => "of this message are stored: your message",
-                    false => "nothing of this message is stored",
+                    true => "stored of this run: your message",
+                    false => "nothing of this run is stored",
                 },
                 "error: openai-compatible refused the request with status 401 (refused): this key is \
                  no key; check the key in OPENAI_API_KEY",
@@ -88,7 +88,8 @@ fn a_journaled_message_of_an_overloaded_provider_is_asked_again_by_the_next_proc
         let ended = run_with_input(chat(store, &server, &options), "A berth, quickly.\n");
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
         let printed: Vec<&str> = ended.stderr.lines().collect();
-        let told = "what there is of it is stored: the same chat, begun again, goes on with it";
+        let told =
+            "the messages until then are stored: start the same chat again to continue the run";
         assert_eq!(printed[printed.len() - 2], told);
         assert!(
             printed[printed.len() - 1].ends_with("too many ships; try again later"),

@@ -18,8 +18,7 @@ fn an_interrupted_answer_is_kept_as_far_as_it_is_and_the_conversation_goes_on() 
             let ended = command.finish();
             assert_eq!(ended.code, Some(130), "{mode}: {}", ended.stderr);
             assert_eq!(ended.stdout, "A tug.\nHalf of the fleet\n", "{mode}");
-            let told =
-                "interrupted; of this message are stored: your message and the answer so far";
+            let told = "interrupted; stored of this run: your message and the answer so far";
             assert_eq!(ended.stderr.lines().last(), Some(told), "{mode}");
             assert_intact(store);
 
@@ -61,7 +60,7 @@ fn an_interrupted_tool_is_cancelled_and_the_model_is_told_so() {
             let told = [
                 "* hold {}",
                 "  hold: interrupted after N ms",
-                "interrupted; of this message are stored: your message, 2 tool calls and 2 results",
+                "interrupted; stored of this run: your message, 2 tool calls and 2 results",
             ];
             let printed: Vec<&str> = printed.lines().collect();
             assert_eq!(printed[printed.len() - 3..], told, "{mode}");
@@ -99,7 +98,7 @@ fn a_model_that_has_not_answered_at_all_can_be_interrupted() {
         }
         command.interrupt();
         let ended = command.finish();
-        let told = "interrupted; of this message are stored: your message";
+        let told = "interrupted; stored of this run: your message";
         assert_eq!((ended.code, ended.stderr.lines().last()), (Some(130), Some(told)), "{mode}");
         run_with_input(chat(&store, &server, &["silence", "--mode", mode]), "Hello again.\n");
         let asked = ["user: Anybody there?", "user: Hello again."];

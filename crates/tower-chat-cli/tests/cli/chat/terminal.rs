@@ -15,8 +15,7 @@ fn ctrl_c_interrupts_an_answer_and_at_the_prompt_it_ends() {
         terminal.types("Tell me a story.\n");
         terminal.shows("Once upon a tide");
         terminal.types("\u{3}");
-        terminal
-            .shows("interrupted; of this message are stored: your message and the answer so far");
+        terminal.shows("interrupted; stored of this run: your message and the answer so far");
         terminal.shows("> ");
         terminal.types("Another one.\n");
         terminal.shows("Another story.");
@@ -50,7 +49,7 @@ fn a_message_that_failed_is_sent_again_or_followed_by_another() {
         let mut terminal = OnTerminal::start(chat(&store, &server, &["wind", "--mode", mode]));
         terminal.shows("> ");
         terminal.types("/retry\n");
-        terminal.shows("there is no message that failed");
+        terminal.shows("no message has failed");
         terminal.types("What blows?\n");
         terminal.shows("no wind");
         terminal.types("/retry\n");

@@ -72,7 +72,7 @@ fn a_server_that_cannot_be_used_is_named_and_nothing_is_stored() {
         (&["sh -c 'echo no tools today >&2'"], "it wrote: no tools today"),
         (&["it's"], "`it's` of --mcp cannot be split into words: close its quotes"),
         (&[" "], "cannot be split into words"),
-        (&[&twice, &twice], "two MCP servers have a tool of the same name"),
+        (&[&twice, &twice], "two MCP servers have a tool with the same name"),
     ] {
         let mut arguments = vec!["nothing"];
         mcp.iter().for_each(|mcp| arguments.extend(["--mcp", *mcp]));
