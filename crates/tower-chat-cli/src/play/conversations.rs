@@ -1,4 +1,4 @@
-//! Several conversations at once.
+//! Plays several conversations at the same time.
 
 use std::{collections::HashMap, iter::Fuse, vec};
 
@@ -6,7 +6,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::playback::{PlayError, Player, Recording};
 
-/// Plays conversations, at most so many at the same time.
+/// Plays conversations, at most this many at the same time.
 pub(super) struct Conversations {
     player: Player,
     waiting: Fuse<vec::IntoIter<Recording>>,
@@ -15,7 +15,7 @@ pub(super) struct Conversations {
     concurrency: usize,
 }
 
-/// A conversation was not played to its end.
+/// The error of a conversation that was not played to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotPlayed {
     #[error(transparent)]
@@ -35,8 +35,7 @@ impl Conversations {
         }
     }
 
-    /// Waits for the next conversation that ends; `None` once all have. May be dropped at any
-    /// await.
+    /// Waits for the next conversation that ends; `None` after all have ended. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Result<(), NotPlayed>> {
         while self.playing.len() < self.concurrency
             && let Some(recording) = self.waiting.next()
@@ -58,8 +57,8 @@ impl Conversations {
         })
     }
 
-    /// Cancels what is under way, and begins nothing more. When it returns, every cancelled run
-    /// has handed the store what is to be kept of it.
+    /// Cancels the conversations that are being played, and begins no others. After it returns, every
+    /// cancelled run has submitted its writes to the store.
     pub(super) async fn stop(&mut self) {
         self.playing.shutdown().await;
     }

@@ -81,7 +81,7 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
     }))
 }
 
-/// What is said while conversations are played, and counted of them.
+/// The output and the counts of the command.
 struct Report {
     player: Player,
     progress: Progress,
@@ -91,7 +91,7 @@ struct Report {
 }
 
 impl Report {
-    /// A conversation has ended.
+    /// Reports that a conversation has ended.
     fn played(&mut self, played: Result<(), NotPlayed>) {
         match played {
             Ok(()) => self.completed += 1,
@@ -106,7 +106,7 @@ impl Report {
         self.progress.aside(|| complain(error));
     }
 
-    /// Prints the divergences that nobody has seen yet.
+    /// Prints the divergences that were not printed yet.
     fn divergences(&mut self) {
         let divergences = self.player.take_divergences();
         if !divergences.is_empty() {
@@ -129,7 +129,7 @@ fn read(file: &Path) -> Result<Vec<Recording>, CliError> {
     Recording::read_lines(text).map_err(|source| CliError::Recording { file: named(), source })
 }
 
-/// Refuses to begin if the store holds one of the conversations already.
+/// Refuses to begin if the store already has one of the conversations.
 async fn check_absent(player: &Player, recordings: &[Recording]) -> Result<(), CliError> {
     let mut stored = Vec::new();
     for recording in recordings {

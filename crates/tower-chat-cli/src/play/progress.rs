@@ -1,10 +1,10 @@
-//! How far it is, on standard error.
+//! The progress bar on standard error.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::playback::PlayCounters;
 
-/// A bar where standard error is a terminal, and nothing where it is not.
+/// A progress bar if standard error is a terminal; otherwise nothing.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
@@ -20,13 +20,13 @@ impl Progress {
         Self(bar)
     }
 
-    /// One more conversation has ended.
+    /// Reports that another conversation has ended.
     pub(super) fn played_one(&self, counters: PlayCounters) {
         self.0.set_message(format!("{} service calls", counters.service_calls));
         self.0.inc(1);
     }
 
-    /// Prints something without the bar in its way.
+    /// Calls a function that prints while the bar is hidden.
     pub(super) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
         self.0.suspend(print)
     }

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::playback::PlayCounters;
 
-/// What was done.
+/// The summary of the command.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
-    /// Conversations that came to their end, whether they diverged or not.
+    /// The number of conversations that were played to their end, with or without divergences.
     conversations: usize,
     runs: u64,
     service_calls: u64,

@@ -1,4 +1,4 @@
-//! How much of a recording a stored conversation covers.
+//! Finds out which part of a recording is stored.
 
 use serde_json::Value;
 use tower_chat::Messages;
@@ -11,14 +11,15 @@ use super::{
     recording::Recording,
 };
 
-/// A stored conversation beside its recording.
+/// The comparison of a stored conversation with its recording.
 #[derive(Debug)]
 pub(super) struct Alignment {
-    /// How many recorded messages are stored.
+    /// The number of recorded messages that are stored.
     pub(super) covered: usize,
-    /// Where the record is something else than the beginning of the recording.
+    /// The differences between the stored conversation and the beginning of the recording.
     pub(super) differences: Vec<(usize, Difference)>,
-    /// The first position at which the record holds another kind of message, or more of them.
+    /// The first position at which the store has another kind of message, or a message after the end of
+    /// the recording.
     pub(super) other_shape: Option<usize>,
 }
 
@@ -47,7 +48,7 @@ impl Alignment {
     }
 }
 
-/// The id that a stored result names, where a provider gave one to its call.
+/// Returns the difference in the id of a stored result, if a provider has given an id to its call.
 fn id_difference(recording: &Recording, position: usize, found: &Value) -> Option<Difference> {
     let recorded = recording.messages();
     let result = recorded.get(position)?;
@@ -63,7 +64,7 @@ fn id_difference(recording: &Recording, position: usize, found: &Value) -> Optio
         .then(|| Difference::field("tool_call_id", Some(expected), found))
 }
 
-/// Stored messages as a transcript has them: one for each tool result.
+/// Returns stored messages in the form of a transcript, with one message for each tool result.
 fn rendered(stored: &Messages) -> Vec<Value> {
     let json = |message| render_message(message, Audience::Transcript);
     stored

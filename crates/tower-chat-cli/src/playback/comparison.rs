@@ -1,4 +1,4 @@
-//! Compares the messages of a request with those that it must carry.
+//! Compares the messages of a request with the expected messages.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{divergence::Difference, expected_messages::ExpectedMessage};
 
-/// Every difference between two lists of messages from a position on, each with its position in the
-/// second list; the messages before it are known to be the same. Messages are matched from both
-/// ends, so that a missing or extra message is reported as such, and not as a difference of
-/// everything after it.
+/// Returns every difference between two lists of messages from a position on, each with its position in
+/// the second list. The messages before are known to be equal. Messages are matched from both ends, so
+/// that a missing or additional message is one difference, and not a difference of all later messages.
 pub(super) fn differences(
     expected: &[ExpectedMessage],
     found: &[Value],
@@ -61,8 +60,8 @@ pub(super) fn differences(
     differences
 }
 
-/// What differs between a recorded message and the one at its position. The id that a result names is
-/// not compared, since only its call can say what it must be.
+/// Returns the differences between a recorded message and the message at its position. The id of a
+/// result is not compared, because it depends on the id of its call.
 pub(super) fn message_differences(expected: &Value, found: &Value) -> Vec<Difference> {
     if expected == found {
         return Vec::new();
@@ -95,7 +94,7 @@ fn call_differences(expected: &[Value], found: &[Value], differences: &mut Vec<D
         };
         let (mut left, mut right) = (left.clone(), right.clone());
         let (left_id, right_id) = (take(&mut left, "id"), take(&mut right, "id"));
-        // Of an id that comes twice in a message, replay keeps the first.
+        // If an id occurs twice in a message, replay does not change the first one.
         let earlier = expected.iter().take(position);
         let was_recorded = left_id.as_ref().is_some_and(is_id)
             && earlier.map(|call| call.get("id")).all(|id| id != left_id.as_ref());
@@ -125,7 +124,7 @@ fn take(value: &mut Value, field: &str) -> Option<Value> {
     value.as_object_mut()?.remove(field)
 }
 
-/// Whether a value is an id that a provider gave.
+/// Whether a value is an id that a provider has given.
 pub(super) fn is_id(value: &Value) -> bool {
     value.as_str().is_some_and(|id| !id.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What a player has done so far.
+//! Counts the actions of a player.
 
 use std::{
     fs::{self, File},
@@ -12,20 +12,20 @@ use std::{
 
 use super::Divergence;
 
-/// What a player has done so far, in all its conversations.
+/// The counts of a player, over all of its conversations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PlayCounters {
-    /// Runs that were begun.
+    /// The number of runs that were begun.
     pub(crate) runs: u64,
-    /// Requests that reached the model client.
+    /// The number of requests to the model client.
     pub(crate) service_calls: u64,
-    /// Tools that were run.
+    /// The number of tool executions.
     pub(crate) tool_executions: u64,
-    /// Differences that were found.
+    /// The number of differences.
     pub(crate) divergences: u64,
 }
 
-/// The counters behind a [`PlayCounters`], and the divergences that were not taken yet.
+/// The counters behind [`PlayCounters`], and the divergences that were not returned yet.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     runs: AtomicU64,
@@ -33,7 +33,7 @@ pub(super) struct Counters {
     tool_executions: AtomicU64,
     divergences: AtomicU64,
     found: Mutex<Vec<Divergence>>,
-    /// A byte for each service call and each tool execution, for those who come after.
+    /// A file with one byte for each service call and each tool execution, for later players.
     file: Option<Mutex<File>>,
 }
 
@@ -50,7 +50,7 @@ impl Counters {
         }
     }
 
-    /// Counters that go on from what is in a file, or empty it.
+    /// Creates counters that continue those in a file, or empty the file.
     pub(super) fn in_file(path: &Path, goes_on: bool) -> io::Result<Self> {
         let mut counters = Self::default();
         if goes_on {

@@ -1,62 +1,62 @@
-//! Where what the model is sent, or what is stored, differs from the recording.
+//! Differences between the recording and the messages that the model is sent or that are stored.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// One difference between a recording and what the stack made of it.
+/// A difference between a recording and a play.
 ///
 /// Its text is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Divergence {
-    /// The conversation's id.
+    /// The id of the conversation.
     pub(crate) conversation: String,
-    /// The service call of this play whose request differs, from 0 in each conversation; `None`
-    /// where the stored record does.
+    /// The service call of this play whose request differs, from 0 in each conversation; `None` if the
+    /// stored messages differ.
     pub(crate) service_call: Option<usize>,
-    /// The message that differs, from 0: its position in the request, or in the record.
+    /// The message that differs, from 0: its position in the request, or in the stored messages.
     pub(crate) message: usize,
-    /// What differs.
+    /// The difference.
     pub(crate) difference: Difference,
 }
 
-/// What differs.
+/// The kinds of differences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// A message of the recording is not there.
+    /// A recorded message is missing.
     Missing {
         /// The message, as JSON.
         expected: String,
     },
-    /// There is a message that the recording does not have.
+    /// There is a message that was not recorded.
     Extra {
         /// The message, as JSON.
         found: String,
     },
     /// A field of the message has another value.
     Field {
-        /// Which, such as `content` or `tool_calls[0].function.arguments`.
+        /// The name of the field, such as `content` or `tool_calls[0].function.arguments`.
         field: String,
-        /// What was recorded, as JSON; `None` if nothing was.
+        /// The recorded value as JSON; `None` if there is none.
         expected: Option<String>,
-        /// What is there, as JSON; `None` if nothing is.
+        /// The found value as JSON; `None` if there is none.
         found: Option<String>,
     },
-    /// The model was called more often than recorded.
+    /// The model was called more often than in the recording.
     ExtraServiceCall,
-    /// The run ended before all its recorded answers were asked for.
+    /// The run ended before the model was called for all recorded answers.
     MissingServiceCall,
-    /// The tool loop ran a tool for another call than the recorded one.
+    /// A tool ran for another call than the recorded one.
     ToolCall {
-        /// Name and arguments that were recorded.
+        /// The recorded name and arguments.
         expected: String,
-        /// Name and arguments that the tool was run with.
+        /// The name and arguments with which the tool ran.
         found: String,
     },
 }
 
 impl Difference {
-    /// A field with two values.
+    /// Creates the difference of a field with two values.
     pub(super) fn field(
         field: impl Into<String>,
         expected: Option<&Value>,
@@ -109,10 +109,10 @@ impl fmt::Display for Difference {
     }
 }
 
-/// At most this many bytes of a value are printed.
+/// The largest number of bytes of a value that are printed.
 const EXCERPT_BYTES: usize = 160;
 
-/// The part of a value around the byte at which it differs.
+/// Returns the part of a value around the byte at which it differs.
 fn excerpt(value: &str, differs_at: usize) -> String {
     if value.len() <= EXCERPT_BYTES {
         return value.to_owned();

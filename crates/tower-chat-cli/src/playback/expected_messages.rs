@@ -1,4 +1,4 @@
-//! The messages that a request must carry, computed from the recorded JSON alone.
+//! The expected messages of a request, computed from the recorded JSON alone.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use tower_chat::{Role, ToolCall};
 
 use super::recording::RecordedMessage;
 
-/// One message as a request must carry it.
+/// An expected message.
 #[derive(Debug, Clone)]
 pub(super) struct ExpectedMessage {
     pub(super) json: Arc<Value>,
-    /// For a result, the call it answers: the position of its message among the expected ones, and
-    /// its own among the calls there.
+    /// For a result: the position of the message with its call, and the position of the call in that
+    /// message.
     pub(super) answers: Option<(usize, usize)>,
 }
 
-/// The recorded messages as replay sends them to a model: without empty answers, calls that nothing
-/// answers, and results that answer nothing. A result that was recorded after its round follows its
-/// call directly, and the call is left out of its round.
+/// The recorded messages in the form in which replay sends them to a model: without empty answers, calls
+/// without results, and results without calls. A result that was recorded after its round follows its
+/// call directly, and the call is removed from its round.
 #[derive(Default)]
 pub(super) struct ExpectedMessages {
     messages: Vec<ExpectedMessage>,
-    /// Calls left out because nothing answers them, with the ids that were recorded.
+    /// Calls that were left out because they have no results, with the recorded ids.
     left_out: Vec<(String, Value)>,
 }
 
@@ -31,7 +31,7 @@ impl ExpectedMessages {
         &self.messages
     }
 
-    /// Adds recorded messages. The last round must be whole: no tool message of it may follow.
+    /// Adds recorded messages. The last round must be complete: no later tool message may belong to it.
     pub(super) fn extend(&mut self, recorded: &[RecordedMessage]) {
         let mut rest = recorded;
         while let Some((first, after)) = rest.split_first() {
@@ -55,7 +55,7 @@ impl ExpectedMessages {
         self.messages.push(ExpectedMessage { json, answers: None });
     }
 
-    /// A message with calls, and the tool messages right behind it.
+    /// Adds a message with calls, and the tool messages directly after it.
     fn round(&mut self, asking: &RecordedMessage, results: &[RecordedMessage]) {
         let calls: Vec<&ToolCall> = asking.message.calls().collect();
         let (answers, others): (Vec<_>, Vec<_>) =
@@ -82,7 +82,7 @@ impl ExpectedMessages {
                 self.left_out.push((id, json));
             }
         }
-        // A second result for an answered call is left out.
+        // A second result of a call is left out.
         let is_repeat = |other: &RecordedMessage| {
             let names = other.names();
             names.is_some()
@@ -98,8 +98,8 @@ impl ExpectedMessages {
         }
     }
 
-    /// Results that stand outside their round: those that answer a call that was left out bring it
-    /// back.
+    /// Adds results outside of their round. If such a result answers a call that was left out, the call
+    /// is added again before it.
     fn add_late_results(&mut self, results: &[&RecordedMessage]) {
         let mut calls = Vec::new();
         let mut answers = Vec::new();
@@ -124,7 +124,7 @@ impl ExpectedMessages {
     }
 }
 
-/// Takes the chosen calls out of a recorded message; returns each with its position.
+/// Removes the chosen calls from a recorded message, and returns each with its position.
 fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usize, Value)> {
     let mut taken = Vec::new();
     let Some(fields) = message.as_object_mut() else { return taken };
@@ -156,7 +156,7 @@ fn is_empty_answer(recorded: &RecordedMessage) -> bool {
     recorded.role() == Role::Assistant && parts.iter().all(|part| part.as_text() == Some(""))
 }
 
-/// Whether a message whose calls were taken out has content left.
+/// Whether a message without its calls still has content.
 fn has_content(message: &Value) -> bool {
     match message.get("content") {
         None | Some(Value::Null) => false,

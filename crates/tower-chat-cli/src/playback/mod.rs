@@ -1,23 +1,23 @@
-//! Recorded conversations, played through a real stack.
+//! Plays recorded conversations through a real stack.
 //!
-//! A [`Recording`] is a conversation that took place somewhere: one line of a JSON-lines file,
-//! `{"id": …, "messages": [OpenAI chat format]}`. A [`Player`] drives it through tool loop and
-//! persistence layers into a store. Its assistant messages are the answers of a scripted model
-//! client, its tool results are what scripted tools return, and a run is handed nothing but its own
-//! input: everything earlier must come out of the store. The model client compares each request
-//! with the recording; a difference is a [`Divergence`].
+//! A [`Recording`] is a recorded conversation: one line of a JSON-lines file, `{"id": …, "messages":
+//! [OpenAI chat format]}`. A [`Player`] plays it through tool loop and persistence layers into a store.
+//! The recorded assistant messages are the answers of a scripted model client, and the recorded tool
+//! results are the results of scripted tools. A run is given only its own input, so all earlier messages
+//! must come from the store. The model client compares each request with the recording; each difference
+//! is a [`Divergence`].
 //!
-//! # How a recording becomes runs
+//! # The runs of a recording
 //!
-//! - Messages before the first system, developer or user message are appended as they stand.
-//! - A run's input is what lies before the next assistant message and is not the result of a call
-//!   of this run. Input after the last assistant message is not played.
-//! - The tool messages right after an assistant message that answer its calls are the results of
-//!   those calls; they are paired by id, by position where an id is missing, and taken in the order
-//!   of the calls. Where every call has one and an assistant message follows, the run goes on.
-//!   Where something else follows, or nothing, the batch's last tool terminates the run, and the
-//!   results are the beginning of the next run's input, if there is one.
-//! - A call without a recorded result is declared only: the loop returns its whole batch.
+//! - Messages before the first system, developer or user message are appended unchanged.
+//! - The input of a run consists of the messages before the next assistant message, without the results
+//!   of calls of this run. Input after the last assistant message is not played.
+//! - The tool messages directly after an assistant message that answer its calls are the results of
+//!   these calls. They are paired by id, or by position if an id is missing, and returned in the order
+//!   of the calls. If every call has a result and an assistant message follows, the run continues.
+//!   Otherwise the last tool of the batch ends the run, and the results are the beginning of the next
+//!   run's input, if there is a next run.
+//! - A call without a recorded result is only declared: the loop returns its whole batch.
 
 mod alignment;
 mod comparison;

@@ -1,4 +1,4 @@
-//! A model that answers what was recorded.
+//! A model client that returns the recorded answers.
 
 use std::{
     iter::successors,
@@ -15,8 +15,8 @@ use tower_chat::{
 
 use super::script::Script;
 
-/// The model client of one conversation's play: it checks what it is sent, and answers from the
-/// script, as a stream where the request asks for one.
+/// The model client for one conversation: it compares each request, and returns the answers of the
+/// script, streamed if the request asks for a stream.
 #[derive(Clone)]
 pub(super) struct RecordedModel(pub(super) Script);
 
@@ -32,7 +32,7 @@ impl Service<ChatRequest> for RecordedModel {
     fn call(&mut self, request: ChatRequest) -> Self::Future {
         let script = self.0.clone();
         Box::pin(async move {
-            // A real model never answers at once; others get their turn here.
+            // A real model never answers immediately; other tasks run here.
             tokio::task::yield_now().await;
             request.service_id()?;
             let message = script.answer(&request)?;
@@ -52,7 +52,7 @@ impl Service<ChatRequest> for RecordedModel {
     }
 }
 
-/// The message in pieces, as a provider would stream it.
+/// Divides the message into the deltas of a stream.
 fn deltas(message: &Arc<Message>) -> Vec<ChatUpdate> {
     let mut updates = Vec::new();
     let mut index = 0;
@@ -79,7 +79,7 @@ fn deltas(message: &Arc<Message>) -> Vec<ChatUpdate> {
     updates
 }
 
-/// A text in up to four pieces, none of which ends inside a character.
+/// Divides a text into up to four pieces, without dividing a character.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let step = text.len().div_ceil(4).max(1);
     let split = move |rest: &str| {

@@ -1,4 +1,4 @@
-//! How a recording becomes runs.
+//! Plans the runs of a recording.
 
 use std::ops::Range;
 
@@ -6,45 +6,45 @@ use tower_chat::Role;
 
 use super::recording::RecordedMessage;
 
-/// What is still to be done of a recording.
+/// The remaining runs of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Messages to append as they stand.
+    /// The messages to append unchanged.
     pub(super) import: Range<usize>,
     pub(super) runs: Vec<PlannedRun>,
-    /// How many messages are covered when everything is done.
+    /// The number of recorded messages that are stored after the plan is done.
     pub(super) end: usize,
 }
 
-/// One run.
+/// A planned run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedRun {
-    /// Its input: positions in the recording.
+    /// The input of the run: positions in the recording.
     pub(super) input: Range<usize>,
-    /// What the model client answers, service call by service call.
+    /// The answers of the model client, one for each service call.
     pub(super) answers: Vec<PlannedAnswer>,
 }
 
-/// One answer of the model client.
+/// An answer of the model client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedAnswer {
-    /// Its position in the recording.
+    /// The position of the answer in the recording.
     pub(super) message: usize,
     pub(super) calls: Calls,
 }
 
-/// What becomes of the calls of an answer.
+/// The execution of the calls of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// They are run, if there are any; the results stand right behind the answer. The last may
-    /// terminate the run.
+    /// The calls run, if there are any. Their results directly follow the answer. The last one may
+    /// end the run.
     Run { results: Range<usize>, terminate: bool },
-    /// They are declared only.
+    /// The calls are only declared.
     Return,
 }
 
 impl Plan {
-    /// Plans what comes after the first `covered` messages.
+    /// Plans the messages after the first `covered` ones.
     pub(super) fn new(messages: &[RecordedMessage], covered: usize) -> Self {
         let starts_run =
             |recorded: &RecordedMessage| !matches!(recorded.role(), Role::Assistant | Role::Tool);
@@ -61,7 +61,7 @@ impl Plan {
 }
 
 impl PlannedRun {
-    /// The run that begins at a position, if an answer is recorded after it.
+    /// Returns the run that begins at a position, if an answer is recorded after the position.
     fn next(messages: &[RecordedMessage], from: usize) -> Option<Self> {
         let is_answer = |recorded: &RecordedMessage| recorded.role() == Role::Assistant;
         let first = from + messages.get(from..)?.iter().position(is_answer)?;
@@ -79,8 +79,8 @@ impl PlannedRun {
         Some(run)
     }
 
-    /// How many messages are stored when the run is over. Results that terminated it, and those of
-    /// a batch that was returned, are the next run's input.
+    /// Returns the number of stored messages after the run. Results that have ended the run, and those
+    /// of a returned batch, are the next run's input.
     pub(super) fn end(&self) -> usize {
         self.answers.last().map_or(self.input.end, |answer| answer.message + 1)
     }
@@ -104,7 +104,7 @@ impl PlannedAnswer {
         Self { message, calls }
     }
 
-    /// The position of the next answer of the same run, if the run goes on.
+    /// Returns the position of the next answer of the same run, if the run continues.
     fn next(&self, messages: &[RecordedMessage]) -> Option<usize> {
         match &self.calls {
             Calls::Run { results, terminate: false } if !results.is_empty() => {

@@ -1,4 +1,4 @@
-//! Drives recordings through a stack.
+//! Plays recordings through a stack.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -33,9 +33,9 @@ use super::{
 
 /// Plays recordings through tool loop and persistence layers into a store.
 ///
-/// Clones are the same player: what they do adds up in one [`PlayCounters`]. Dropping the future of
-/// a play cancels the run that is under way; the store then holds what the persistence mode
-/// promises, and a [`resumed`](Self::resumed) player goes on from there.
+/// Clones share one [`PlayCounters`]. Dropping the future of a play cancels the current run. The store
+/// then has the messages that the persistence mode guarantees, and a [`resumed`](Self::resumed) player
+/// continues from there.
 #[derive(Clone)]
 pub(crate) struct Player {
     store: Arc<dyn HistoryStore>,
@@ -46,61 +46,61 @@ pub(crate) struct Player {
     counters: Arc<Counters>,
 }
 
-/// A conversation could not be played to its end.
+/// Why a conversation could not be played to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlayError {
-    /// The store holds the conversation already.
+    /// The store already has the conversation.
     #[error(
         "conversation {conversation:?} is in the store already: resume it, or use another store"
     )]
     AlreadyStored {
-        /// The conversation's id.
+        /// The id of the conversation.
         conversation: String,
     },
-    /// What the store holds under the conversation's id is no beginning of the recording.
+    /// The messages that the store has for this id are not the beginning of the recording.
     #[error(
         "what is stored of conversation {conversation:?} is another conversation \
          from message {message} on: it cannot be resumed"
     )]
     OtherRecording {
-        /// The conversation's id.
+        /// The id of the conversation.
         conversation: String,
-        /// The first message, from 0, that is of another kind.
+        /// The first message, from 0, that differs.
         message: usize,
     },
     /// The stored part of the conversation could not be read.
     #[error("conversation {conversation:?} could not be read from the store")]
     Load {
-        /// The conversation's id.
+        /// The id of the conversation.
         conversation: String,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
     /// The messages before the first run could not be stored.
     #[error("the first messages of conversation {conversation:?} could not be stored")]
     Import {
-        /// The conversation's id.
+        /// The id of the conversation.
         conversation: String,
-        /// Why.
+        /// The error of the stack.
         source: BoxError,
     },
     /// The stack failed.
     #[error("run {run} of conversation {conversation:?} failed")]
     Run {
-        /// The conversation's id.
+        /// The id of the conversation.
         conversation: String,
-        /// The run's number in this play, from 0.
+        /// The number of the run in this play, from 0.
         run: usize,
-        /// Why.
+        /// The error of the stack.
         source: BoxError,
     },
 }
 
-/// What a recording is played through.
+/// The stack through which a recording is played.
 type Pipeline = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 impl Player {
-    /// A player that stores per run, asks for whole answers, and verifies.
+    /// Creates a player that stores per run, requests whole answers, and compares.
     pub(crate) fn new(store: impl HistoryStore) -> Self {
         Self {
             store: Arc::new(store),
@@ -112,37 +112,37 @@ impl Player {
         }
     }
 
-    /// When messages become durable.
+    /// Sets when messages become durable.
     #[must_use]
     pub(crate) fn mode(mut self, mode: PersistenceMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Whether answers are asked for, and given, as streams.
+    /// Sets whether answers are streamed.
     #[must_use]
     pub(crate) fn streamed(mut self, streams: bool) -> Self {
         self.streams = streams;
         self
     }
 
-    /// Whether each request, and what is stored, is compared with the recording.
+    /// Sets whether each request, and the stored messages, are compared with the recording.
     #[must_use]
     pub(crate) fn verified(mut self, verifies: bool) -> Self {
         self.verifies = verifies;
         self
     }
 
-    /// Whether a conversation that is in the store already is gone on with, from where it is.
+    /// Sets whether conversations that the store already has are continued.
     #[must_use]
     pub(crate) fn resumed(mut self, resumes: bool) -> Self {
         self.resumes = resumes;
         self
     }
 
-    /// Counts service calls and tool executions in a file too, as they happen: what an earlier
-    /// player counted there is part of the counters, also of one that was killed. The file is
-    /// emptied unless this player [resumes](Self::resumed).
+    /// Also counts service calls and tool executions in a file, when they happen. The counts of earlier
+    /// players in the file are included, even if a player was killed. The file is emptied unless this
+    /// player [resumes](Self::resumed).
     ///
     /// # Errors
     ///
@@ -152,17 +152,17 @@ impl Player {
         Ok(self)
     }
 
-    /// What was done so far, by all clones.
+    /// Returns the counts of all clones.
     pub(crate) fn counters(&self) -> PlayCounters {
         self.counters.counters()
     }
 
-    /// The divergences found since this was last called, oldest first.
+    /// Returns the divergences since the last call, the oldest first.
     pub(crate) fn take_divergences(&self) -> Vec<Divergence> {
         self.counters.take_divergences()
     }
 
-    /// Whether the store holds a recording's conversation, or the beginning of it.
+    /// Whether the store has the conversation of a recording, or its beginning.
     ///
     /// # Errors
     ///
@@ -173,12 +173,12 @@ impl Player {
         Ok(head.revision != Revision::ABSENT)
     }
 
-    /// Plays one recording to its end, or to a point at which what the stack does has nothing more
-    /// to do with it. Divergences are no errors: see [`take_divergences`](Self::take_divergences).
+    /// Plays one recording to its end, or to the first point from which the stack no longer follows it.
+    /// Divergences are not errors: see [`take_divergences`](Self::take_divergences).
     ///
     /// # Errors
     ///
-    /// [`PlayError`]. What was stored stays.
+    /// [`PlayError`]. Stored messages are not deleted.
     pub(crate) async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
         let Some(covered) = self.covered(recording).await? else { return Ok(()) };
         let plan = Plan::new(recording.messages(), covered.messages);
@@ -217,7 +217,7 @@ impl Player {
         Ok(())
     }
 
-    /// What of a recording the store holds; `None` if it is not to be gone on with.
+    /// Returns the stored part of a recording; `None` if it must not be continued.
     async fn covered(&self, recording: &Recording) -> Result<Option<Covered>, PlayError> {
         if !self.resumes {
             if self.is_stored(recording).await? {
@@ -245,7 +245,7 @@ impl Player {
         let mut covered =
             Covered { messages: alignment.covered, revision: history.head.revision, resume: None };
         if let Some(open) = open {
-            // The run is planned from its last answer on, whose tools are run first.
+            // The run is planned from its last answer on, whose tools run first.
             let goes_on_with_tools =
                 history.messages.last().is_some_and(|message| message.calls().next().is_some());
             covered.messages -= usize::from(goes_on_with_tools);
@@ -254,7 +254,7 @@ impl Player {
         Ok(Some(covered))
     }
 
-    /// Appends what comes before the first run, as it stands, under a run id of its own.
+    /// Appends the messages before the first run unchanged, with their own run id.
     async fn import(
         &self,
         recording: &Recording,
@@ -276,8 +276,8 @@ impl Player {
         appended.map(drop).map_err(|error| failed(error.source.into()))
     }
 
-    /// The layers one by one: the tools of a recording change with each answer, and a pipeline
-    /// would ask for them for their hooks too.
+    /// Builds the stack without a `ChatPipeline`, because the tools of a recording change with each
+    /// answer, and a pipeline would read their hooks at the beginning.
     fn pipeline(&self, script: &Script) -> Pipeline {
         let tool_loop = ToolLoop::new(RecordedTools(script.clone()))
             .unlimited_rounds()
@@ -285,7 +285,7 @@ impl Player {
             .max_calls(None);
         // No other process uses the store during a play.
         let journal = JournalPolicy::default().with_lease(Duration::ZERO);
-        // Replay must not add results, since none of them is in the recording.
+        // Replay must not add results, because the recording does not contain them.
         let policy = PersistencePolicy::default()
             .on_store_failure(StoreFailure::FailCall)
             .with_journal(journal)
@@ -304,7 +304,7 @@ impl Player {
         Ok(())
     }
 
-    /// Compares what is stored in the end: no request ever carries the last answer.
+    /// Compares the stored messages at the end, because no request contains the last answer.
     async fn verify_stored(&self, recording: &Recording, end: usize) -> Result<(), PlayError> {
         let history = self.store.load(&recording.key()).await;
         let history = history.map_err(|source| load_failed(recording, source))?;
@@ -342,7 +342,7 @@ impl std::fmt::Debug for Player {
     }
 }
 
-/// What of a recording is stored.
+/// The stored part of a recording.
 struct Covered {
     messages: usize,
     revision: Revision,
@@ -352,20 +352,20 @@ struct Covered {
 
 struct Resume {
     request: ChatRequest,
-    /// It was interrupted among the tools of its last answer.
+    /// Whether the run was interrupted while the tools of its last answer ran.
     goes_on_with_tools: bool,
 }
 
-/// The request of one run: it is handed its own input and nothing else.
+/// Creates the request of one run, which contains only its own input.
 fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
     let input: Messages = inputs(recording, run.input.clone()).into_iter().collect();
     let run = run_id(recording, run.input.start + 1);
     ChatRequest::new(input).with_extension(Conversation { key: recording.key(), run })
 }
 
-/// The id of a run that begins at a position in a recording: the same in every play, so that the
-/// ids which calls without one are given are too. It is a UUID of version 7 (RFC 9562) whose time
-/// is the position, since later runs have later ids.
+/// Returns the id of a run that begins at a position in a recording. It is the same in every play, so
+/// that generated call ids are the same too. It is a UUID of version 7 (RFC 9562) whose time is the
+/// position, because later runs must have later ids.
 fn run_id(recording: &Recording, position: usize) -> RunId {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -382,7 +382,7 @@ fn load_failed(recording: &Recording, source: StoreError) -> PlayError {
     PlayError::Load { conversation: recording.id().to_owned(), source }
 }
 
-/// The recorded messages of a range, to be stored as new ones.
+/// Returns the recorded messages of a range as new messages.
 fn inputs(recording: &Recording, range: std::ops::Range<usize>) -> Vec<Arc<Message>> {
     let messages = recording.messages().get(range).unwrap_or_default();
     messages.iter().map(|recorded| recorded.message.clone()).collect()

@@ -1,4 +1,4 @@
-//! One recorded conversation, read from a line of JSON.
+//! Reads recorded conversations from lines of JSON.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,75 +9,76 @@ use tower_chat_wire::{WireError, openai_chat};
 
 use super::{SCOPE, pairing::pair};
 
-/// A conversation that took place, and can be played.
+/// A recorded conversation that can be played.
 #[derive(Debug, Clone)]
 pub(crate) struct Recording {
     id: Arc<str>,
     messages: Arc<[RecordedMessage]>,
 }
 
-/// One message of a recording. Results stand right behind the message they answer, in the order
-/// of its calls; tool messages that answer none of them come after.
+/// A message of a recording. Results directly follow the message with their calls, in the order of the
+/// calls. Tool messages without a call in the message come after them.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedMessage {
-    /// As it was recorded.
+    /// The message as it was recorded.
     pub(super) json: Arc<Value>,
     pub(super) message: Arc<Message>,
-    /// For a result in the round of its call: where that is.
+    /// For a result in the round of its call: the position of the call.
     pub(super) answers: Option<RecordedPosition>,
 }
 
-/// The position of a call: its message's position in the recording, and its own among the calls there.
+/// The position of a call: the position of its message in the recording, and its position among the
+/// calls of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordedPosition {
     pub(super) message: usize,
     pub(super) call: usize,
 }
 
-/// A line is not a recorded conversation.
+/// The error of a line that is not a recorded conversation.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} is not a recorded conversation")]
 pub(crate) struct RecordingError {
-    /// The line's number, from 1.
+    /// The number of the line, from 1.
     pub(crate) line: usize,
-    /// What is wrong with it.
+    /// What is wrong with the line.
     pub(crate) source: RecordingFault,
 }
 
 /// What is wrong with a recorded conversation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordingFault {
-    /// It is not a JSON object with an `id` and a list of `messages`.
+    /// The line is not a JSON object with an `id` and a list of `messages`.
     #[error("it is not a JSON object with an id and a list of messages")]
     Json(#[source] serde_json::Error),
-    /// Its id is neither a text nor a number.
+    /// The id is neither a string nor a number.
     #[error("its id is {found}, neither a text nor a number")]
     Id {
-        /// What it is.
+        /// The value of the id.
         found: String,
     },
-    /// A conversation of the same id came before.
+    /// An earlier conversation has the same id.
     #[error("its id {id:?} is also that of line {first}")]
     DuplicateId {
         /// The id.
         id: String,
-        /// The line that has it first.
+        /// The first line with the id.
         first: usize,
     },
-    /// One of its messages cannot be read.
+    /// A message cannot be read.
     #[error("its message {index} cannot be read")]
     Message {
-        /// The message's position, from 0.
+        /// The position of the message, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The error of the message.
         source: WireError,
     },
-    /// One of its messages is JSON that cannot be compared.
+    /// A message is JSON that cannot be compared.
     #[error("its message {index} is no JSON that can be compared")]
     Value {
-        /// The message's position, from 0.
+        /// The position of the message, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The error of the message.
         source: serde_json::Error,
     },
 }
@@ -89,13 +90,13 @@ struct Line {
 }
 
 impl Recording {
-    /// Reads the recordings of a JSON-lines text, one conversation a line; empty lines are passed
-    /// over, and so are fields besides `id` and `messages`. An id that is a number is taken as the
-    /// text of it.
+    /// Reads the recordings of a JSON-lines text, with one conversation per line. Empty lines, and
+    /// fields other than `id` and `messages`, are ignored. An id that is a number is converted to a
+    /// string.
     ///
     /// # Errors
     ///
-    /// [`RecordingError`], naming the first line that is wrong. Two conversations of one id are.
+    /// [`RecordingError`] for the first faulty line. Two conversations with the same id are an error.
     pub(crate) fn read_lines(text: &str) -> Result<Vec<Self>, RecordingError> {
         let mut first_lines: HashMap<Arc<str>, usize> = HashMap::new();
         let mut recordings = Vec::new();
@@ -136,12 +137,12 @@ impl Recording {
         Ok(Self { id: id.into(), messages: in_rounds(messages).into() })
     }
 
-    /// The conversation's id.
+    /// Returns the id of the conversation.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The key under which the conversation is played.
+    /// Returns the key under which the conversation is played.
     pub(crate) fn key(&self) -> ConversationKey {
         ConversationKey::new(SCOPE, self.id.clone())
     }
@@ -156,19 +157,20 @@ impl RecordedMessage {
         self.message.role
     }
 
-    /// For a result in the round of its call, the call's position among those of its message.
+    /// For a result in the round of its call: returns the position of the call among those of its
+    /// message.
     pub(super) fn call(&self) -> Option<usize> {
         self.answers.map(|answers| answers.call)
     }
 
-    /// The id by which a result names its call.
+    /// Returns the call id of a result.
     pub(super) fn names(&self) -> Option<&str> {
         let result = self.message.results().next()?;
         result.call_id.as_deref().filter(|id| !id.is_empty())
     }
 }
 
-/// Pairs the results of each round with its calls, and puts them in the order of the calls.
+/// Pairs the results of each round with its calls, and sorts them in the order of the calls.
 fn in_rounds(recorded: Vec<RecordedMessage>) -> Vec<RecordedMessage> {
     let mut ordered: Vec<RecordedMessage> = Vec::with_capacity(recorded.len());
     let mut rest = recorded.into_iter().peekable();

@@ -1,4 +1,5 @@
-//! What model client and tools of one conversation share: the recording, and how far it is.
+//! The state that the model client and the tools of one conversation share: the recording, and the
+//! position in it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +13,7 @@ use super::{
     verification::Verification,
 };
 
-/// The script of one conversation's play. Clones are the same script.
+/// The script of one conversation. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Script(Arc<Shared>);
 
@@ -27,14 +28,14 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// How many answers were given.
+    /// The number of answers that were returned.
     given: usize,
-    /// How many may be given before the run is over.
+    /// The number of answers that may be returned until the end of the run.
     allowed: usize,
-    /// The model was called once more than recorded.
+    /// Whether the model was called more often than in the recording.
     is_overrun: bool,
-    /// The tools of the answer given last are asked for again, since an earlier attempt was
-    /// interrupted among them.
+    /// Whether the tools of the last answer run again, because an earlier attempt was interrupted while
+    /// they ran.
     goes_on_with_tools: bool,
     verification: Verification,
 }
@@ -46,7 +47,7 @@ pub(super) struct NoFurtherAnswer {
     conversation: String,
 }
 
-/// A tool was run for a call that has no recorded result.
+/// A tool ran for a call that has no recorded result.
 #[derive(Debug, thiserror::Error)]
 #[error("no result is recorded for call {position} of the batch")]
 pub(super) struct NoRecordedResult {
@@ -69,23 +70,23 @@ impl Script {
         }))
     }
 
-    /// A run begins, with so many recorded answers.
+    /// Begins a run with this many recorded answers.
     pub(super) fn begin_run(&self, answers: usize) {
         self.0.counters.count_run();
         let mut state = self.state();
         state.allowed = state.given + answers;
     }
 
-    /// The first answer of the run that was begun is there already, from an attempt that was
-    /// interrupted among its tools.
+    /// Marks the first answer of the run as already stored, by an attempt that was interrupted while its
+    /// tools ran.
     pub(super) fn go_on_with_tools(&self) {
         let mut state = self.state();
         state.given += 1;
         state.goes_on_with_tools = true;
     }
 
-    /// Whether the run that was begun has gone as recorded: every answer was asked for, and no
-    /// more. If not, that is a divergence.
+    /// Whether the run has ended as recorded: with a service call for every answer, and no other.
+    /// Otherwise adds a divergence.
     pub(super) fn ended_as_recorded(&self) -> bool {
         let state = self.state();
         if state.given < state.allowed {
@@ -98,13 +99,12 @@ impl Script {
         !state.is_overrun
     }
 
-    /// Whether the model was called once more than recorded.
+    /// Whether the model was called more often than in the recording.
     pub(super) fn is_overrun(&self) -> bool {
         self.state().is_overrun
     }
 
-    /// A request reached the model client: compares it with the recording, and gives the recorded
-    /// answer.
+    /// Compares a request to the model client with the recording, and returns the recorded answer.
     pub(super) fn answer(&self, request: &ChatRequest) -> Result<Arc<Message>, NoFurtherAnswer> {
         self.0.counters.count_service_call();
         let mut state = self.state();
@@ -130,7 +130,8 @@ impl Script {
         Ok(recorded)
     }
 
-    /// The calls of the next answer, or of the one to go on with, and whether they are run.
+    /// Returns the message with the calls of the next answer, or of the answer to continue, and whether
+    /// the calls run.
     pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
         let position = {
             let mut state = self.state();
@@ -142,7 +143,7 @@ impl Script {
         Some((message, matches!(answer.calls, Calls::Run { .. })))
     }
 
-    /// What is recorded for a call of the answer that was given last; and whether it ends the run.
+    /// Returns the recorded result of a call of the last answer, and whether it ends the run.
     pub(super) fn result(
         &self,
         position: usize,

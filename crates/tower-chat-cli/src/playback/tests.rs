@@ -1,4 +1,4 @@
-//! The player notices whatever a stack or a store does to a conversation.
+//! Tests that the player notices every change that a stack or a store makes to a conversation.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{Difference, PlayError, Player, Recording};
 
 const MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
-/// A store that changes what it holds whenever it is asked for it.
+/// A store that changes its messages whenever they are loaded.
 struct AlteringStore<F> {
     inner: MemoryStore,
     alter: F,
@@ -73,13 +73,14 @@ fn result_of(message: &mut Message, at: usize) -> &mut tower_chat::ToolResult {
     results.nth(at).unwrap()
 }
 
-/// What the model client finds in its last request of a conversation whose stored part is altered.
+/// Returns the differences that the model client finds in the last request of a conversation whose
+/// stored part is changed.
 async fn found(
     mode: PersistenceMode,
     streamed: bool,
     alter: impl Fn(&mut Vec<Message>) + Send + Sync + 'static,
 ) -> Vec<(usize, String)> {
-    // The second run is the first to load anything.
+    // The second run is the first one that loads messages.
     let alter = move |messages: &mut Vec<Message>| {
         if messages.len() == 5 {
             alter(messages);

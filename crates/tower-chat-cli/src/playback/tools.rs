@@ -1,4 +1,4 @@
-//! Tools that return what was recorded.
+//! Tools that return the recorded results.
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -6,7 +6,7 @@ use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput, ToolSo
 
 use super::script::Script;
 
-/// The tools of the answer that comes next: those its calls name, to be run or only declared.
+/// The tools of the next answer: those that its calls name, which run or are only declared.
 pub(super) struct RecordedTools(pub(super) Script);
 
 struct RecordedTool {
@@ -42,7 +42,7 @@ impl Tool for RecordedTool {
     }
 }
 
-/// It returns the same however often it is run.
+/// The tool returns the same result in every execution.
 fn recorded(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "recorded", json!({})).safe_to_retry()
 }

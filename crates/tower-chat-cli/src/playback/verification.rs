@@ -1,4 +1,5 @@
-//! Compares the requests of a conversation with its recording, each from where the last one ended.
+//! Compares the requests of a conversation with its recording. Each comparison begins where the last one
+//! ended.
 
 use std::sync::Arc;
 
@@ -11,32 +12,32 @@ use super::{
     recording::RecordedMessage,
 };
 
-/// The comparison of a conversation's requests so far.
+/// The state of the comparison of a conversation's requests.
 ///
-/// Most messages of a request were in the one before it. A message that agreed there and has not
+/// Most messages of a request were in the request before. A message that was equal there and has not
 /// changed is not compared again, so that the time is linear in the length of the conversation.
 #[derive(Default)]
 pub(super) struct Verification {
     expected: ExpectedMessages,
-    /// How many recorded messages are in `expected`.
+    /// The number of recorded messages in `expected`.
     recorded_count: usize,
     /// The messages of the last request, each with the position in `found` where its JSON ends.
     sent: Vec<(Arc<Message>, usize)>,
     found: Vec<Value>,
-    /// How many at the beginning of `found` are as recorded.
+    /// The number of messages at the beginning of `found` that are equal to the recording.
     agreed: usize,
 }
 
 impl Verification {
-    /// Every difference between the messages of a request and what it must carry: the recording up
-    /// to an answer.
+    /// Returns every difference between the messages of a request and the expected messages: the
+    /// recording up to an answer.
     pub(super) fn check(
         &mut self,
         recorded: &[RecordedMessage],
         answer: usize,
         sent: &Messages,
     ) -> Vec<(usize, Difference)> {
-        // A round never goes on behind the next answer, so the messages before it are final.
+        // A round never continues after the next answer, so the messages before it are final.
         self.expected.extend(recorded.get(self.recorded_count..answer).unwrap_or_default());
         self.recorded_count = answer;
         let is_same = |(message, (last, _)): &(&Arc<Message>, &(Arc<Message>, usize))| {
