@@ -1,9 +1,10 @@
-//! The arguments of calls in the history.
+//! Makes JSON objects of the arguments of calls in the history.
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-/// The arguments as the text of a JSON object; `None` of a text that is one.
+/// Returns a JSON object for arguments that are not one, and `None` for arguments that are a JSON
+/// object.
 pub(super) fn as_object(arguments: &str) -> Option<String> {
     let text = arguments.trim_start();
     if text.starts_with('{') && is_value(text) {
@@ -16,8 +17,9 @@ pub(super) fn as_object(arguments: &str) -> Option<String> {
     })
 }
 
-/// Whether any reader can read the text: a value is made of one with an escape or an exponent, since half
-/// a surrogate pair and a number beyond all bounds are found so alone.
+/// Returns whether the text is JSON that every parser accepts. With an escape or an exponent, the text
+/// is parsed into a value: only then does serde_json refuse half of a surrogate pair and numbers out of
+/// range.
 fn is_value(text: &str) -> bool {
     if text.contains(['\\', 'e', 'E']) {
         serde_json::from_str::<Value>(text).is_ok()

@@ -1,4 +1,4 @@
-//! What the user or the system adds with a request.
+//! Checks the media that the user or the system adds with a request.
 
 use std::{error::Error, fmt};
 
@@ -9,22 +9,22 @@ use super::{
     service_rules::ServiceRules,
 };
 
-/// The request adds something that its service does not take. Nothing was sent.
+/// The request adds media that the service does not accept. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotTaken {
-    /// The service does not take media of this type, or from this source, in such a message.
+    /// The service does not accept media of this type, or from this source, in a message of this role.
     Media {
-        /// Whose message it is: `user` or `system`.
+        /// The role of the message: `user` or `system`.
         role: &'static str,
         /// The media type.
         media_type: String,
         /// The service.
         service: String,
     },
-    /// A message has more media than the service takes.
+    /// A message has more media than the service accepts.
     TooMany {
-        /// Images or documents.
+        /// `images` or `documents`.
         what: &'static str,
         /// The service.
         service: String,
@@ -53,15 +53,15 @@ impl Error for NotTaken {
     }
 }
 
-/// Refuses media that the user or the system adds with this request and the service does not take.
+/// Refuses media that the user or the system adds with this request and the service does not accept.
 ///
-/// New are the messages of the user and the system at or behind
-/// [`new_from`](ChatRequest::new_from) that stand behind the last message of the assistant or a tool. What
-/// a tool returned is never refused, because the tool has run.
+/// The check covers messages of the user and the system that have both positions: at or after
+/// [`new_from`](ChatRequest::new_from), and after the last message of the assistant or a tool. The
+/// results of a tool are never refused, because the tool has run.
 ///
 /// # Errors
 ///
-/// [`NotTaken`], for the first media that the service does not take.
+/// [`NotTaken`], for the first media that the service does not accept.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, Media, MediaSource, Message, Part, Role};

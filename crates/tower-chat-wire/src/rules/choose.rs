@@ -1,4 +1,4 @@
-//! Which rules hold for a request.
+//! Chooses the rules of a request.
 
 use super::{
     known::{KNOWN, KnownService},
@@ -6,16 +6,20 @@ use super::{
 };
 use crate::{body::BodyWire, gemini};
 
-/// The providers whose clients are used for other services of their wire, too.
+/// The providers whose clients also call other services of their wire.
 const GENERIC: [&str; 3] = ["anthropic", "openai", "openai-compatible"];
 
 /// The port of Ollama.
 const OLLAMA_PORT: &str = ":11434";
 
 impl ServiceRules {
-    /// The rules of the service at an address: by its host, if that is [known](KNOWN); else by the name of
-    /// the provider, where that names one service or the address is a local one, as of a proxy or of a
-    /// test; else those of an [unknown](Self::unknown) service, which is the issuer of its own items alone.
+    /// Chooses the rules by the address of a service and its provider, in this order:
+    ///
+    /// - A [known](KNOWN) host has its own rules.
+    /// - A provider that stands for a single service has the rules of this service. For a local address,
+    ///   such as the address of a proxy or a test, every known provider has the rules of its service.
+    /// - Other addresses have the rules of an [unknown](Self::unknown) service, which receives only its
+    ///   own native items.
     ///
     /// ```
     /// use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
@@ -38,21 +42,21 @@ impl ServiceRules {
         let may_be_named = !GENERIC.contains(&provider) || is_local(name_of_host);
         let by_name = || KNOWN.iter().filter(of_wire).find(|known| known.name == provider);
         let known = by_host.or_else(|| by_name().filter(|_| may_be_named));
-        // The port of a local server is another one after each start.
+        // A local server may have another port after each start.
         let issuer = if is_local(name_of_host) { name_of_host } else { &host };
         let mut rules = known.map_or_else(|| Self::unknown(wire, issuer), KnownService::rules);
         rules.adapt(known.map_or("", |known| known.name), model.unwrap_or_default());
         rules
     }
 
-    /// What depends on the model.
+    /// Adapts the rules to the model.
     fn adapt(&mut self, name: &str, model: &str) {
         match (self.wire, name) {
             (BodyWire::Gemini, _) if wants_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature(gemini::STAND_IN);
             }
-            // Recorded traffic of mistral-small-latest has such messages with status 200; of other models
-            // there are reports that they are refused.
+            // Recordings show status 200 for such messages to mistral-small-latest. Reports about other
+            // models show refusals.
             (BodyWire::OpenAiChat, "mistral") if model.starts_with("mistral-small") => {
                 self.answer_after_results = false;
             }
@@ -79,16 +83,16 @@ impl ServiceRules {
     }
 }
 
-/// Whether the model refuses calls without a thought signature: those from Gemini 3 on do, and names
-/// without a version are of the newest model.
+/// Returns whether the model refuses calls without a thought signature. Models from Gemini 3 on refuse
+/// them, and a name without a version is an alias of the newest model.
 pub(crate) fn wants_signatures(model: &str) -> bool {
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let major: String = version.chars().take_while(char::is_ascii_digit).collect();
     major.is_empty() || major.parse::<u32>().is_ok_and(|major| major >= 3)
 }
 
-/// Who made a model of Bedrock: `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, or the end of the name of
-/// a profile.
+/// Returns the vendor of a model at Bedrock. The model is a name such as
+/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, or the end of the name of a profile.
 fn vendor_at_bedrock(model: &str) -> Option<&str> {
     const REGIONS: [&str; 10] =
         ["us", "eu", "apac", "ap", "jp", "au", "ca", "sa", "us-gov", "global"];
@@ -101,7 +105,7 @@ fn vendor_at_bedrock(model: &str) -> Option<&str> {
     }
 }
 
-/// The host of an address in lower case, with its port and without a user.
+/// Returns the host of an address in lower case, with its port and without a user.
 fn host_of(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Calls of a service's own tools that never got their results, because the answer was cut off.
+//! Finds calls of a service's own tools that have no results, because the answer was cut off.
 
 use std::collections::HashSet;
 
@@ -7,16 +7,18 @@ use tower_chat_core::{Message, Messages, Native, Part, Role};
 use super::natives::wire_name;
 use crate::{body::BodyWire, fields::Fields};
 
-/// The ids of calls of the service's own tools that are left out, since nothing answers them.
+/// Returns the ids of the unanswered calls of the service's own tools. The request is sent without these
+/// calls.
 ///
-/// A service refuses such a call, unless it goes on with the call: in the last message of the request, and
-/// before results of tools of the client. Anthropic's writer does the same for its own wire.
+/// A service refuses an unanswered call, except where the service continues the call: in the last
+/// message of the request, and before results of tools of the client. Anthropic's writer leaves out the
+/// same calls in its own wire.
 pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String> {
     let mut calls = HashSet::new();
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {
         return calls;
     }
-    // What follows the messages that were looked at, from the last one back.
+    // The message after the current one; the loop goes from the last message to the first.
     let mut next: Option<&Message> = None;
     for message in messages.iter().rev() {
         if message.role != Role::Assistant {
@@ -34,7 +36,8 @@ pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String>
     calls
 }
 
-/// The id of the call of the service's own tool that a part is, if the result is an item of its own.
+/// Returns the id of the call in a part, if the part is a call of a service's own tool whose result is a
+/// separate item.
 pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolCall(call) if call.provider_executed && wire == BodyWire::OpenAiResponses => {
@@ -50,7 +53,7 @@ pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
     }
 }
 
-/// The id of the call that a part of an answer is the result of.
+/// Returns the id of the call whose result the part is.
 fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolResult(result) => result.call_id.clone(),
@@ -64,7 +67,7 @@ fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
     }
 }
 
-/// The block of Bedrock that a native part is, if it is of this kind.
+/// Returns the block of Bedrock in a native part, if the block is of this kind.
 fn block(native: &Native, wire: BodyWire, kind: &str) -> Option<Fields> {
     if wire != BodyWire::BedrockConverse {
         return None;

@@ -1,4 +1,4 @@
-//! The ids of calls, as a service takes them.
+//! Makes ids of calls that a service accepts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,19 +12,19 @@ use super::{
     service_rules::{IdForm, IdRule, Unique, is_word},
 };
 
-/// The ids of a conversation, which depend on the calls before each alone.
+/// The ids of a conversation. An id depends only on the calls before it.
 #[derive(Debug)]
 pub(super) struct CallIds {
     rule: IdRule,
-    /// The calls of the newest round: an answer, and the results behind it.
+    /// The calls of the newest round. A round is an answer and the results after it.
     calls: Matcher<String>,
     /// The id with which each call of the round is sent.
     sent: Vec<Option<String>>,
-    /// The ids that a later call must not have.
+    /// The ids that no later call may have.
     taken: HashSet<String>,
-    /// For an id that was wanted again, the number to try next.
+    /// For an id that occurs again: the number to append next.
     next_number: HashMap<String, usize>,
-    /// How many calls there were.
+    /// The number of calls up to now.
     count: usize,
     is_answered: bool,
 }
@@ -42,7 +42,8 @@ impl CallIds {
         }
     }
 
-    /// A message follows, which may ask for tools. An answer behind anything else begins another round.
+    /// Receives the role of the next message, and whether the message calls tools. An answer after a
+    /// message of another role begins a round.
     pub(super) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -58,7 +59,7 @@ impl CallIds {
         }
     }
 
-    /// The id to send with the next call.
+    /// Returns the id to send with the next call.
     pub(super) fn call(&mut self, id: Option<&str>) -> Option<String> {
         let original = id.unwrap_or_default();
         let sent = match (original.is_empty(), self.rule.required) {
@@ -73,7 +74,7 @@ impl CallIds {
         sent
     }
 
-    /// The id to send with the next result: that of the call that it answers.
+    /// Returns the id to send with the next result, which is the id of its call.
     pub(super) fn result(&mut self, id: Option<&str>) -> Option<String> {
         match self.calls.answer(Target::id(id)) {
             Answers::Call(call) => self.sent.get(call).cloned().flatten(),
@@ -82,14 +83,15 @@ impl CallIds {
         }
     }
 
-    /// The id, or one that depends on it alone and fits.
+    /// Returns the id if the service accepts it, and otherwise an accepted id that depends only on this
+    /// one.
     fn fitting(&self, id: &str) -> String {
         let is_taken = |it: char| match self.rule.form {
             IdForm::Any => true,
             IdForm::Word | IdForm::Nine => is_word(it),
         };
         let fits = id.chars().all(is_taken) && id.chars().count() <= self.rule.longest;
-        // Nine characters are made where the body is written.
+        // The writer of the body makes ids of nine characters.
         if fits || self.rule.form == IdForm::Nine && id.chars().all(is_word) {
             return id.to_owned();
         }

@@ -1,10 +1,10 @@
-//! The names of tools, as a service takes them.
+//! Makes names of tools that a service accepts.
 
 use std::collections::BTreeMap;
 
 use super::service_rules::{NameRule, is_word};
 
-/// The names that were sent in another form, and what they are.
+/// The names that were sent in another form, with their originals.
 ///
 /// ```
 /// use tower_chat_wire::rules::NameMap;
@@ -17,22 +17,23 @@ pub struct NameMap {
 }
 
 impl NameMap {
-    /// The name that was sent as this one; `None` of a name that was sent as it is.
+    /// Returns the original of a name that was sent in another form, and `None` for a name that was sent
+    /// unchanged.
     pub fn original(&self, sent: &str) -> Option<&str> {
         self.originals.get(sent).map(String::as_str)
     }
 
-    /// Whether each name was sent as it is.
+    /// Returns whether all names were sent unchanged.
     pub fn is_empty(&self) -> bool {
         self.originals.is_empty()
     }
 
-    /// How many names were sent in another form.
+    /// Returns how many names were sent in another form.
     pub(super) fn len(&self) -> usize {
         self.originals.len()
     }
 
-    /// The name to send for a tool, if it is another.
+    /// Returns the name to send for a tool, if the name is not the tool's own.
     pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
         if rule.takes(name) {
             return None;
@@ -43,11 +44,11 @@ impl NameMap {
     }
 }
 
-/// How many characters of a mapped name are its digest.
+/// The number of characters of the digest in a mapped name.
 const DIGEST: usize = 10;
 
-/// A name that every service takes: the beginning of the name, and a digest of all of it. It depends on
-/// the name alone, so that calls in the history keep their bytes.
+/// Makes a name that every service accepts from the beginning of the name and a digest of the whole
+/// name. The result depends only on the name: calls in the history have the same bytes in each request.
 fn mapped(name: &str, rule: &NameRule) -> String {
     let longest = rule.longest.min(64).saturating_sub(DIGEST + 1);
     let characters = name.chars().map(|it| if is_word(it) { it } else { '_' });
@@ -60,7 +61,7 @@ fn mapped(name: &str, rule: &NameRule) -> String {
     format!("{}_{:010x}", sent.trim_end_matches('_'), digest(name) & 0xff_ffff_ffff)
 }
 
-/// FNV-1a and the mixing of SplitMix64.
+/// Hashes a text with FNV-1a and the mixing function of SplitMix64.
 pub(super) fn digest(text: &str) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);

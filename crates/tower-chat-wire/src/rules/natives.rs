@@ -1,4 +1,4 @@
-//! Items of providers, and which service receives them.
+//! Decides which service receives a native item of a provider.
 
 use tower_chat_core::{Native, Reasoning, ToolCall};
 
@@ -8,7 +8,7 @@ use crate::{
     openai_chat, openai_responses,
 };
 
-/// The name of the wire in native items.
+/// Returns the name of the wire in native items.
 pub(crate) fn wire_name(wire: BodyWire) -> &'static str {
     match wire {
         BodyWire::OpenAiChat => openai_chat::WIRE,
@@ -21,7 +21,8 @@ pub(crate) fn wire_name(wire: BodyWire) -> &'static str {
     }
 }
 
-/// Whether another service of the same wire made the item. Items of other wires are never written.
+/// Returns whether another service of the same wire made the item. Items of other wires are never
+/// written.
 pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool {
     native.is_some_and(|native| {
         &*native.wire == wire_name(rules.wire)
@@ -29,15 +30,15 @@ pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool 
     })
 }
 
-/// Whether the reasoning is in a field that the service does not accept.
+/// Returns whether the reasoning is in a field that the service does not accept.
 pub(super) fn is_in_refused_field(reasoning: &Reasoning, rules: &ServiceRules) -> bool {
     let Some(accepted) = rules.reasoning_fields else { return false };
     let fields = Fields::of_native(reasoning.native.as_ref(), wire_name(rules.wire));
     fields.is_some_and(|fields| !accepted.iter().any(|name| fields.contains(name)))
 }
 
-/// Whether the call of a tool that a service ran itself has an id that this service does not give: one
-/// that copied the format made it.
+/// Returns whether a call of a service's own tool has an id in a form that this service does not use. A
+/// service that copied the format has made such a call.
 pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> bool {
     let fields = Fields::of_native(call.native.as_ref(), wire_name(rules.wire));
     let kind = fields.and_then(|fields| fields.text("type")).unwrap_or_default();
@@ -45,7 +46,7 @@ pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> 
     own.is_some_and(|(_, prefix)| !is_hosted_id(call.id.as_deref(), prefix))
 }
 
-/// Whether the block is the result of such a call, on its own.
+/// Returns whether the block is a separate result of a call with an id of another service.
 pub(super) fn is_result_of_other_service(native: &Native, rules: &ServiceRules) -> bool {
     if rules.hosted_ids.is_empty() {
         return false;

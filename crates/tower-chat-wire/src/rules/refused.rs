@@ -9,19 +9,19 @@ use tower_chat_core::{
 
 use super::{media, service_rules::ServiceRules};
 
-/// The marks of one service, by the messages that have the content.
+/// The marks of one service, by the ids of the messages with the refused content.
 #[derive(Debug, Default)]
 pub(super) struct Refused(HashMap<MessageId, Vec<ContentKind>>);
 
-/// A message with sentences in the place of what the service has refused of it.
+/// A message in which sentences replace the content that the service has refused.
 pub(super) struct Replaced {
     pub(super) message: Arc<Message>,
-    /// What was replaced, one line each.
+    /// The replaced content, a line for each piece.
     pub(super) what: Vec<String>,
 }
 
 impl Refused {
-    /// The marks that a request has for the service of these rules.
+    /// Collects the marks of a request for the service of these rules.
     pub(super) fn of(request: &ChatRequest, rules: &ServiceRules) -> Self {
         let mut refused = Self::default();
         if let Some(marks) = request.extensions.get::<RefusalMarks>() {
@@ -34,7 +34,8 @@ impl Refused {
         self.0.entry(mark.message).or_default().push(mark.content);
     }
 
-    /// The message as the service receives it; `None` if the service has refused nothing of it.
+    /// Returns the message with the sentences, and `None` if the service has refused none of its
+    /// content.
     pub(super) fn replace(&self, message: &Message) -> Option<Replaced> {
         let kinds = self.0.get(&message.id?)?;
         let mut replacing = Replacing { kinds, what: Vec::new() };
@@ -69,7 +70,7 @@ impl Replacing<'_> {
         Part::text(sentence)
     }
 
-    /// The result without its native item, which may have the same content.
+    /// Copies the result without its native item, which may have the same content.
     fn result(&mut self, result: &ToolResult) -> ToolResult {
         let before = self.what.len();
         let content = result.content.iter().map(|part| self.part(Role::Tool, part)).collect();
